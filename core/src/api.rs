@@ -1,0 +1,291 @@
+//! The two custom resources of `globalps.io/v1alpha1`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::dockerconfig::Precedence;
+use crate::names;
+
+/// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "globalps.io",
+    version = "v1alpha1",
+    kind = "GlobalPullSecret",
+    namespaced,
+    status = "GlobalPullSecretStatus",
+    derive = "PartialEq",
+    shortname = "gps",
+    doc = "Registry credentials for every node: configuration and state",
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision"}"#,
+    printcolumn = r#"{"name":"Nodes","type":"integer","jsonPath":".status.counts.total"}"#,
+    printcolumn = r#"{"name":"Synced","type":"integer","jsonPath":".status.counts.synced"}"#,
+    printcolumn = r#"{"name":"Failed","type":"integer","jsonPath":".status.counts.failed"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct GlobalPullSecretSpec {
+    /// Who wins where the additional and the original pull secret both name a registry.
+    #[serde(default)]
+    pub precedence: Precedence,
+    /// The cluster's original pull secret. Empty: `openshift-config/pull-secret` where the controller may
+    /// read it, else each node's own file is the base.
+    #[serde(default)]
+    pub original: Original,
+    /// Labels that a node must have. Empty: every Linux node.
+    #[serde(default)]
+    pub node_selector: BTreeMap<String, String>,
+    #[serde(default)]
+    pub kubelet: Kubelet,
+    #[serde(default)]
+    pub rollout: Rollout,
+    #[serde(default)]
+    pub syncer: Syncer,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Original {
+    /// A Secret of this cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretRef>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    pub namespace: String,
+    pub name: String,
+    /// Key of the Secret's data.
+    #[serde(default = "default_key")]
+    pub key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubelet {
+    /// systemd unit that runs the kubelet.
+    #[serde(default = "default_unit")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9:_.@-]+\.service$"))]
+    pub unit: String,
+    /// Absolute path of the credentials file on the node.
+    #[serde(default = "default_config_file")]
+    #[schemars(regex(pattern = r"^/.+/[^/]+$"))]
+    pub config_file: String,
+    /// Whether the kubelet is restarted after a change. A kubelet that is not takes a change up within 5 minutes.
+    #[serde(default)]
+    pub restart: Restart,
+}
+
+impl Default for Kubelet {
+    fn default() -> Self {
+        Self {
+            unit: default_unit(),
+            config_file: default_config_file(),
+            restart: Restart::default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Restart {
+    #[default]
+    Always,
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Nodes that may change at the same time: a number, or a percentage of the nodes; at least 1.
+    #[serde(default = "default_max_unavailable")]
+    pub max_unavailable: IntOrString,
+    /// So many failed nodes stop the rollout.
+    #[serde(default = "default_max_failures")]
+    #[schemars(range(min = 1))]
+    pub max_failures: u32,
+    /// No node is changed while this is true.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            max_unavailable: default_max_unavailable(),
+            max_failures: default_max_failures(),
+            paused: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Syncer {
+    /// Run the syncer in the node's network, for clusters whose pod network itself needs the credentials.
+    #[serde(default)]
+    pub host_network: bool,
+}
+
+fn default_key() -> String {
+    names::DATA_KEY.to_owned()
+}
+fn default_unit() -> String {
+    names::KUBELET_UNIT.to_owned()
+}
+fn default_config_file() -> String {
+    names::CONFIG_FILE.to_owned()
+}
+fn default_max_unavailable() -> IntOrString {
+    IntOrString::String("10%".to_owned())
+}
+fn default_max_failures() -> u32 {
+    1
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GlobalPullSecretStatus {
+    /// `metadata.generation` of the spec that this status is about.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// `resourceVersion` of the additional Secret that this status is about; empty: there is none.
+    #[serde(default)]
+    pub observed_additional: String,
+    /// Revision of `global-pull-secret` that is rolled out; 0: none.
+    #[serde(default)]
+    pub revision: i64,
+    #[serde(default)]
+    pub counts: Counts,
+    /// Registries that both pull secrets name, and who won.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<ConflictStatus>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Nodes by state. `total` is the sum of the others and of those that wait for their turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    #[serde(default)]
+    pub total: u32,
+    #[serde(default)]
+    pub synced: u32,
+    #[serde(default)]
+    pub progressing: u32,
+    #[serde(default)]
+    pub failed: u32,
+    #[serde(default)]
+    pub unreachable: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConflictStatus {
+    pub registry: String,
+    /// Whose credentials are in force.
+    pub winner: Precedence,
+}
+
+/// Types of the conditions of a `GlobalPullSecret`.
+pub mod condition {
+    pub const READY: &str = "Ready";
+    pub const PROGRESSING: &str = "Progressing";
+    pub const DEGRADED: &str = "Degraded";
+    pub const ADDITIONAL_VALID: &str = "AdditionalValid";
+    pub const ORIGINAL_VALID: &str = "OriginalValid";
+}
+
+/// What one node is to do (spec, by the controller) and what it did (status, by that node's syncer).
+/// Its name is the node's.
+#[derive(
+    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
+#[kube(
+    group = "globalps.io",
+    version = "v1alpha1",
+    kind = "NodePullSecret",
+    namespaced,
+    status = "NodePullSecretStatus",
+    derive = "PartialEq",
+    shortname = "nps",
+    doc = "Registry credentials of one node; the object has the node's name",
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".status.lastTransitionTime"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.reason"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePullSecretSpec {
+    /// Revision of `global-pull-secret` that the node may put in force; 0: none yet.
+    #[serde(default)]
+    pub revision: i64,
+    /// The node is to be put back as it was before its first revision.
+    #[serde(default)]
+    pub restore: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePullSecretStatus {
+    /// `metadata.generation` of the spec that `phase` is about.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// Revision in force on the node; 0: none.
+    #[serde(default)]
+    pub revision: i64,
+    #[serde(default)]
+    pub phase: Phase,
+    /// `CamelCase` word for programs; empty where the phase says all.
+    #[serde(default)]
+    pub reason: String,
+    /// Sentence for people.
+    #[serde(default)]
+    pub message: String,
+    /// When `phase` changed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+    /// How often this node's kubelet was restarted for globalps.
+    #[serde(default)]
+    pub restarts: i64,
+    /// The node is as it was before its first revision.
+    #[serde(default)]
+    pub restored: bool,
+}
+
+/// What a node is at. `Excluded` and `Unreachable` are never reported by a node: whoever looks computes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Waits for its turn.
+    #[default]
+    Pending,
+    Syncing,
+    /// The granted revision is in force and the kubelet serves.
+    Synced,
+    /// The kubelet did not come up with the revision; the file is what it was and the kubelet runs.
+    RolledBack,
+    /// The revision could not be put in force, or the way back failed too.
+    Failed,
+    Restoring,
+    Restored,
+    /// Somebody else manages the file.
+    ForeignOwner,
+    Excluded,
+    /// The node is not ready, or its syncer is silent.
+    Unreachable,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,305 @@
+//! Two files into one, in the controller (additional and original) and on the node (ours and the node's own).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::canonical::canonical_key;
+use super::entry::Entry;
+use super::parse::DockerConfig;
+
+/// Who wins where both name a registry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Precedence {
+    #[default]
+    Additional,
+    Original,
+}
+
+/// A registry with different credentials in both files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Canonical key.
+    pub registry: String,
+    pub winner: Precedence,
+}
+
+#[derive(Clone, Debug)]
+pub struct Merged {
+    pub config: DockerConfig,
+    pub conflicts: Vec<Conflict>,
+}
+
+/// The entries of both, one for each canonical key, each with a padded `auth`. Members besides `auths` stay behind:
+/// they are not credentials. Entries that both have with the same meaning are no conflict.
+pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Precedence) -> Merged {
+    let (winner, loser) = match precedence {
+        Precedence::Additional => (additional, original),
+        Precedence::Original => (original, additional),
+    };
+    let losing = loser.by_canonical_key();
+    let mut entries = losing.clone();
+    let mut conflicts = Vec::new();
+    for (key, entry) in winner.by_canonical_key() {
+        if losing
+            .get(&key)
+            .is_some_and(|other| !other.means_the_same(entry))
+        {
+            conflicts.push(Conflict {
+                registry: key.clone(),
+                winner: precedence,
+            });
+        }
+        entries.insert(key, entry);
+    }
+    Merged {
+        config: DockerConfig::new(entries.into_values().map(Entry::normalised).collect()),
+        conflicts,
+    }
+}
+
+/// What a node's file is to become.
+#[derive(Clone, Debug)]
+pub struct NodeMerge {
+    pub config: DockerConfig,
+    /// Entries of the node's own that ours stand in for, to be put back on withdrawal.
+    pub overridden: Vec<Entry>,
+}
+
+/// The three-way merge on a node: `existing` is the file as it is, `desired` what we want in it (empty on withdrawal),
+/// `applied` the canonical keys that we put there last, and `overridden` the node's own entries that we replaced then.
+///
+/// The result has all of `desired`; of the node's own entries all but those that ours stand in for; and no entry of
+/// ours that was withdrawn, but the node's own again where there was one. Members besides `auths` stay.
+pub fn merge_on_node(
+    existing: &DockerConfig,
+    desired: &DockerConfig,
+    applied: &BTreeSet<String>,
+    overridden: &[Entry],
+) -> NodeMerge {
+    let desired = desired.by_canonical_key();
+    let mut own: BTreeMap<String, Entry> = overridden
+        .iter()
+        .map(|entry| (canonical_key(entry.key()), entry.clone()))
+        .collect();
+    for entry in existing.entries() {
+        let key = canonical_key(entry.key());
+        if !applied.contains(&key) {
+            own.insert(key, entry.clone());
+        }
+    }
+    let mut overridden = Vec::new();
+    let mut entries: BTreeMap<String, Entry> = desired
+        .iter()
+        .map(|(k, entry)| (k.clone(), (*entry).clone()))
+        .collect();
+    for (key, entry) in own {
+        if desired.contains_key(&key) {
+            overridden.push(entry);
+        } else {
+            entries.insert(key, entry);
+        }
+    }
+    NodeMerge {
+        config: existing.with_entries(entries.into_values().collect()),
+        overridden,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::parse::parse;
+    use super::*;
+
+    const USER: &str = "dXNlcjpwYXNz";
+    const OLD: &str = "b2xkdXNlcjpvbGRwYXNz";
+
+    /// `"quay.io:USER r2:OLD"` as a file.
+    fn config(entries: &[(&str, &str)]) -> DockerConfig {
+        let auths: Vec<String> = entries
+            .iter()
+            .map(|(key, auth)| format!(r#""{key}":{{"auth":"{auth}"}}"#))
+            .collect();
+        parse(format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")).as_bytes()).unwrap()
+    }
+
+    fn text(config: &DockerConfig) -> String {
+        String::from_utf8(config.render()).unwrap()
+    }
+
+    #[test]
+    fn merging_gives_what_the_reference_implementation_gives() {
+        for (original, additional, additional_wins, original_wins) in [
+            (
+                vec![("r1", USER)],
+                vec![("r2", USER)],
+                vec![("r1", USER), ("r2", USER)],
+                vec![("r1", USER), ("r2", USER)],
+            ),
+            (
+                vec![("r1", USER), ("r2", USER)],
+                vec![("r3", USER)],
+                vec![("r1", USER), ("r2", USER), ("r3", USER)],
+                vec![("r1", USER), ("r2", USER), ("r3", USER)],
+            ),
+            (
+                vec![("r1", OLD)],
+                vec![("r1", USER)],
+                vec![("r1", USER)],
+                vec![("r1", OLD)],
+            ),
+            (
+                vec![("r1", OLD), ("r2", OLD)],
+                vec![("r1", USER), ("r3", USER)],
+                vec![("r1", USER), ("r2", OLD), ("r3", USER)],
+                vec![("r1", OLD), ("r2", OLD), ("r3", USER)],
+            ),
+            (
+                vec![("quay.io", OLD)],
+                vec![("quay.io", USER), ("quay.io/mycompany", USER)],
+                vec![("quay.io", USER), ("quay.io/mycompany", USER)],
+                vec![("quay.io", OLD), ("quay.io/mycompany", USER)],
+            ),
+            (
+                vec![("https://quay.io", OLD)],
+                vec![("quay.io", USER)],
+                vec![("quay.io", USER)],
+                vec![("https://quay.io", OLD)],
+            ),
+        ] {
+            let (original, additional) = (config(&original), config(&additional));
+            let merged = |precedence| text(&merge(&original, &additional, precedence).config);
+            assert_eq!(
+                merged(Precedence::Additional),
+                text(&config(&additional_wins))
+            );
+            assert_eq!(merged(Precedence::Original), text(&config(&original_wins)));
+        }
+    }
+
+    #[test]
+    fn only_entries_that_differ_in_meaning_are_conflicts() {
+        let original = config(&[("https://r1/v1/", OLD), ("r2", USER), ("r3", OLD)]);
+        let additional = config(&[("r1", USER), ("r2/", USER), ("r4", USER)]);
+        let conflicts = merge(&original, &additional, Precedence::Additional).conflicts;
+        assert_eq!(
+            conflicts,
+            [Conflict {
+                registry: "r1".to_owned(),
+                winner: Precedence::Additional
+            }]
+        );
+    }
+
+    #[test]
+    fn every_merged_entry_has_a_padded_auth_and_keeps_its_unknown_fields() {
+        let additional =
+            parse(br#"{"auths":{"a":{"username":"u","password":"p","x":1},"b":{"auth":"dXNlcjpwYXNzd29yZA"}},"z":1}"#)
+                .unwrap();
+        let merged = merge(
+            &DockerConfig::default(),
+            &additional,
+            Precedence::Additional,
+        );
+        assert_eq!(
+            text(&merged.config),
+            r#"{"auths":{"a":{"auth":"dTpw","password":"p","username":"u","x":1},"b":{"auth":"dXNlcjpwYXNzd29yZA=="}}}"#
+        );
+    }
+
+    #[test]
+    fn the_nodes_own_entries_survive_and_ours_come_and_go() {
+        type Entries = Vec<(&'static str, &'static str)>;
+        let table: Vec<(&str, Entries, Entries, Vec<&str>, Entries, Entries)> = vec![
+            // sentence, existing, desired, applied, result, overridden afterwards
+            (
+                "both sides are kept",
+                vec![("ext", OLD)],
+                vec![("h", USER)],
+                vec![],
+                vec![("ext", OLD), ("h", USER)],
+                vec![],
+            ),
+            (
+                "ours wins",
+                vec![("s", OLD)],
+                vec![("s", USER)],
+                vec![],
+                vec![("s", USER)],
+                vec![("s", OLD)],
+            ),
+            (
+                "an empty file takes ours",
+                vec![],
+                vec![("h", USER)],
+                vec![],
+                vec![("h", USER)],
+                vec![],
+            ),
+            (
+                "nothing of ours leaves theirs",
+                vec![("ext", OLD)],
+                vec![],
+                vec![],
+                vec![("ext", OLD)],
+                vec![],
+            ),
+            (
+                "ours that was withdrawn goes",
+                vec![("gone", USER), ("ext", OLD)],
+                vec![("h", USER)],
+                vec!["gone", "h"],
+                vec![("ext", OLD), ("h", USER)],
+                vec![],
+            ),
+            (
+                "all of ours goes",
+                vec![("a", USER), ("b", USER)],
+                vec![],
+                vec!["a", "b"],
+                vec![],
+                vec![],
+            ),
+            (
+                "another spelling is the same registry",
+                vec![("https://s/v1/", OLD)],
+                vec![("s", USER)],
+                vec![],
+                vec![("s", USER)],
+                vec![("https://s/v1/", OLD)],
+            ),
+        ];
+        for (sentence, existing, desired, applied, result, overridden) in table {
+            let applied = applied.into_iter().map(str::to_owned).collect();
+            let merged = merge_on_node(&config(&existing), &config(&desired), &applied, &[]);
+            assert_eq!(text(&merged.config), text(&config(&result)), "{sentence}");
+            assert_eq!(
+                text(&DockerConfig::new(merged.overridden)),
+                text(&config(&overridden)),
+                "{sentence}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_entry_that_ours_overrode_comes_back_on_withdrawal() {
+        let own =
+            parse(br#"{"auths":{"https://s/":{"auth":"b2xkdXNlcjpvbGRwYXNz","x":1}},"top":true}"#)
+                .unwrap();
+        let ours = config(&[("s", USER)]);
+        let first = merge_on_node(&own, &ours, &BTreeSet::new(), &[]);
+        let applied = BTreeSet::from(["s".to_owned()]);
+        let again = merge_on_node(&first.config, &ours, &applied, &first.overridden);
+        assert!(again.config.means_the_same(&first.config));
+        let withdrawn = merge_on_node(
+            &again.config,
+            &DockerConfig::default(),
+            &applied,
+            &again.overridden,
+        );
+        assert_eq!(text(&withdrawn.config), text(&own));
+        assert!(withdrawn.overridden.is_empty());
+    }
+}

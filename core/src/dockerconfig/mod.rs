@@ -1,0 +1,15 @@
+//! What a `config.json` with registry credentials means to a node.
+//!
+//! Facts are those of the kubelet's `pkg/credentialprovider` (Kubernetes 1.36) and of containers/image.
+
+mod canonical;
+mod entry;
+mod merge;
+mod parse;
+mod validate;
+
+pub use canonical::canonical_key;
+pub use entry::{Credential, Entry, Secret};
+pub use merge::{Conflict, Merged, NodeMerge, Precedence, merge, merge_on_node};
+pub use parse::{DockerConfig, ParseError, parse};
+pub use validate::{Code, Finding, Severity, validate, validate_bytes};

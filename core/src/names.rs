@@ -1,0 +1,45 @@
+//! Every name that two programs share. A name here is API: a cluster may hold objects that carry it.
+
+/// Namespace of everything but the controller itself, unless the user says otherwise.
+pub const NAMESPACE: &str = "kube-system";
+/// Namespace of the controller, under the *restricted* Pod Security profile.
+pub const CONTROLLER_NAMESPACE: &str = "globalps-system";
+
+/// Secret that the user writes.
+pub const ADDITIONAL_SECRET: &str = "additional-pull-secret";
+/// Secret that the controller writes and the nodes read; also the name of the one `GlobalPullSecret`.
+pub const GLOBAL_SECRET: &str = "global-pull-secret";
+/// `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding` of the nodes' agent; value of its pods' label `name`.
+pub const SYNCER: &str = "global-pull-secret-syncer";
+/// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
+pub const CONTROLLER: &str = "globalps-controller";
+
+/// Key of a Secret's data that holds registry credentials.
+pub const DATA_KEY: &str = ".dockerconfigjson";
+/// Key in [`GLOBAL_SECRET`] under which the last additional Secret that was valid is kept.
+pub const LAST_ADDITIONAL_KEY: &str = "last-good-additional";
+/// Key in [`GLOBAL_SECRET`] under which the last original pull secret that was valid is kept.
+pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
+
+/// Where `OpenShift` keeps the original pull secret of the cluster: namespace and name.
+pub const OPENSHIFT_ORIGINAL: (&str, &str) = ("openshift-config", "pull-secret");
+
+/// API group and version of the custom resources.
+pub const GROUP: &str = "globalps.io";
+pub const VERSION: &str = "v1alpha1";
+
+/// Annotation of [`GLOBAL_SECRET`]: its revision, a decimal number.
+pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
+/// Node label: `true` keeps a node out.
+pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
+
+/// Field managers of server-side apply. They are stored in objects, so they never change.
+pub const CONTROLLER_MANAGER: &str = "globalps-controller";
+pub const SYNCER_MANAGER: &str = "globalps-syncer";
+pub const PLUGIN_MANAGER: &str = "kubectl-globalps";
+
+/// The kubelet's credentials file and unit where nothing else is configured.
+pub const CONFIG_FILE: &str = "/var/lib/kubelet/config.json";
+pub const KUBELET_UNIT: &str = "kubelet.service";
+/// Folder next to the credentials file where the syncer keeps snapshot and journal.
+pub const STATE_DIR: &str = ".globalps";
