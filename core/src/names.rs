@@ -43,3 +43,6 @@ pub const CONFIG_FILE: &str = "/var/lib/kubelet/config.json";
 pub const KUBELET_UNIT: &str = "kubelet.service";
 /// Folder next to the credentials file where the syncer keeps snapshot and journal.
 pub const STATE_DIR: &str = ".globalps";
+
+/// Name of the syncer's binary, which is also its path in the image: `/globalps-syncer`.
+pub const SYNCER_BINARY: &str = "globalps-syncer";

@@ -265,6 +265,20 @@ mod tests {
             ),
             ("but not for ever", Revision(5), "?a:5+ b", "1", "b"),
             (
+                "one that is done but not ready again as well",
+                Revision(5),
+                "!a:5. b",
+                "1",
+                "",
+            ),
+            (
+                "one that died before its turn holds nobody",
+                Revision(5),
+                "!a:4. b:4.",
+                "2",
+                "b",
+            ),
+            (
                 "a new revision supersedes the one in flight",
                 Revision(5),
                 "a b:4+ c",

@@ -12,4 +12,4 @@ pub use canonical::canonical_key;
 pub use entry::{Credential, Entry, Secret};
 pub use merge::{Conflict, Merged, NodeMerge, Precedence, merge, merge_on_node};
 pub use parse::{DockerConfig, ParseError, parse};
-pub use validate::{Code, Finding, Severity, validate, validate_bytes};
+pub use validate::{Code, Finding, Severity, validate, validate_bytes, validate_data};

@@ -18,6 +18,7 @@ pub enum Severity {
 /// What is wrong, in one word that scripts may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Code {
+    NoData,
     NotJson,
     NotObject,
     NoAuths,
@@ -74,6 +75,23 @@ impl std::fmt::Display for Finding {
 const AUTH_HINT: &str = "it must be base64 of `user:password`";
 const FORM_HINT: &str =
     "the form is {\"auths\": {\"REGISTRY\": {\"auth\": \"BASE64 OF USER:PASSWORD\"}}}";
+
+/// Parses and validates what a Secret has under its key; `None`: there is no such key.
+pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>) {
+    let Some(bytes) = data else {
+        let message = format!("the Secret has no key `{}`", crate::names::DATA_KEY);
+        return (
+            None,
+            vec![Finding::error(
+                Code::NoData,
+                "",
+                message,
+                "make it of type `kubernetes.io/dockerconfigjson`",
+            )],
+        );
+    };
+    validate_bytes(bytes)
+}
 
 /// Parses and validates: the file, where a node can use it, and all findings. No config: at least one is an error.
 pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {

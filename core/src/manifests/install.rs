@@ -1,0 +1,201 @@
+//! What `kubectl globalps install` puts into a cluster: the custom resources, and the controller.
+
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, Namespace, PodSecurityContext, PodSpec, PodTemplateSpec,
+    ResourceRequirements, SeccompProfile, SecurityContext, ServiceAccount,
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::CustomResourceExt as _;
+use serde_json::Value;
+
+use super::rbac::{role, role_binding, role_ref, rule, service_account};
+use super::{named, syncer, value};
+use crate::api::{GlobalPullSecret, NodePullSecret, SecretRef};
+use crate::names::{
+    ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, SYNCER,
+};
+
+/// uid and gid of the controller; the image names them too.
+const CONTROLLER_USER: i64 = 65532;
+
+#[derive(Clone, Debug)]
+pub struct Install {
+    pub controller_image: String,
+    pub syncer_image: String,
+    /// Namespace of the Secrets and the syncer.
+    pub namespace: String,
+    /// An original pull secret that the controller shall be allowed to read.
+    pub original: Option<SecretRef>,
+}
+
+impl Install {
+    /// The objects in the order in which they can be applied.
+    pub fn objects(&self) -> Vec<Value> {
+        let account = (CONTROLLER, CONTROLLER_NAMESPACE);
+        let mut objects = vec![
+            value(namespace()),
+            value(GlobalPullSecret::crd()),
+            value(NodePullSecret::crd()),
+            value(named::<ServiceAccount>(CONTROLLER, CONTROLLER_NAMESPACE)),
+            value(ClusterRole {
+                rules: Some(vec![rule("", ["nodes"], [], ["list", "watch"])]),
+                ..named(CONTROLLER, "")
+            }),
+            value(ClusterRoleBinding {
+                role_ref: role_ref("ClusterRole", CONTROLLER),
+                subjects: Some(vec![service_account(account)]),
+                ..named(CONTROLLER, "")
+            }),
+            value(role(CONTROLLER, &self.namespace, controller_rules())),
+            value(role_binding(CONTROLLER, &self.namespace, account)),
+        ];
+        if let Some(SecretRef {
+            namespace, name, ..
+        }) = &self.original
+        {
+            let role_name = format!("{CONTROLLER}-original");
+            let rules = vec![rule("", ["secrets"], [name], ["get", "list", "watch"])];
+            objects.push(value(role(&role_name, namespace, rules)));
+            objects.push(value(role_binding(&role_name, namespace, account)));
+        }
+        objects.push(value(self.deployment()));
+        objects
+    }
+
+    fn deployment(&self) -> Deployment {
+        let labels = Some([("app.kubernetes.io/name".to_owned(), CONTROLLER.to_owned())].into());
+        let container = Container {
+            name: "controller".to_owned(),
+            image: Some(self.controller_image.clone()),
+            args: Some(vec![
+                "run".to_owned(),
+                format!("--namespace={}", self.namespace),
+                format!("--syncer-image={}", self.syncer_image),
+            ]),
+            resources: Some(ResourceRequirements {
+                requests: Some(
+                    [("cpu", "10m"), ("memory", "32Mi")]
+                        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
+                        .into(),
+                ),
+                ..ResourceRequirements::default()
+            }),
+            security_context: Some(SecurityContext {
+                allow_privilege_escalation: Some(false),
+                capabilities: Some(Capabilities {
+                    drop: Some(vec!["ALL".to_owned()]),
+                    ..Capabilities::default()
+                }),
+                read_only_root_filesystem: Some(true),
+                ..SecurityContext::default()
+            }),
+            ..Container::default()
+        };
+        let pod = PodSpec {
+            service_account_name: Some(CONTROLLER.to_owned()),
+            priority_class_name: Some("system-cluster-critical".to_owned()),
+            security_context: Some(PodSecurityContext {
+                run_as_non_root: Some(true),
+                run_as_user: Some(CONTROLLER_USER),
+                run_as_group: Some(CONTROLLER_USER),
+                seccomp_profile: Some(SeccompProfile {
+                    type_: "RuntimeDefault".to_owned(),
+                    ..SeccompProfile::default()
+                }),
+                ..PodSecurityContext::default()
+            }),
+            containers: vec![container],
+            ..PodSpec::default()
+        };
+        Deployment {
+            spec: Some(DeploymentSpec {
+                replicas: Some(1),
+                // Never two of them: only one may decide which node goes next.
+                strategy: Some(DeploymentStrategy {
+                    type_: Some("Recreate".to_owned()),
+                    ..DeploymentStrategy::default()
+                }),
+                selector: LabelSelector {
+                    match_labels: labels.clone(),
+                    ..LabelSelector::default()
+                },
+                template: PodTemplateSpec {
+                    metadata: Some(ObjectMeta {
+                        labels,
+                        ..ObjectMeta::default()
+                    }),
+                    spec: Some(pod),
+                },
+                ..DeploymentSpec::default()
+            }),
+            ..named(CONTROLLER, CONTROLLER_NAMESPACE)
+        }
+    }
+}
+
+fn namespace() -> Namespace {
+    let mut namespace: Namespace = named(CONTROLLER_NAMESPACE, "");
+    namespace.metadata.labels.get_or_insert_default().insert(
+        "pod-security.kubernetes.io/enforce".to_owned(),
+        "restricted".to_owned(),
+    );
+    namespace
+}
+
+/// What the controller may do in the namespace of the Secrets. Whoever creates a Role must hold its permissions, so the
+/// syncer's are among them. Server-side apply asks for `create` by name, so even that is not open.
+fn controller_rules() -> Vec<PolicyRule> {
+    const OWN: [&str; 3] = ["create", "patch", "delete"];
+    let mut rules = vec![
+        rule(
+            "",
+            ["secrets"],
+            [ADDITIONAL_SECRET],
+            ["get", "list", "watch"],
+        ),
+        rule(
+            "",
+            ["secrets"],
+            [GLOBAL_SECRET],
+            ["get", "list", "watch", "create", "patch", "delete"],
+        ),
+        rule("", ["serviceaccounts"], [SYNCER], OWN),
+        rule(
+            "rbac.authorization.k8s.io",
+            ["roles", "rolebindings"],
+            [SYNCER],
+            OWN,
+        ),
+        rule(
+            "apps",
+            ["daemonsets"],
+            [SYNCER],
+            ["list", "watch", "create", "patch", "delete"],
+        ),
+        rule(
+            GROUP,
+            ["globalpullsecrets"],
+            [GLOBAL_SECRET],
+            ["list", "watch", "create", "patch"],
+        ),
+        rule(
+            GROUP,
+            ["globalpullsecrets/status"],
+            [GLOBAL_SECRET],
+            ["patch"],
+        ),
+        // Named after nodes, so not by name.
+        rule(
+            GROUP,
+            ["nodepullsecrets"],
+            [],
+            ["list", "watch", "create", "patch", "delete"],
+        ),
+        rule("events.k8s.io", ["events"], [], ["create", "patch"]),
+    ];
+    rules.extend(syncer::rules());
+    rules
+}
