@@ -41,11 +41,19 @@ impl Node {
             .map(|(_, progress)| progress)
     }
 
-    fn in_flight(&self, now: Timestamp) -> bool {
-        let lost = self
-            .ready
-            .is_err_and(|since| now.duration_since(since) >= UNREACHABLE_AFTER);
-        !lost && matches!(self.granted, Some((_, Progress::InFlight)))
+    /// Between its grant and the moment when it is done *and* ready again; not for ever, so that a node that died in
+    /// between does not stop the others.
+    fn in_flight(&self, goal: Goal, now: Timestamp) -> bool {
+        match (self.granted, self.ready) {
+            (Some((_, Progress::InFlight)), Ok(())) => true,
+            (Some((_, Progress::InFlight)), Err(since)) => {
+                now.duration_since(since) < UNREACHABLE_AFTER
+            }
+            (Some((granted, Progress::Done)), Err(since)) => {
+                granted == goal && now.duration_since(since) < UNREACHABLE_AFTER
+            }
+            _ => false,
+        }
     }
 
     /// Nothing to do for the goal: it is reached, or there is nothing to put back.
@@ -101,7 +109,7 @@ pub fn next(fleet: &Fleet) -> Vec<String> {
     let (busy, resting): (Vec<&Node>, Vec<&Node>) = fleet
         .nodes
         .iter()
-        .partition(|node| node.in_flight(fleet.now));
+        .partition(|node| node.in_flight(fleet.goal, fleet.now));
     let (at_goal, elsewhere): (Vec<&Node>, Vec<&Node>) = busy
         .into_iter()
         .partition(|node| node.at(fleet.goal).is_some());
