@@ -1,1 +1,62 @@
-fn main() {}
+//! The controller: observe -> plan -> apply -> report. `plan` and `report` are pure.
+
+#![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+mod run;
+mod sources;
+mod told;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use globalps_core::names;
+
+#[derive(Parser)]
+#[command(name = "globalps-controller", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Watch the pull secrets and roll them out, until a signal ends it
+    Run(RunArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Namespace of the Secrets and of the syncer
+    #[arg(long, default_value = names::NAMESPACE)]
+    namespace: String,
+    /// Image of the syncer that the nodes run
+    #[arg(long)]
+    syncer_image: String,
+    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let Command::Run(args) = Cli::parse().command;
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new("globalps_controller=info,kube=warn")
+    });
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    let client = kube::Client::try_default().await?;
+    run::run(client, &args.namespace, &args.syncer_image).await
+}

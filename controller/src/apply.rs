@@ -1,0 +1,234 @@
+//! Carries a plan out: each object by server-side apply or delete, each call under a deadline.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use globalps_core::api::{
+    GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret,
+    NodePullSecretSpec,
+};
+use globalps_core::manifests::{SyncerObjects, syncer_objects};
+use globalps_core::names::{
+    CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
+    REVISION_ANNOTATION, SYNCER,
+};
+use k8s_openapi::ByteString;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::plan::GlobalWrite;
+
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What was being done, to which object, and why it did not work. Never what was in the object.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApplyError {
+    #[error("{action} {object}: {source}")]
+    Api {
+        action: &'static str,
+        object: String,
+        source: kube::Error,
+    },
+    #[error("{action} {object}: no answer from the API server within {} s", TIMEOUT.as_secs())]
+    Timeout {
+        action: &'static str,
+        object: String,
+    },
+}
+
+pub(crate) struct Applier {
+    client: Client,
+    namespace: String,
+    syncer_image: String,
+}
+
+impl Applier {
+    pub(crate) fn new(client: Client, namespace: &str, syncer_image: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            syncer_image: syncer_image.to_owned(),
+        }
+    }
+
+    pub(crate) async fn global_secret(&self, write: &GlobalWrite) -> Result<Secret, ApplyError> {
+        let kept = [
+            (LAST_ADDITIONAL_KEY, &write.additional),
+            (LAST_ORIGINAL_KEY, &write.original),
+        ];
+        let mut data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
+        data.extend(kept.into_iter().filter_map(|(key, source)| {
+            let bytes = source.as_ref()?.0.clone()?;
+            Some((key.to_owned(), ByteString(bytes)))
+        }));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(GLOBAL_SECRET.to_owned()),
+                annotations: Some(
+                    [(REVISION_ANNOTATION.to_owned(), write.revision.to_string())].into(),
+                ),
+                ..ObjectMeta::default()
+            },
+            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            data: Some(data.into_iter().collect()),
+            ..Secret::default()
+        };
+        self.apply(GLOBAL_SECRET, &secret).await
+    }
+
+    /// The syncer and its permissions.
+    pub(crate) async fn syncer(&self, spec: &GlobalPullSecretSpec) -> Result<(), ApplyError> {
+        let SyncerObjects {
+            service_account,
+            role,
+            role_binding,
+            daemon_set,
+        } = syncer_objects(&self.namespace, &self.syncer_image, spec);
+        self.apply(SYNCER, &service_account).await?;
+        self.apply(SYNCER, &role).await?;
+        self.apply(SYNCER, &role_binding).await?;
+        self.apply(SYNCER, &daemon_set).await?;
+        Ok(())
+    }
+
+    /// The node's object with this spec. It is owned by the Node, so that it goes with it.
+    pub(crate) async fn grant(
+        &self,
+        node: &str,
+        node_uid: &str,
+        spec: &NodePullSecretSpec,
+    ) -> Result<NodePullSecret, ApplyError> {
+        let mut object = NodePullSecret::new(node, spec.clone());
+        object.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: node.to_owned(),
+            uid: node_uid.to_owned(),
+            ..OwnerReference::default()
+        }]);
+        self.apply(node, &object).await
+    }
+
+    /// The configuration with defaults, where the user wrote none.
+    pub(crate) async fn default_config(&self) -> Result<GlobalPullSecret, ApplyError> {
+        let body = json!({
+            "apiVersion": GlobalPullSecret::api_version(&()),
+            "kind": GlobalPullSecret::kind(&()),
+            "metadata": {"name": GLOBAL_SECRET},
+            "spec": {},
+        });
+        self.apply_body(GLOBAL_SECRET, &body).await
+    }
+
+    pub(crate) async fn status(
+        &self,
+        status: &GlobalPullSecretStatus,
+    ) -> Result<GlobalPullSecret, ApplyError> {
+        let api: Api<GlobalPullSecret> = self.api();
+        let body = json!({"status": status});
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(&body);
+        let call = api.patch_status(GLOBAL_SECRET, &params, &patch);
+        within("write status of", "GlobalPullSecret", GLOBAL_SECRET, call).await
+    }
+
+    /// Deletes everything that was created for the nodes. The Secret goes last: while it is there, a controller that
+    /// starts anew knows that the work is not done.
+    pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
+        self.delete::<DaemonSet>(SYNCER).await?;
+        for node in node_pull_secrets {
+            self.delete::<NodePullSecret>(node).await?;
+        }
+        self.delete::<RoleBinding>(SYNCER).await?;
+        self.delete::<Role>(SYNCER).await?;
+        self.delete::<ServiceAccount>(SYNCER).await?;
+        self.delete::<Secret>(GLOBAL_SECRET).await
+    }
+
+    fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn apply<K>(&self, name: &str, object: &K) -> Result<K, ApplyError>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Serialize
+            + DeserializeOwned
+            + Debug,
+    {
+        self.apply_body(name, object).await
+    }
+
+    /// Forced: what is in the body is ours wholly.
+    async fn apply_body<K, B>(&self, name: &str, body: &B) -> Result<K, ApplyError>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + Debug,
+        B: Serialize + Debug,
+    {
+        let api: Api<K> = self.api();
+        let params = PatchParams::apply(CONTROLLER_MANAGER).force();
+        let patch = Patch::Apply(body);
+        within(
+            "apply",
+            &K::kind(&()),
+            name,
+            api.patch(name, &params, &patch),
+        )
+        .await
+    }
+
+    async fn delete<K>(&self, name: &str) -> Result<(), ApplyError>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + Debug,
+    {
+        let api: Api<K> = self.api();
+        let params = DeleteParams::background();
+        match within("delete", &K::kind(&()), name, api.delete(name, &params)).await {
+            Ok(_) => Ok(()),
+            Err(ApplyError::Api {
+                source: kube::Error::Api(status),
+                ..
+            }) if status.code == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+async fn within<T>(
+    action: &'static str,
+    kind: &str,
+    name: &str,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ApplyError> {
+    let object = || format!("{kind} `{name}`");
+    match tokio::time::timeout(TIMEOUT, call).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(source)) => Err(ApplyError::Api {
+            action,
+            object: object(),
+            source,
+        }),
+        Err(_) => Err(ApplyError::Timeout {
+            action,
+            object: object(),
+        }),
+    }
+}

@@ -1,0 +1,419 @@
+//! What the controller sees: watches on the few objects that matter, kept as plain data.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use futures::stream::{BoxStream, SelectAll, StreamExt as _};
+use globalps_core::api::{GlobalPullSecret, NodePullSecret, SecretRef};
+use globalps_core::dockerconfig;
+use globalps_core::names::{
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
+    REVISION_ANNOTATION, SYNCER,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+
+use crate::plan::{NodeView, Observed};
+use crate::sources::{Data, Global, Source};
+
+/// The objects of one watch by name, as of the newest event.
+#[derive(Debug)]
+pub(crate) struct Cache<T> {
+    live: BTreeMap<String, T>,
+    /// Filled during a relist; replaces `live` when it is complete, so that a gap loses no deletion.
+    relist: BTreeMap<String, T>,
+    complete: bool,
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self {
+            live: BTreeMap::new(),
+            relist: BTreeMap::new(),
+            complete: false,
+        }
+    }
+}
+
+impl<T: Versioned> Cache<T> {
+    fn handle(&mut self, event: Event<T>) {
+        match event {
+            Event::Apply(object) => self.put(object),
+            Event::Delete(object) => {
+                self.live.remove(&object.key());
+            }
+            Event::Init => self.relist.clear(),
+            Event::InitApply(object) => {
+                self.relist.insert(object.key(), object);
+            }
+            Event::InitDone => {
+                self.live = std::mem::take(&mut self.relist);
+                self.complete = true;
+            }
+        }
+    }
+
+    /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch.
+    pub(crate) fn put(&mut self, object: T) {
+        let key = object.key();
+        if self
+            .live
+            .get(&key)
+            .is_none_or(|known| known.version() <= object.version())
+        {
+            self.live.insert(key, object);
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+        self.live.get(name)
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.live.keys().cloned().collect()
+    }
+}
+
+/// Name and `resourceVersion` of what a [`Cache`] keeps. Resource versions of one resource grow.
+pub(crate) trait Versioned {
+    fn key(&self) -> String;
+    fn version(&self) -> u64;
+}
+
+macro_rules! versioned {
+    ($($object:ty),*) => {$(
+        impl Versioned for $object {
+            fn key(&self) -> String {
+                self.name_any()
+            }
+
+            fn version(&self) -> u64 {
+                version(self)
+            }
+        }
+    )*};
+}
+
+versioned!(
+    Secret,
+    GlobalPullSecret,
+    NodePullSecret,
+    PartialObjectMeta<DaemonSet>
+);
+
+fn version(object: &impl Resource) -> u64 {
+    object
+        .meta()
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
+impl Versioned for NodeView {
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// One event of one watch.
+pub(crate) enum Change {
+    Additional(Event<Secret>),
+    Original(Event<Secret>),
+    Global(Event<Secret>),
+    Config(Event<GlobalPullSecret>),
+    DaemonSet(Event<PartialObjectMeta<DaemonSet>>),
+    Node(Event<NodeView>),
+    NodePullSecret(Event<NodePullSecret>),
+    /// A watch failed; it goes on by itself after a while.
+    Failed(&'static str, watcher::Error),
+}
+
+#[derive(Default)]
+pub(crate) struct World {
+    additional: Cache<Secret>,
+    original: Cache<Secret>,
+    /// The original that is watched, and why it could not be read the last time.
+    original_ref: Option<SecretRef>,
+    original_error: Option<String>,
+    global: Cache<Secret>,
+    config: Cache<GlobalPullSecret>,
+    daemon_set: Cache<PartialObjectMeta<DaemonSet>>,
+    nodes: Cache<NodeView>,
+    pub(crate) node_pull_secrets: Cache<NodePullSecret>,
+}
+
+impl World {
+    pub(crate) fn handle(&mut self, change: Change) {
+        match change {
+            Change::Additional(event) => self.additional.handle(event),
+            Change::Original(event) => {
+                self.original_error = None;
+                self.original.handle(event);
+            }
+            Change::Global(event) => self.global.handle(event),
+            Change::Config(event) => self.config.handle(event),
+            Change::DaemonSet(event) => self.daemon_set.handle(event),
+            Change::Node(event) => self.nodes.handle(event),
+            Change::NodePullSecret(event) => self.node_pull_secrets.handle(event),
+            Change::Failed(what, error) => {
+                tracing::warn!(watch = what, %error, "a watch failed and is tried again");
+                if what == ORIGINAL {
+                    self.original_error = Some(
+                        "the controller may not read it, or the API server is away".to_owned(),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Every watch has delivered its first list, so that what is not there is known to be absent.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.additional.complete
+            && self.global.complete
+            && self.config.complete
+            && self.daemon_set.complete
+            && self.node_pull_secrets.complete
+            && self.nodes.complete
+            && (self.original_ref.is_none()
+                || self.original.complete
+                || self.original_error.is_some())
+    }
+
+    /// From now on this Secret is the original one.
+    pub(crate) fn expect_original(&mut self, original: Option<SecretRef>) {
+        self.original = Cache::default();
+        self.original_error = None;
+        self.original_ref = original;
+    }
+
+    pub(crate) fn original_ref(&self) -> Option<&SecretRef> {
+        self.original_ref.as_ref()
+    }
+
+    pub(crate) fn config(&self) -> Option<&GlobalPullSecret> {
+        self.config.get(GLOBAL_SECRET)
+    }
+
+    pub(crate) fn additional(&self) -> Option<&Secret> {
+        self.additional.get(ADDITIONAL_SECRET)
+    }
+
+    pub(crate) fn has_daemon_set(&self) -> bool {
+        self.daemon_set.get(SYNCER).is_some()
+    }
+
+    pub(crate) fn node_uid(&self, name: &str) -> Option<&str> {
+        self.nodes.get(name).map(|node| node.uid.as_str())
+    }
+
+    /// What the controller created is deleted; the watches say so a little later.
+    pub(crate) fn forget_created(&mut self) {
+        self.global.live.clear();
+        self.daemon_set.live.clear();
+        self.node_pull_secrets.live.clear();
+    }
+
+    pub(crate) fn put_global(&mut self, secret: Secret) {
+        self.global.put(secret);
+    }
+
+    pub(crate) fn put_config(&mut self, config: GlobalPullSecret) {
+        self.config.put(config);
+    }
+
+    pub(crate) fn observed(&self, now: Timestamp) -> Observed {
+        let additional = self.additional().map_or(Source::Absent, |secret| {
+            Source::Found(data(secret, DATA_KEY))
+        });
+        Observed {
+            spec: self
+                .config()
+                .map(|config| config.spec.clone())
+                .unwrap_or_default(),
+            additional,
+            original: self.original(),
+            global: self.global.get(GLOBAL_SECRET).map(global),
+            daemon_set: self.has_daemon_set(),
+            nodes: self.nodes.live.clone(),
+            node_pull_secrets: self.node_pull_secrets.live.clone(),
+            now,
+        }
+    }
+
+    fn original(&self) -> Source {
+        let Some(reference) = &self.original_ref else {
+            return Source::Absent;
+        };
+        match (self.original.get(&reference.name), &self.original_error) {
+            (Some(secret), _) => Source::Found(data(secret, &reference.key)),
+            (None, Some(why)) => Source::Unreadable(why.clone()),
+            (None, None) => Source::Unreadable("there is no such Secret".to_owned()),
+        }
+    }
+}
+
+const ORIGINAL: &str = "original pull secret";
+
+fn data(secret: &Secret, key: &str) -> Data {
+    Data(
+        secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(key))
+            .map(|bytes| bytes.0.clone()),
+    )
+}
+
+fn global(secret: &Secret) -> Global {
+    let kept = |key: &str| Some(data(secret, key)).filter(|data| data.0.is_some());
+    Global {
+        revision: secret
+            .annotations()
+            .get(REVISION_ANNOTATION)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
+        merged: data(secret, DATA_KEY)
+            .0
+            .and_then(|bytes| dockerconfig::parse(&bytes).ok()),
+        last_additional: kept(LAST_ADDITIONAL_KEY),
+        last_original: kept(LAST_ORIGINAL_KEY),
+    }
+}
+
+fn node_view(node: &Node) -> NodeView {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let ready = conditions.and_then(|conditions| {
+        conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready")
+    });
+    let ready = match ready {
+        Some(condition) if condition.status == "True" => Ok(()),
+        Some(condition) => Err(condition
+            .last_transition_time
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
+        None => Err(node
+            .creation_timestamp()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
+    };
+    NodeView {
+        name: node.name_any(),
+        uid: node.uid().unwrap_or_default(),
+        version: version(node),
+        labels: node.labels().clone(),
+        ready,
+    }
+}
+
+pub(crate) type Changes = SelectAll<BoxStream<'static, Change>>;
+
+/// Everything that is watched from the start. Each watch recovers from errors and gaps by itself, with backoff.
+pub(crate) fn changes(client: &Client, namespace: &str) -> Changes {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mut changes = SelectAll::new();
+    changes.push(named(
+        secrets.clone(),
+        ADDITIONAL_SECRET,
+        "additional pull secret",
+        Change::Additional,
+    ));
+    changes.push(named(
+        secrets,
+        GLOBAL_SECRET,
+        "global pull secret",
+        Change::Global,
+    ));
+    let config = Api::namespaced(client.clone(), namespace);
+    changes.push(named(
+        config,
+        GLOBAL_SECRET,
+        "GlobalPullSecret",
+        Change::Config,
+    ));
+    let daemon_sets: Api<PartialObjectMeta<DaemonSet>> = Api::namespaced(client.clone(), namespace);
+    changes.push(named(daemon_sets, SYNCER, "syncer", Change::DaemonSet));
+    // Nodes are large objects: only what the plan needs of them is kept.
+    changes.push(
+        watch(Api::<Node>::all(client.clone()), all())
+            .default_backoff()
+            .map(|result| {
+                result.map_or_else(
+                    |error| Change::Failed("nodes", error),
+                    |event| Change::Node(view(&event)),
+                )
+            })
+            .boxed(),
+    );
+    let objects = Api::namespaced(client.clone(), namespace);
+    changes.push(watched(
+        objects,
+        all(),
+        "NodePullSecrets",
+        Change::NodePullSecret,
+    ));
+    changes
+}
+
+/// A watch of the original pull secret.
+pub(crate) fn original_changes(
+    client: &Client,
+    reference: &SecretRef,
+) -> BoxStream<'static, Change> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
+    named(secrets, &reference.name, ORIGINAL, Change::Original)
+}
+
+fn by_name(name: &str) -> watcher::Config {
+    watcher::Config::default().fields(&format!("metadata.name={name}"))
+}
+
+fn named<K: Resource + Clone + Debug + DeserializeOwned + Send + 'static>(
+    api: Api<K>,
+    name: &str,
+    what: &'static str,
+    change: fn(Event<K>) -> Change,
+) -> BoxStream<'static, Change> {
+    watched(api, by_name(name), what, change)
+}
+
+fn all() -> watcher::Config {
+    watcher::Config::default().page_size(50)
+}
+
+fn view(event: &Event<Node>) -> Event<NodeView> {
+    match event {
+        Event::Apply(node) => Event::Apply(node_view(node)),
+        Event::Delete(node) => Event::Delete(node_view(node)),
+        Event::Init => Event::Init,
+        Event::InitApply(node) => Event::InitApply(node_view(node)),
+        Event::InitDone => Event::InitDone,
+    }
+}
+
+fn watched<K: Resource + Clone + Debug + DeserializeOwned + Send + 'static>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &'static str,
+    change: fn(Event<K>) -> Change,
+) -> BoxStream<'static, Change> {
+    watch(api, config)
+        .default_backoff()
+        .modify(|object| object.meta_mut().managed_fields = None)
+        .map(move |result| result.map_or_else(|error| Change::Failed(what, error), change))
+        .boxed()
+}

@@ -1,0 +1,322 @@
+//! `GlobalPullSecret.status` from what is there and what was planned. Pure.
+
+use globalps_core::api::{Counts, GlobalPullSecretStatus, condition};
+use globalps_core::dockerconfig::Finding;
+use globalps_core::names::ADDITIONAL_SECRET;
+use globalps_core::rollout::{self, Goal, Progress};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::plan::{Aim, Observed, Plan, fleet_nodes};
+use crate::sources::Verdict;
+
+/// One condition before it gets its times.
+struct Statement {
+    type_: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+fn statement(
+    type_: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+) -> Statement {
+    Statement {
+        type_,
+        status,
+        reason,
+        message,
+    }
+}
+
+/// The nodes as counted, and by name where somebody has to look.
+pub(crate) struct Tally {
+    pub(crate) counts: Counts,
+    pub(crate) failed: Vec<String>,
+    unreachable: Vec<String>,
+    waiting: u32,
+}
+
+pub(crate) fn tally(nodes: &[rollout::Node], goal: Goal) -> Tally {
+    let mut tally = Tally {
+        counts: Counts::default(),
+        failed: Vec::new(),
+        unreachable: Vec::new(),
+        waiting: 0,
+    };
+    for node in nodes {
+        tally.counts.total += 1;
+        if node.has_failed(goal) {
+            tally.counts.failed += 1;
+            tally.failed.push(node.name.clone());
+        } else if node.is_done(goal) && (goal != Goal::Restore || node.granted.is_some()) {
+            // Restored nodes are not synced any more; they only leave the others.
+            tally.counts.synced += u32::from(goal != Goal::Restore);
+        } else if node.ready.is_err() {
+            tally.counts.unreachable += 1;
+            tally.unreachable.push(node.name.clone());
+        } else if matches!(node.granted, Some((_, Progress::InFlight))) {
+            tally.counts.progressing += 1;
+        } else {
+            tally.waiting += 1;
+        }
+    }
+    tally
+}
+
+/// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec; `before` is
+/// the status that is there, so that times change only with what they are about.
+pub(crate) fn report(
+    observed: &Observed,
+    plan: &Plan,
+    observed_additional: &str,
+    generation: i64,
+    before: Option<&GlobalPullSecretStatus>,
+) -> GlobalPullSecretStatus {
+    let goal = match plan.aim {
+        Aim::Reach(goal) => goal,
+        Aim::Nothing | Aim::CleanUp => Goal::Restore,
+    };
+    let nodes = fleet_nodes(observed, goal);
+    let tally = match plan.aim {
+        Aim::Nothing => tally(&[], goal),
+        _ => tally(&nodes, goal),
+    };
+    let statements = [
+        ready(observed, plan, &tally),
+        progressing(observed, plan, &tally),
+        degraded(observed, plan, &tally),
+        additional_valid(&plan.resolved.additional, observed),
+        original_valid(&plan.resolved.original),
+    ];
+    let conditions = statements
+        .into_iter()
+        .map(|new| dated(new, before, generation, observed.now))
+        .collect();
+    GlobalPullSecretStatus {
+        observed_generation: generation,
+        observed_additional: observed_additional.to_owned(),
+        revision: if let Goal::Revision(revision) = goal {
+            revision
+        } else {
+            0
+        },
+        counts: tally.counts,
+        conflicts: plan.resolved.conflicts.clone(),
+        conditions,
+    }
+}
+
+fn dated(
+    new: Statement,
+    before: Option<&GlobalPullSecretStatus>,
+    generation: i64,
+    now: Timestamp,
+) -> Condition {
+    let old = before.and_then(|status| status.conditions.iter().find(|old| old.type_ == new.type_));
+    let since = old
+        .filter(|old| old.status == new.status)
+        .map_or(Time(now), |old| old.last_transition_time.clone());
+    Condition {
+        type_: new.type_.to_owned(),
+        status: new.status.to_owned(),
+        reason: new.reason.to_owned(),
+        message: new.message,
+        observed_generation: Some(generation),
+        last_transition_time: since,
+    }
+}
+
+fn is_halted(observed: &Observed, tally: &Tally) -> bool {
+    tally.failed.len() >= observed.spec.rollout.max_failures.max(1) as usize
+}
+
+fn ready(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
+    let no = |reason, message| statement(condition::READY, "False", reason, message);
+    let counts = tally.counts;
+    let Aim::Reach(Goal::Revision(revision)) = plan.aim else {
+        return match (&plan.resolved.additional, plan.aim) {
+            (Verdict::Invalid(findings), Aim::Nothing) => {
+                no("AdditionalInvalid", sentences(findings))
+            }
+            (_, Aim::Nothing) => no(
+                "NoAdditional",
+                format!("there is no Secret `{ADDITIONAL_SECRET}`"),
+            ),
+            _ => no("Restoring", restoring(tally)),
+        };
+    };
+    if let Verdict::Invalid(findings) = &plan.resolved.additional {
+        let message = format!(
+            "revision {revision} stays in force: {}",
+            sentences(findings)
+        );
+        return no("AdditionalInvalid", message);
+    }
+    if !tally.failed.is_empty() {
+        return no("NodesFailed", failed(observed, tally));
+    }
+    if tally.waiting + counts.progressing > 0 {
+        return no("RollingOut", rolling_out(revision, tally));
+    }
+    let mut message = format!(
+        "revision {revision} is in force on {} of {} nodes",
+        counts.synced, counts.total
+    );
+    if !tally.unreachable.is_empty() {
+        message += &format!("; not ready: {}", list(&tally.unreachable));
+    }
+    statement(condition::READY, "True", "Synced", message)
+}
+
+fn progressing(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
+    let open = tally.waiting + tally.counts.progressing;
+    let (status, reason, message) = match plan.aim {
+        Aim::Nothing => ("False", "NothingToDo", String::new()),
+        Aim::CleanUp => ("True", "CleaningUp", "every node is restored".to_owned()),
+        Aim::Reach(_) if open == 0 => ("False", "Complete", String::new()),
+        Aim::Reach(_) if observed.spec.rollout.paused => (
+            "False",
+            "Paused",
+            "`spec.rollout.paused` is true".to_owned(),
+        ),
+        Aim::Reach(_) if is_halted(observed, tally) => ("False", "Halted", failed(observed, tally)),
+        Aim::Reach(Goal::Revision(revision)) => {
+            ("True", "RollingOut", rolling_out(revision, tally))
+        }
+        Aim::Reach(Goal::Restore) => ("True", "Restoring", restoring(tally)),
+    };
+    statement(condition::PROGRESSING, status, reason, message)
+}
+
+fn degraded(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
+    if !tally.failed.is_empty() {
+        let reason = if is_halted(observed, tally) {
+            "RolloutHalted"
+        } else {
+            "NodesFailed"
+        };
+        return statement(condition::DEGRADED, "True", reason, failed(observed, tally));
+    }
+    match &plan.resolved.original {
+        Verdict::Unreadable(why) => statement(
+            condition::DEGRADED,
+            "True",
+            "OriginalUnreadable",
+            format!("the original pull secret: {why}"),
+        ),
+        _ => statement(condition::DEGRADED, "False", "AsExpected", String::new()),
+    }
+}
+
+fn additional_valid(verdict: &Verdict, observed: &Observed) -> Statement {
+    let new =
+        |status, reason, message| statement(condition::ADDITIONAL_VALID, status, reason, message);
+    match verdict {
+        Verdict::Absent => new(
+            "Unknown",
+            "Absent",
+            format!("there is no Secret `{ADDITIONAL_SECRET}`"),
+        ),
+        Verdict::Valid => new("True", "Valid", String::new()),
+        Verdict::Unreadable(why) => new("False", "Unreadable", why.clone()),
+        Verdict::Invalid(findings) | Verdict::Partly(findings) => {
+            let stays = if observed.global.is_some() {
+                "; the last valid one stays in force"
+            } else {
+                ""
+            };
+            new(
+                "False",
+                "Invalid",
+                format!("{}{stays}", sentences(findings)),
+            )
+        }
+    }
+}
+
+fn original_valid(verdict: &Verdict) -> Statement {
+    let new =
+        |status, reason, message| statement(condition::ORIGINAL_VALID, status, reason, message);
+    match verdict {
+        Verdict::Absent => new(
+            "True",
+            "NodeFile",
+            "each node's own file is the base".to_owned(),
+        ),
+        Verdict::Valid => new("True", "Valid", String::new()),
+        Verdict::Unreadable(why) => new("False", "Unreadable", why.clone()),
+        Verdict::Partly(findings) => new(
+            "False",
+            "BadEntries",
+            format!("left out: {}", sentences(findings)),
+        ),
+        Verdict::Invalid(findings) => new("False", "Invalid", sentences(findings)),
+    }
+}
+
+/// All findings in one line, each with its registry.
+pub(crate) fn sentences(findings: &[Finding]) -> String {
+    findings
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn rolling_out(revision: i64, tally: &Tally) -> String {
+    format!(
+        "revision {revision} is in force on {} of {} nodes",
+        tally.counts.synced, tally.counts.total
+    )
+}
+
+fn restoring(tally: &Tally) -> String {
+    let left =
+        tally.waiting + tally.counts.progressing + tally.counts.unreachable + tally.counts.failed;
+    format!(
+        "{left} of {} nodes are still to be restored",
+        tally.counts.total
+    )
+}
+
+/// The failed nodes with what each of them says.
+fn failed(observed: &Observed, tally: &Tally) -> String {
+    let say = |name: &String| {
+        let status = observed
+            .node_pull_secrets
+            .get(name)
+            .and_then(|object| object.status.as_ref());
+        status.map_or(name.clone(), |status| {
+            format!("{name}: {}: {}", status.phase, status.message)
+        })
+    };
+    let mut text = tally
+        .failed
+        .iter()
+        .take(3)
+        .map(say)
+        .collect::<Vec<_>>()
+        .join("; ");
+    if tally.failed.len() > 3 {
+        text += &format!("; and {} more", tally.failed.len() - 3);
+    }
+    text
+}
+
+/// At most five names.
+fn list(names: &[String]) -> String {
+    let mut text = names
+        .iter()
+        .take(5)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > 5 {
+        text += &format!(" and {} more", names.len() - 5);
+    }
+    text
+}

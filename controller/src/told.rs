@@ -1,0 +1,209 @@
+//! Events on the Secret that the user wrote: what changed since the last look, told once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
+use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource as _};
+
+use crate::plan::{Aim, Plan};
+use crate::sources::{Verdict, loser};
+
+/// Longest note that the API server takes, in bytes.
+const NOTE_LIMIT: usize = 1024;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Teller {
+    recorder: Recorder,
+    /// The user's Secret as it was seen last: events about its deletion need it too.
+    reference: ObjectReference,
+    /// Failures that were told: node and generation of what it failed at.
+    failures: BTreeSet<(String, i64)>,
+}
+
+impl Teller {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+        let reference = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Secret".to_owned()),
+            name: Some(ADDITIONAL_SECRET.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectReference::default()
+        };
+        Self {
+            recorder: Recorder::new(client, Reporter::from(CONTROLLER)),
+            reference,
+            failures: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn saw(&mut self, additional: &Secret) {
+        self.reference = ObjectReference {
+            resource_version: None,
+            ..additional.object_ref(&())
+        };
+    }
+
+    /// Tells in the background, so that no rollout waits for an event.
+    pub(crate) fn tell(
+        &mut self,
+        plan: &Plan,
+        before: Option<&GlobalPullSecretStatus>,
+        after: &GlobalPullSecretStatus,
+        nodes: &[&NodePullSecret],
+    ) {
+        for (type_, reason, note) in changes(plan, before, after)
+            .into_iter()
+            .chain(self.new_failures(nodes))
+        {
+            let event = Event {
+                type_,
+                reason: reason.to_owned(),
+                note: Some(shorten(note)),
+                action: "Reconcile".to_owned(),
+                secondary: None,
+            };
+            let (recorder, reference) = (self.recorder.clone(), self.reference.clone());
+            tokio::spawn(async move {
+                match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &reference)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        tracing::warn!(%error, reason = event.reason, "could not write an event")
+                    }
+                    Err(_) => {
+                        tracing::warn!(reason = event.reason, "could not write an event in time")
+                    }
+                }
+            });
+        }
+    }
+
+    fn new_failures(
+        &mut self,
+        nodes: &[&NodePullSecret],
+    ) -> Vec<(EventType, &'static str, String)> {
+        let mut failures = BTreeSet::new();
+        let mut notes = Vec::new();
+        for node in nodes {
+            let (Some(name), Some(status)) = (&node.metadata.name, &node.status) else {
+                continue;
+            };
+            let reason = match status.phase {
+                Phase::RolledBack => "NodeRolledBack",
+                Phase::Failed => "NodeFailed",
+                _ => continue,
+            };
+            let failure = (name.clone(), status.observed_generation);
+            if !self.failures.contains(&failure) {
+                notes.push((
+                    EventType::Warning,
+                    reason,
+                    format!("{name}: {}", status.message),
+                ));
+            }
+            failures.insert(failure);
+        }
+        self.failures = failures;
+        notes
+    }
+}
+
+fn changes(
+    plan: &Plan,
+    before: Option<&GlobalPullSecretStatus>,
+    after: &GlobalPullSecretStatus,
+) -> Vec<(EventType, &'static str, String)> {
+    let find = |status: &GlobalPullSecretStatus, type_: &str| {
+        let found = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == type_);
+        found.map(|condition| {
+            (
+                condition.status.clone(),
+                condition.reason.clone(),
+                condition.message.clone(),
+            )
+        })
+    };
+    let became = |type_: &str, status: &str| {
+        let now = find(after, type_).filter(|now| now.0 == status)?;
+        (before.and_then(|before| find(before, type_)).as_ref() != Some(&now)).then_some(now)
+    };
+    let mut events = Vec::new();
+    if let Some((_, reason, message)) = became(condition::ADDITIONAL_VALID, "False")
+        && matches!(plan.resolved.additional, Verdict::Invalid(_))
+    {
+        events.push((
+            EventType::Warning,
+            if reason == "Invalid" {
+                "Invalid"
+            } else {
+                "Unreadable"
+            },
+            message,
+        ));
+    }
+    if plan.global.is_some() && after.revision > before.map_or(0, |before| before.revision) {
+        events.push((
+            EventType::Normal,
+            "Merged",
+            format!("revision {} is ready to roll out", after.revision),
+        ));
+    }
+    if after.conflicts
+        != before
+            .map(|before| before.conflicts.clone())
+            .unwrap_or_default()
+        && !after.conflicts.is_empty()
+    {
+        let winner = after.conflicts[0].winner;
+        let registries: Vec<&str> = after
+            .conflicts
+            .iter()
+            .map(|conflict| conflict.registry.as_str())
+            .collect();
+        let note = format!(
+            "{}: the {} pull secret's credentials are in force, not the {}'s",
+            registries.join(", "),
+            format!("{winner:?}").to_lowercase(),
+            loser(winner),
+        );
+        events.push((EventType::Warning, "Conflict", note));
+    }
+    if let Some((_, _, message)) = became(condition::READY, "True")
+        && before.is_none_or(|before| {
+            find(before, condition::READY).is_none_or(|ready| ready.0 != "True")
+        })
+    {
+        events.push((EventType::Normal, "RolledOut", message));
+    }
+    if let Some((_, reason, message)) = became(condition::DEGRADED, "True")
+        && reason == "RolloutHalted"
+    {
+        events.push((EventType::Warning, "RolloutHalted", message));
+    }
+    if plan.aim == Aim::CleanUp {
+        events.push((
+            EventType::Normal,
+            "Restored",
+            "every node is as it was".to_owned(),
+        ));
+    }
+    events
+}
+
+fn shorten(mut note: String) -> String {
+    if note.len() > NOTE_LIMIT {
+        let end = (0..=NOTE_LIMIT - 3)
+            .rev()
+            .find(|at| note.is_char_boundary(*at))
+            .unwrap_or_default();
+        note.truncate(end);
+        note.push_str("...");
+    }
+    note
+}
