@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
 mod apply;
+mod cache;
 mod observe;
 mod plan;
 mod report;

@@ -1,6 +1,5 @@
 //! What the controller sees: watches on the few objects that matter, kept as plain data.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
@@ -19,72 +18,9 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
+use crate::cache::{Cache, Versioned};
 use crate::plan::{NodeView, Observed};
 use crate::sources::{Data, Global, Source};
-
-/// The objects of one watch by name, as of the newest event.
-#[derive(Debug)]
-pub(crate) struct Cache<T> {
-    live: BTreeMap<String, T>,
-    /// Filled during a relist; replaces `live` when it is complete, so that a gap loses no deletion.
-    relist: BTreeMap<String, T>,
-    complete: bool,
-}
-
-impl<T> Default for Cache<T> {
-    fn default() -> Self {
-        Self {
-            live: BTreeMap::new(),
-            relist: BTreeMap::new(),
-            complete: false,
-        }
-    }
-}
-
-impl<T: Versioned> Cache<T> {
-    fn handle(&mut self, event: Event<T>) {
-        match event {
-            Event::Apply(object) => self.put(object),
-            Event::Delete(object) => {
-                self.live.remove(&object.key());
-            }
-            Event::Init => self.relist.clear(),
-            Event::InitApply(object) => {
-                self.relist.insert(object.key(), object);
-            }
-            Event::InitDone => {
-                self.live = std::mem::take(&mut self.relist);
-                self.complete = true;
-            }
-        }
-    }
-
-    /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch.
-    pub(crate) fn put(&mut self, object: T) {
-        let key = object.key();
-        if self
-            .live
-            .get(&key)
-            .is_none_or(|known| known.version() <= object.version())
-        {
-            self.live.insert(key, object);
-        }
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&T> {
-        self.live.get(name)
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.live.keys().cloned().collect()
-    }
-}
-
-/// Name and `resourceVersion` of what a [`Cache`] keeps. Resource versions of one resource grow.
-pub(crate) trait Versioned {
-    fn key(&self) -> String;
-    fn version(&self) -> u64;
-}
 
 macro_rules! versioned {
     ($($object:ty),*) => {$(

@@ -245,7 +245,7 @@ fn granted_spec(observed: &Observed, node: &str, goal: Goal) -> NodePullSecretSp
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::format_push_string)]
 mod tests {
     use globalps_core::api::NodePullSecretStatus;
 

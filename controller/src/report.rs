@@ -167,7 +167,7 @@ fn ready(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
         counts.synced, counts.total
     );
     if !tally.unreachable.is_empty() {
-        message += &format!("; not ready: {}", list(&tally.unreachable));
+        message = format!("{message}; not ready: {}", list(&tally.unreachable));
     }
     statement(condition::READY, "True", "Synced", message)
 }
@@ -302,7 +302,7 @@ fn failed(observed: &Observed, tally: &Tally) -> String {
         .collect::<Vec<_>>()
         .join("; ");
     if tally.failed.len() > 3 {
-        text += &format!("; and {} more", tally.failed.len() - 3);
+        text = format!("{text}; and {} more", tally.failed.len() - 3);
     }
     text
 }
@@ -316,7 +316,89 @@ fn list(names: &[String]) -> String {
         .collect::<Vec<_>>()
         .join(", ");
     if names.len() > 5 {
-        text += &format!(" and {} more", names.len() - 5);
+        text = format!("{text} and {} more", names.len() - 5);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, ready: bool, granted: Option<(Goal, Progress)>) -> rollout::Node {
+        let ready = if ready {
+            Ok(())
+        } else {
+            Err(Timestamp::UNIX_EPOCH)
+        };
+        rollout::Node {
+            name: name.to_owned(),
+            ready,
+            granted,
+        }
+    }
+
+    #[test]
+    fn every_node_is_counted_once() {
+        let goal = Goal::Revision(2);
+        let nodes = [
+            node("synced", true, Some((goal, Progress::Done))),
+            node("synced-but-away", false, Some((goal, Progress::Done))),
+            node("failed", true, Some((goal, Progress::Failed))),
+            node("working", true, Some((goal, Progress::InFlight))),
+            node(
+                "working-on-the-last",
+                true,
+                Some((Goal::Revision(1), Progress::InFlight)),
+            ),
+            node("waiting", true, Some((Goal::Revision(1), Progress::Done))),
+            node("new", true, None),
+            node("away", false, None),
+        ];
+        let tally = tally(&nodes, goal);
+        assert_eq!(
+            tally.counts,
+            Counts {
+                total: 8,
+                synced: 2,
+                progressing: 2,
+                failed: 1,
+                unreachable: 1
+            }
+        );
+        assert_eq!(tally.waiting, 2);
+        assert_eq!(tally.failed, ["failed"]);
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_until_its_status_changes() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let first = dated(
+            statement("Ready", "False", "A", String::new()),
+            None,
+            1,
+            at(1),
+        );
+        let before = GlobalPullSecretStatus {
+            conditions: vec![first],
+            ..GlobalPullSecretStatus::default()
+        };
+        let same = dated(
+            statement("Ready", "False", "B", "more".to_owned()),
+            Some(&before),
+            2,
+            at(2),
+        );
+        assert_eq!(
+            (same.last_transition_time.0, same.reason.as_str()),
+            (at(1), "B")
+        );
+        let other = dated(
+            statement("Ready", "True", "C", String::new()),
+            Some(&before),
+            2,
+            at(3),
+        );
+        assert_eq!(other.last_transition_time.0, at(3));
+    }
 }

@@ -9,7 +9,7 @@ use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
 use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -207,7 +207,7 @@ impl Controller {
         let additional = self
             .world
             .additional()
-            .and_then(|secret| secret.resource_version())
+            .and_then(kube::ResourceExt::resource_version)
             .unwrap_or_default();
         let config = self.world.config();
         let generation = config
@@ -269,7 +269,7 @@ impl Controller {
                 });
             }
             Ok(Err(kube::Error::Api(status))) if [403, 404].contains(&status.code) => {
-                self.openshift.1 = None
+                self.openshift.1 = None;
             }
             // No answer: what was known stays true.
             Ok(Err(_)) | Err(_) => {}

@@ -71,10 +71,10 @@ impl Teller {
                 match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &reference)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => {
-                        tracing::warn!(%error, reason = event.reason, "could not write an event")
+                        tracing::warn!(%error, reason = event.reason, "could not write an event");
                     }
                     Err(_) => {
-                        tracing::warn!(reason = event.reason, "could not write an event in time")
+                        tracing::warn!(reason = event.reason, "could not write an event in time");
                     }
                 }
             });
@@ -86,7 +86,7 @@ impl Teller {
         nodes: &[&NodePullSecret],
     ) -> Vec<(EventType, &'static str, String)> {
         let mut failures = BTreeSet::new();
-        let mut notes = Vec::new();
+        let mut news = Vec::new();
         for node in nodes {
             let (Some(name), Some(status)) = (&node.metadata.name, &node.status) else {
                 continue;
@@ -98,7 +98,7 @@ impl Teller {
             };
             let failure = (name.clone(), status.observed_generation);
             if !self.failures.contains(&failure) {
-                notes.push((
+                news.push((
                     EventType::Warning,
                     reason,
                     format!("{name}: {}", status.message),
@@ -107,7 +107,7 @@ impl Teller {
             failures.insert(failure);
         }
         self.failures = failures;
-        notes
+        news
     }
 }
 

@@ -1,0 +1,113 @@
+//! The objects of a watch, as of its newest event.
+
+use std::collections::BTreeMap;
+
+use kube::runtime::watcher::Event;
+
+/// The objects of one watch by name, as of the newest event.
+#[derive(Debug)]
+pub(crate) struct Cache<T> {
+    pub(crate) live: BTreeMap<String, T>,
+    /// Filled during a relist; replaces `live` when it is complete, so that a gap loses no deletion.
+    relist: BTreeMap<String, T>,
+    pub(crate) complete: bool,
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self {
+            live: BTreeMap::new(),
+            relist: BTreeMap::new(),
+            complete: false,
+        }
+    }
+}
+
+impl<T: Versioned> Cache<T> {
+    pub(crate) fn handle(&mut self, event: Event<T>) {
+        match event {
+            Event::Apply(object) => self.put(object),
+            Event::Delete(object) => {
+                self.live.remove(&object.key());
+            }
+            Event::Init => self.relist.clear(),
+            Event::InitApply(object) => {
+                self.relist.insert(object.key(), object);
+            }
+            Event::InitDone => {
+                self.live = std::mem::take(&mut self.relist);
+                self.complete = true;
+            }
+        }
+    }
+
+    /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch.
+    pub(crate) fn put(&mut self, object: T) {
+        let key = object.key();
+        if self
+            .live
+            .get(&key)
+            .is_none_or(|known| known.version() <= object.version())
+        {
+            self.live.insert(key, object);
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+        self.live.get(name)
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.live.keys().cloned().collect()
+    }
+}
+
+/// Name and `resourceVersion` of what a [`Cache`] keeps. Resource versions of one resource grow.
+pub(crate) trait Versioned {
+    fn key(&self) -> String;
+    fn version(&self) -> u64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Versioned for (&str, u64) {
+        fn key(&self) -> String {
+            self.0.to_owned()
+        }
+
+        fn version(&self) -> u64 {
+            self.1
+        }
+    }
+
+    #[test]
+    fn a_gap_loses_no_deletion_and_old_news_changes_nothing() {
+        let mut cache = Cache::default();
+        for event in [
+            Event::Init,
+            Event::InitApply(("a", 1)),
+            Event::InitApply(("b", 2)),
+        ] {
+            cache.handle(event);
+        }
+        assert!(
+            !cache.complete && cache.live.is_empty(),
+            "a list that is not complete says nothing"
+        );
+        cache.handle(Event::InitDone);
+        assert_eq!(cache.names(), ["a", "b"]);
+        cache.put(("a", 5));
+        cache.handle(Event::Apply(("a", 3)));
+        assert_eq!(
+            cache.get("a"),
+            Some(&("a", 5)),
+            "our own write is newer than the watch"
+        );
+        for event in [Event::Init, Event::InitApply(("b", 2)), Event::InitDone] {
+            cache.handle(event);
+        }
+        assert_eq!(cache.names(), ["b"], "what a relist does not have is gone");
+    }
+}
