@@ -1,1 +1,40 @@
-fn main() {}
+//! `kubectl globalps`: registry credentials for every node of a cluster.
+
+mod additional;
+mod changes;
+mod cli;
+mod client;
+mod commands;
+mod error;
+mod facts;
+mod follow;
+mod password;
+mod printer;
+mod prompt;
+mod status;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::Cli;
+use crate::error::Exit;
+use crate::printer::Printer;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too. Nobody left to read them is no error.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));
+        }
+    };
+    let printer = Printer::new(cli.color, cli.verbosity);
+    let exit = commands::run(&cli, &printer).unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        failure.exit
+    });
+    exit.into()
+}

@@ -1,1 +1,121 @@
-fn main() {}
+//! The agent on each node: puts the granted registry credentials into the kubelet's file, and restarts the kubelet.
+
+#![cfg_attr(
+    test,
+    allow(clippy::panic, clippy::too_many_lines, clippy::type_complexity)
+)]
+
+mod agent;
+mod change;
+mod config_file;
+mod decide;
+mod journal;
+mod node_status;
+mod systemd;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use globalps_core::names;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+#[command(name = "globalps-syncer", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Care for this node until a signal ends it
+    Run(RunArgs),
+    /// Exit with 0 when what the node was granted is in force
+    Ready {
+        #[arg(long)]
+        ready_file: PathBuf,
+    },
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Name of this node
+    #[arg(long, env = "NODE_NAME")]
+    node_name: String,
+    /// Namespace of the Secrets
+    #[arg(long, default_value = names::NAMESPACE)]
+    namespace: String,
+    /// The kubelet's credentials file, where this program sees it
+    #[arg(long, default_value = names::CONFIG_FILE)]
+    config_file: PathBuf,
+    /// systemd unit of the kubelet
+    #[arg(long, default_value = names::KUBELET_UNIT)]
+    unit: String,
+    /// Whether the kubelet is restarted after a change
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
+    restart: Restart,
+    /// Socket of the node's system bus
+    #[arg(long, default_value = "/run/dbus/system_bus_socket")]
+    bus: PathBuf,
+    /// File that is there while what the node was granted is in force
+    #[arg(long, default_value = "/run/globalps/ready")]
+    ready_file: PathBuf,
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Restart {
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
+        Command::Run(args) => run(args).await,
+    }
+}
+
+async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let log = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let client = kube::Client::try_default().await?;
+    let cluster = node_status::Cluster::new(client, &args.namespace, &args.node_name);
+    let folder = args.config_file.parent().unwrap_or(Path::new("/"));
+    let systemd = systemd::Systemd {
+        bus: args.bus,
+        unit: args.unit,
+        socket: folder.join("pod-resources/kubelet.sock"),
+    };
+    let options = agent::Options {
+        config_file: args.config_file.clone(),
+        ready_file: args.ready_file,
+        restart: args.restart == Restart::Always,
+    };
+    tracing::info!(node = args.node_name, file = %args.config_file.display(), "started");
+    let mut agent = agent::Agent::new(options, cluster, systemd);
+    // Writes are never cut: they have no await in them.
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = agent.run() => {}
+    }
+    tracing::info!("ended by a signal");
+    Ok(ExitCode::SUCCESS)
+}

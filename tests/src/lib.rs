@@ -1,1 +1,34 @@
+//! A real Kubernetes cluster on one Linux machine: a control plane of ordinary processes, and nodes
+//! that are systemd-nspawn machines with their own systemd, system bus, containerd and kubelet.
+//!
+//! [`Cluster::up`] starts one and takes it down again when the handle is dropped or its process dies;
+//! [`Cluster::keep`] leaves it running for [`Cluster::attach`]. Everything it adds to the machine carries
+//! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
+pub mod image;
+pub mod kubernetes;
+pub mod preflight;
+pub mod product;
+
+mod cgroup;
+mod cluster;
+mod control_plane;
+mod instance;
+mod layout;
+mod mounts;
+mod net;
+mod node;
+mod node_files;
+mod pause;
+mod pki;
+mod process;
+mod reaper;
+mod registry;
+mod state;
+mod wait;
+
+pub use cluster::{Cluster, Options, default_dir};
+pub use node::{Node, Output};
+pub use reaper::reap;
+pub use registry::{Access, Registry};
+pub use wait::until;

@@ -1,0 +1,323 @@
+//! The additional pull secret: one registry more, some less. Pure.
+
+use std::collections::BTreeSet;
+
+use globalps_core::dockerconfig::{
+    Credential, DockerConfig, Entry, Finding, canonical_key, parse, validate,
+};
+use globalps_core::names;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::error::Failure;
+
+const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
+
+/// What became of the Secret, in kubectl's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// The key for a registry that a user named, as it is written into the Secret.
+pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
+    const HINT: &str = "name the registry, and a path in it if need be: `quay.io`, `quay.io/org`, `registry.example.com:5000`";
+    let refuse = |why: &str| {
+        Err(Failure::new(
+            format!("`{text}` is not a registry: {why}"),
+            HINT,
+        ))
+    };
+    if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return refuse("it has white space in it");
+    }
+    let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
+    if !matches!(scheme, "http" | "https") {
+        return refuse("only `https://` and `http://` can stand before it");
+    }
+    if rest.contains('@') {
+        return refuse("there is an `@` in it");
+    }
+    let key = canonical_key(text);
+    let key = key.trim_end_matches('/');
+    let (host, path) = key.split_once('/').unwrap_or((key, ""));
+    if host.is_empty() || host.starts_with(':') {
+        return refuse("it has no host name");
+    }
+    if path.contains(':') {
+        return refuse("it looks like an image with a tag");
+    }
+    Ok(key.to_owned())
+}
+
+/// The Secret with `key` set to the credential. Every other registry in `existing` stays as it is.
+pub(crate) fn with_registry(
+    existing: Option<Secret>,
+    namespace: &str,
+    key: &str,
+    credential: &Credential,
+) -> Result<(Secret, Outcome), Failure> {
+    let (mut secret, config, outcome) = match existing {
+        Some(secret) => {
+            let config = config_of(&secret)?;
+            (secret, config, Outcome::Configured)
+        }
+        None => (empty(namespace), DockerConfig::default(), Outcome::Created),
+    };
+    let entry = Entry::from_credential(key, credential);
+    let same = config
+        .by_canonical_key()
+        .get(&canonical_key(key))
+        .is_some_and(|old| old.means_the_same(&entry));
+    let mut entries = without_keys(&config, &BTreeSet::from([canonical_key(key)]));
+    entries.push(entry);
+    let result = config.with_entries(entries);
+    refuse_invalid(&validate(&result))?;
+    if same {
+        return Ok((secret, Outcome::Unchanged));
+    }
+    set(&mut secret, &result);
+    Ok((secret, outcome))
+}
+
+/// What is left once registries are gone.
+#[derive(Debug)]
+pub(crate) enum Rest {
+    /// Not one of them was there.
+    Same,
+    Some(Box<Secret>),
+    /// No registry is left, so the Secret goes.
+    Nothing,
+}
+
+/// Takes registries out of the Secret. The second part: those that were not in it, as the user wrote them.
+pub(crate) fn without_registries(
+    mut secret: Secret,
+    registries: &[String],
+) -> Result<(Rest, Vec<String>), Failure> {
+    let config = config_of(&secret)?;
+    let present = config.by_canonical_key();
+    let missing: Vec<String> = registries
+        .iter()
+        .filter(|registry| !present.contains_key(&canonical_key(registry)))
+        .cloned()
+        .collect();
+    if missing.len() == registries.len() {
+        return Ok((Rest::Same, missing));
+    }
+    let keys = registries.iter().map(|r| canonical_key(r)).collect();
+    let entries = without_keys(&config, &keys);
+    if entries.is_empty() {
+        return Ok((Rest::Nothing, missing));
+    }
+    set(&mut secret, &config.with_entries(entries));
+    Ok((Rest::Some(Box::new(secret)), missing))
+}
+
+/// The findings as one error, if one of them is one.
+pub(crate) fn refuse_invalid(findings: &[Finding]) -> Result<(), Failure> {
+    let errors: Vec<&Finding> = findings.iter().filter(|f| f.is_error()).collect();
+    let Some(first) = errors.first() else {
+        return Ok(());
+    };
+    let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Err(Failure::new(
+        format!(
+            "the additional pull secret is not valid: {}",
+            words.join("; ")
+        ),
+        first.hint,
+    ))
+}
+
+pub(crate) fn data_of<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+    let data = secret.data.as_ref()?.get(key)?;
+    Some(&data.0)
+}
+
+fn without_keys(config: &DockerConfig, keys: &BTreeSet<String>) -> Vec<Entry> {
+    config
+        .entries()
+        .iter()
+        .filter(|entry| !keys.contains(&canonical_key(entry.key())))
+        .cloned()
+        .collect()
+}
+
+fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
+    let Some(bytes) = data_of(secret, names::DATA_KEY) else {
+        return Ok(DockerConfig::default());
+    };
+    parse(bytes).map_err(|error| {
+        Failure::new(
+            format!(
+                "Secret `{}` can't be extended or cut: {error}",
+                names::ADDITIONAL_SECRET
+            ),
+            "start over with `kubectl globalps remove --all`, or mend it with `kubectl edit`",
+        )
+    })
+}
+
+fn empty(namespace: &str) -> Secret {
+    let mut secret = Secret {
+        type_: Some(SECRET_TYPE.to_owned()),
+        ..Secret::default()
+    };
+    secret.metadata.name = Some(names::ADDITIONAL_SECRET.to_owned());
+    secret.metadata.namespace = Some(namespace.to_owned());
+    secret
+}
+
+fn set(secret: &mut Secret, config: &DockerConfig) {
+    secret
+        .data
+        .get_or_insert_default()
+        .insert(names::DATA_KEY.to_owned(), ByteString(config.render()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::dockerconfig;
+
+    fn credential() -> Credential {
+        Credential {
+            username: dockerconfig::Secret::new("u"),
+            password: dockerconfig::Secret::new("p"),
+        }
+    }
+
+    fn secret(config: &str) -> Secret {
+        let mut secret = empty("kube-system");
+        secret.metadata.resource_version = Some("7".to_owned());
+        secret.data = Some(
+            [
+                ("other".to_owned(), ByteString(b"stays".to_vec())),
+                (
+                    names::DATA_KEY.to_owned(),
+                    ByteString(config.as_bytes().to_vec()),
+                ),
+            ]
+            .into(),
+        );
+        secret
+    }
+
+    fn text(secret: &Secret) -> String {
+        let data = data_of(secret, names::DATA_KEY).expect("data");
+        String::from_utf8(data.to_vec()).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_registry_is_written_the_one_way_that_nodes_look_it_up() {
+        for (text, expected) in [
+            ("quay.io", Some("quay.io")),
+            ("https://quay.io/", Some("quay.io")),
+            ("https://quay.io/v2/", Some("quay.io")),
+            ("quay.io/org/", Some("quay.io/org")),
+            ("localhost:5000", Some("localhost:5000")),
+            ("*.azurecr.io", Some("*.azurecr.io")),
+            ("https://index.docker.io/v1/", Some("index.docker.io")),
+            ("", None),
+            ("https://", None),
+            ("quay .io", None),
+            ("oci://quay.io", None),
+            ("quay.io/org/app:1", None),
+            ("quay.io/app@sha256:0", None),
+        ] {
+            assert_eq!(registry_key(text).ok().as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn adding_keeps_every_other_registry_and_key() {
+        for (before, expected) in [
+            (
+                r#"{"auths":{"a":{"auth":"dTpx"}}}"#,
+                r#"{"auths":{"a":{"auth":"dTpx"},"r":{"auth":"dTpw"}}}"#,
+            ),
+            (
+                r#"{"auths":{"https://r/v1/":{"auth":"dTpx","email":"e"}},"credsStore":"x"}"#,
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x"}"#,
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"broken"}}}"#,
+                r#"{"auths":{"r":{"auth":"dTpw"}}}"#,
+            ),
+        ] {
+            let (secret, outcome) =
+                with_registry(Some(secret(before)), "n", "r", &credential()).expect("valid");
+            assert_eq!(outcome, Outcome::Configured);
+            assert_eq!(text(&secret), expected);
+            assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
+            assert_eq!(secret.metadata.resource_version.as_deref(), Some("7"));
+        }
+    }
+
+    #[test]
+    fn the_first_registry_creates_the_secret_of_the_right_type() {
+        let (secret, outcome) = with_registry(None, "n", "r", &credential()).expect("valid");
+        assert_eq!(outcome, Outcome::Created);
+        assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
+        assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
+        assert_eq!(secret.metadata.namespace.as_deref(), Some("n"));
+    }
+
+    #[test]
+    fn the_same_credential_again_changes_nothing() {
+        let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
+        let (after, outcome) =
+            with_registry(Some(secret(before)), "n", "r", &credential()).expect("valid");
+        assert_eq!(outcome, Outcome::Unchanged);
+        assert_eq!(text(&after), before);
+    }
+
+    #[test]
+    fn nothing_is_added_to_a_secret_that_is_not_valid() {
+        for (before, expected) in [
+            (
+                "hunter2",
+                "Secret `additional-pull-secret` can't be extended or cut: not JSON (line 1, column 1)",
+            ),
+            (
+                r#"{"auths":{"a":{"auth":"hunter2!"},"b":{"auth":"cGFudHM="}}}"#,
+                "the additional pull secret is not valid: `a`: `auth` is not base64 (byte 7); \
+                 `b`: `auth` has no colon between user and password once decoded",
+            ),
+        ] {
+            let failure = with_registry(Some(secret(before)), "n", "r", &credential())
+                .expect_err("not valid");
+            assert_eq!(failure.message, expected);
+        }
+    }
+
+    #[test]
+    fn removing_takes_out_what_was_named_and_nothing_else() {
+        let before = r#"{"auths":{"a":{"auth":"dTpx"},"https://r/":{"auth":"dTpw"}}}"#;
+        let cut = |registries: &[&str]| {
+            let registries: Vec<String> = registries.iter().map(|r| (*r).to_owned()).collect();
+            without_registries(secret(before), &registries).expect("valid")
+        };
+        let (rest, missing) = cut(&["r", "x"]);
+        let Rest::Some(rest) = rest else {
+            unreachable!("one is left")
+        };
+        assert_eq!(text(&rest), r#"{"auths":{"a":{"auth":"dTpx"}}}"#);
+        assert_eq!(missing, ["x"]);
+        assert!(matches!(cut(&["r", "a"]), (Rest::Nothing, missing) if missing.is_empty()));
+        assert!(matches!(cut(&["x"]), (Rest::Same, missing) if missing == ["x"]));
+    }
+}

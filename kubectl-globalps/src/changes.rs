@@ -1,0 +1,388 @@
+//! What an additional pull secret changes against what is in force. Pure.
+
+use std::collections::BTreeSet;
+
+use globalps_core::dockerconfig::{DockerConfig, Precedence, validate_bytes};
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::additional::{data_of, refuse_invalid};
+use crate::error::Failure;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Added,
+    Changed,
+    /// It takes the place of the original pull secret's credential.
+    Overridden,
+    /// The original pull secret's credential stays in its place.
+    Shadowed,
+    Removed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Change {
+    /// Canonical name.
+    pub registry: String,
+    pub change: Kind,
+}
+
+/// `diff -o json`: scripts rely on its shape.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Difference {
+    pub changes: Vec<Change>,
+    pub lagging_nodes: Vec<String>,
+}
+
+/// What the controller put in force last.
+#[derive(Debug, Default)]
+pub(crate) struct InForce {
+    pub additional: DockerConfig,
+    pub original: DockerConfig,
+    pub precedence: Precedence,
+}
+
+impl InForce {
+    pub(crate) fn of(global: Option<&Secret>, precedence: Precedence) -> Self {
+        let config = |key| {
+            global
+                .and_then(|secret| data_of(secret, key))
+                .and_then(|bytes| validate_bytes(bytes).0)
+                .unwrap_or_default()
+        };
+        Self {
+            additional: config(names::LAST_ADDITIONAL_KEY),
+            original: config(names::LAST_ORIGINAL_KEY),
+            precedence,
+        }
+    }
+}
+
+/// One element for each registry that `proposed` has otherwise than what is in force, by name.
+pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change> {
+    let before = in_force.additional.by_canonical_key();
+    let after = proposed.by_canonical_key();
+    let original = in_force.original.by_canonical_key();
+    let registries: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let kind = |registry: &String| {
+        let (before, after) = (before.get(registry), after.get(registry));
+        let Some(after) = after else {
+            return Some(Kind::Removed);
+        };
+        if before.is_some_and(|before| before.means_the_same(after)) {
+            return None;
+        }
+        let Some(original) = original.get(registry) else {
+            return Some(match before {
+                Some(_) => Kind::Changed,
+                None => Kind::Added,
+            });
+        };
+        let overrode = before.is_some_and(|before| !before.means_the_same(original));
+        match in_force.precedence {
+            _ if after.means_the_same(original) => overrode.then_some(Kind::Changed),
+            Precedence::Original => Some(Kind::Shadowed),
+            Precedence::Additional if overrode => Some(Kind::Changed),
+            Precedence::Additional => Some(Kind::Overridden),
+        }
+    };
+    registries
+        .into_iter()
+        .filter_map(|registry| {
+            Some(Change {
+                registry: registry.clone(),
+                change: kind(registry)?,
+            })
+        })
+        .collect()
+}
+
+/// The changes as kubectl shows them, with every credential masked.
+pub(crate) fn text(changes: &[Change]) -> String {
+    changes
+        .iter()
+        .flat_map(|Change { registry, change }| match change {
+            Kind::Added => vec![format!("+{registry}: ***")],
+            Kind::Removed => vec![format!("-{registry}: ***")],
+            Kind::Changed => vec![
+                format!("-{registry}: *** (before)"),
+                format!("+{registry}: *** (after)"),
+            ],
+            Kind::Overridden => vec![
+                format!("-{registry}: *** (before, original pull secret)"),
+                format!("+{registry}: *** (after)"),
+            ],
+            Kind::Shadowed => vec![format!(
+                " {registry}: *** (shadowed: the original pull secret wins)"
+            )],
+        })
+        .map(|line| line + "\n")
+        .collect()
+}
+
+/// The credentials in a Secret manifest (JSON or YAML) or in a config.json, if they are valid.
+pub(crate) fn proposed(bytes: &[u8]) -> Result<DockerConfig, Failure> {
+    let content = match manifest(bytes)? {
+        Some(secret) => content_of(secret)?,
+        None => bytes.to_vec(),
+    };
+    valid(&content)
+}
+
+/// The credentials, if they are valid.
+pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig, Failure> {
+    let (config, findings) = validate_bytes(bytes);
+    refuse_invalid(&findings)?;
+    Ok(config.unwrap_or_default())
+}
+
+/// `None`: not a manifest.
+fn manifest(bytes: &[u8]) -> Result<Option<Secret>, Failure> {
+    const HINT: &str =
+        "the file must be a manifest of Secret `additional-pull-secret`, or a config.json";
+    let documents: Vec<Value> = match serde_json::from_slice(bytes) {
+        Ok(value) => vec![value],
+        // The error quotes the file, which holds credentials, so it goes no further.
+        Err(_) => std::str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| serde_saphyr::from_multiple(text).ok())
+            .unwrap_or_default(),
+    };
+    let mut manifests = documents
+        .into_iter()
+        .filter(|document| document.get("kind").is_some())
+        .peekable();
+    if manifests.peek().is_none() {
+        return Ok(None);
+    }
+    let is = |document: &Value, pointer: &str, text: &str| {
+        document.pointer(pointer).and_then(Value::as_str) == Some(text)
+    };
+    let mut secrets: Vec<Value> = manifests
+        .filter(|document| is(document, "/kind", "Secret"))
+        .collect();
+    if secrets.len() > 1 {
+        secrets.retain(|secret| is(secret, "/metadata/name", names::ADDITIONAL_SECRET));
+    }
+    let Some(secret) = secrets.pop() else {
+        return Err(Failure::new("there is no such Secret in the file", HINT));
+    };
+    serde_json::from_value(secret)
+        .map(Some)
+        .map_err(|_| Failure::new("the Secret in the file is not a valid manifest", HINT))
+}
+
+fn content_of(secret: Secret) -> Result<Vec<u8>, Failure> {
+    let plain = secret
+        .string_data
+        .and_then(|mut data| data.remove(names::DATA_KEY))
+        .map(String::into_bytes);
+    let encoded = || {
+        secret
+            .data
+            .and_then(|mut data| data.remove(names::DATA_KEY))
+            .map(|bytes| bytes.0)
+    };
+    plain.or_else(encoded).ok_or_else(|| {
+        Failure::new(
+            format!("the Secret has no key `{}`", names::DATA_KEY),
+            "the key holds a config.json; `kubectl globalps add --dry-run=client -o yaml` shows the form",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `"a:dTpw b:dTpx"` as credentials.
+    fn config(text: &str) -> DockerConfig {
+        let auths: Vec<String> = text
+            .split_whitespace()
+            .filter_map(|word| word.split_once(':'))
+            .map(|(key, auth)| format!(r#""{key}":{{"auth":"{auth}"}}"#))
+            .collect();
+        globalps_core::dockerconfig::parse(
+            format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")).as_bytes(),
+        )
+        .expect("credentials")
+    }
+
+    #[test]
+    fn a_change_is_named_by_what_it_does_to_the_nodes() {
+        use Kind::{Added, Changed, Overridden, Removed, Shadowed};
+        use Precedence::{Additional, Original};
+        for (sentence, original, before, after, precedence, expected) in [
+            ("the same is none", "", "a:dTpw", "a:dTpw", Additional, None),
+            ("new", "", "", "a:dTpw", Additional, Some(Added)),
+            (
+                "another password",
+                "",
+                "a:dTpw",
+                "a:dTpx",
+                Additional,
+                Some(Changed),
+            ),
+            ("withdrawn", "", "a:dTpw", "", Additional, Some(Removed)),
+            (
+                "instead of the original's",
+                "a:dTpw",
+                "",
+                "a:dTpx",
+                Additional,
+                Some(Overridden),
+            ),
+            (
+                "which wins where it is to win",
+                "a:dTpw",
+                "",
+                "a:dTpx",
+                Original,
+                Some(Shadowed),
+            ),
+            (
+                "the original's own changes nothing",
+                "a:dTpw",
+                "",
+                "a:dTpw",
+                Additional,
+                None,
+            ),
+            (
+                "again another one",
+                "a:dTpw",
+                "a:dTpx",
+                "a:dTpy",
+                Additional,
+                Some(Changed),
+            ),
+            (
+                "back to the original's",
+                "a:dTpw",
+                "a:dTpx",
+                "a:dTpw",
+                Additional,
+                Some(Changed),
+            ),
+            (
+                "shadowed before and after",
+                "a:dTpw",
+                "a:dTpx",
+                "a:dTpx",
+                Original,
+                None,
+            ),
+        ] {
+            let in_force = InForce {
+                additional: config(before),
+                original: config(original),
+                precedence,
+            };
+            let found = changes(&in_force, &config(after));
+            let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+            assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn another_spelling_of_a_registry_is_no_change() {
+        let in_force = InForce {
+            additional: config("quay.io:dTpw"),
+            ..InForce::default()
+        };
+        let same = globalps_core::dockerconfig::parse(
+            br#"{"auths":{"https://quay.io/v1/":{"username":"u","password":"p"}}}"#,
+        )
+        .expect("credentials");
+        assert_eq!(changes(&in_force, &same), []);
+    }
+
+    #[test]
+    fn credentials_are_masked() {
+        let all = [
+            Kind::Added,
+            Kind::Removed,
+            Kind::Changed,
+            Kind::Overridden,
+            Kind::Shadowed,
+        ]
+        .map(|change| Change {
+            registry: "r".to_owned(),
+            change,
+        });
+        assert_eq!(
+            text(&all),
+            "\
++r: ***
+-r: ***
+-r: *** (before)
++r: *** (after)
+-r: *** (before, original pull secret)
++r: *** (after)
+ r: *** (shadowed: the original pull secret wins)
+"
+        );
+    }
+
+    #[test]
+    fn the_json_is_what_scripts_rely_on() {
+        let difference = Difference {
+            changes: vec![Change {
+                registry: "quay.io".to_owned(),
+                change: Kind::Overridden,
+            }],
+            lagging_nodes: vec!["node-2".to_owned()],
+        };
+        assert_eq!(
+            serde_json::to_string(&difference).expect("JSON"),
+            r#"{"changes":[{"registry":"quay.io","change":"overridden"}],"laggingNodes":["node-2"]}"#
+        );
+    }
+
+    #[test]
+    fn a_proposal_may_be_a_manifest_or_a_config() {
+        // eyJhdXRocyI6eyJyIjp7ImF1dGgiOiJkVHB3In19fQ== is {"auths":{"r":{"auth":"dTpw"}}}
+        for text in [
+            r#"{"auths":{"r":{"auth":"dTpw"}}}"#,
+            r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"},"data":{".dockerconfigjson":"eyJhdXRocyI6eyJyIjp7ImF1dGgiOiJkVHB3In19fQ=="}}"#,
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData:\n  .dockerconfigjson: |\n    {\"auths\":{\"r\":{\"auth\":\"dTpw\"}}}\n",
+            "kind: Namespace\n---\nkind: Secret\nmetadata: {name: other}\ndata: {}\n---\nkind: Secret\nmetadata: {name: additional-pull-secret}\ndata:\n  .dockerconfigjson: eyJhdXRocyI6eyJyIjp7ImF1dGgiOiJkVHB3In19fQ==\n",
+        ] {
+            let config = proposed(text.as_bytes()).expect(text);
+            assert!(config.means_the_same(&self::config("r:dTpw")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_proposal_that_is_no_use_is_refused_without_a_quote() {
+        for (text, expected) in [
+            (
+                "hunter2",
+                "the additional pull secret is not valid: not JSON (line 1, column 1)",
+            ),
+            (
+                "kind: ConfigMap\ndata: {x: hunter2}\n",
+                "there is no such Secret in the file",
+            ),
+            (
+                "kind: Secret\ndata: hunter2\n",
+                "the Secret in the file is not a valid manifest",
+            ),
+            (
+                "kind: Secret\ndata: {x: aHVudGVyMg==}\n",
+                "the Secret has no key `.dockerconfigjson`",
+            ),
+            (
+                r#"{"auths":{}}"#,
+                "the additional pull secret is not valid: `auths` has no entries",
+            ),
+        ] {
+            let failure = proposed(text.as_bytes()).expect_err(text);
+            assert_eq!(failure.message, expected);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The command line: types only.
+
+mod connection;
+mod values;
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use connection::Connection;
+pub(crate) use values::{Original, Span};
+
+/// Examples first: they are what people look for.
+const TEMPLATE: &str = "\
+{about-with-newline}
+{before-help}{usage-heading} {usage}
+
+{all-args}{after-help}";
+
+/// Registry credentials for every node of a cluster
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-globalps",
+    bin_name = "kubectl globalps",
+    version,
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Every node may pull from quay.io
+  kubectl globalps add --registry quay.io -u robot --password-stdin --wait < token
+
+  # How far is it?
+  kubectl globalps status --watch
+
+  # Put every node back as it was
+  kubectl globalps remove --all --wait",
+    after_help = "Exit status: 0 done, 1 the answer is no, 2 it could not be done",
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub connection: Connection,
+    /// Colors on the terminal; `NO_COLOR` is respected
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    pub color: Color,
+    /// Show every request to the API server; never a credential
+    #[arg(
+        short = 'v', long, global = true, value_name = "LEVEL", help_heading = "Output",
+        num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "1"
+    )]
+    pub verbosity: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Add(Add),
+    Status(Status),
+    Diff(Diff),
+    Remove(Remove),
+    Install(Install),
+    Uninstall(Uninstall),
+    Version(Version),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Waiting for a rollout.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Wait {
+    /// Follow the rollout until every node has it
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10m",
+        requires = "wait"
+    )]
+    pub timeout: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    None,
+    /// Show it, and send nothing
+    Client,
+    /// Let the API server check it, and store nothing
+    Server,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectFormat {
+    Yaml,
+    Json,
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusFormat {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TextFormat {
+    Text,
+    Json,
+}
+
+/// Give every node the credentials of a registry
+///
+/// Extends the Secret `additional-pull-secret`; other registries in it stay.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # The password comes from a file or another program
+  kubectl globalps add --registry quay.io -u robot --password-stdin < token
+
+  # Ask for the password, then follow the rollout
+  kubectl globalps add --registry registry.example.com:5000/team -u robot --wait
+
+  # Only show the Secret
+  kubectl globalps add --registry quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
+)]
+pub(crate) struct Add {
+    /// Registry, or registry and path: `quay.io`, `quay.io/org`
+    #[arg(long, visible_alias = "docker-server", value_name = "REGISTRY")]
+    pub registry: String,
+    /// User of the registry
+    #[arg(short, long, visible_alias = "docker-username", value_name = "USER")]
+    pub username: Option<String>,
+    /// Read the password from stdin; one line ending at its end is dropped
+    #[arg(long, requires = "username", conflicts_with = "password")]
+    pub password_stdin: bool,
+    /// Password; others on this machine can see it, so rather use --password-stdin
+    #[arg(
+        short,
+        long,
+        visible_alias = "docker-password",
+        value_name = "PASSWORD",
+        requires = "username"
+    )]
+    pub password: Option<String>,
+    /// Do not change the cluster
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client"
+    )]
+    pub dry_run: DryRun,
+    /// Print the Secret, with the credentials in it
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<ObjectFormat>,
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// Show how far every node is
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps status
+
+  # Watch it
+  kubectl globalps status --watch
+
+  # In a script: wait until every node has the credentials
+  kubectl globalps status --wait --timeout 5m -o json",
+    after_help = "Exit status: 0 every node is synced, 1 not, 2 it could not be found out"
+)]
+pub(crate) struct Status {
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: StatusFormat,
+    /// Wait until every node is synced
+    #[arg(long, conflicts_with = "watch")]
+    pub wait: bool,
+    /// Keep the table up to date until Ctrl-C
+    #[arg(short, long)]
+    pub watch: bool,
+    /// How long to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10m",
+        requires = "wait"
+    )]
+    pub timeout: Span,
+}
+
+/// Show what the additional pull secret changes
+///
+/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # What is not in force yet?
+  kubectl globalps diff
+
+  # What would this Secret, or config.json, change?
+  kubectl globalps diff -f secret.yaml
+  kubectl globalps diff -f ~/.docker/config.json",
+    after_help = "Exit status: 0 no differences, 1 differences (without -f: or nodes that lag), 2 an error"
+)]
+pub(crate) struct Diff {
+    /// Secret manifest or config.json to compare instead of the cluster's; `-` is stdin
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub filename: Option<PathBuf>,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
+}
+
+/// Take the credentials of a registry away from every node
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps remove --registry quay.io --wait
+
+  # Put every node back as it was, without a question
+  kubectl globalps remove --all --yes --wait",
+    group(ArgGroup::new("what").required(true))
+)]
+pub(crate) struct Remove {
+    /// Registry; may be repeated
+    #[arg(
+        long,
+        visible_alias = "docker-server",
+        value_name = "REGISTRY",
+        group = "what"
+    )]
+    pub registry: Vec<String>,
+    /// Every registry: deletes the Secret, and every node is put back as it was
+    #[arg(long, group = "what")]
+    pub all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// It is no error if there is nothing to remove
+    #[arg(long)]
+    pub ignore_not_found: bool,
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// Print or apply what globalps needs in a cluster
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Print the manifests
+  kubectl globalps install --controller-image REGISTRY/globalps-controller:TAG --syncer-image REGISTRY/globalps-syncer:TAG
+
+  # Apply them and wait until the controller runs
+  kubectl globalps install --controller-image ... --syncer-image ... --apply"
+)]
+pub(crate) struct Install {
+    /// Image of the controller
+    #[arg(long, value_name = "IMAGE")]
+    pub controller_image: String,
+    /// Image of the agent that runs on every node
+    #[arg(long, value_name = "IMAGE")]
+    pub syncer_image: String,
+    /// Secret with the cluster's original pull secret, which the controller may read then
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub original: Option<Original>,
+    /// Apply the manifests, and wait until the controller runs
+    #[arg(long)]
+    pub apply: bool,
+    /// How long to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5m",
+        requires = "apply"
+    )]
+    pub timeout: Span,
+}
+
+/// Put every node back as it was and take globalps out of the cluster
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps uninstall
+
+  # Without a question
+  kubectl globalps uninstall --yes"
+)]
+pub(crate) struct Uninstall {
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// How long to wait for the nodes
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub timeout: Span,
+}
+
+/// Show the versions of the plugin and of the controller
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps version
+  kubectl globalps version --client -o json"
+)]
+pub(crate) struct Version {
+    /// Of the plugin only; no cluster is asked
+    #[arg(long)]
+    pub client: bool,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
+        Cli::try_parse_from(words)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_go_together_as_docker_and_kubectl_users_expect() {
+        for (line, expected) in [
+            ("add --registry r -u u --password-stdin", None),
+            (
+                "add --docker-server r --docker-username u --docker-password p",
+                None,
+            ),
+            ("add --registry r -u u -p p --wait --timeout 90s", None),
+            ("add --registry r -u u --dry-run -o yaml", None),
+            ("add --registry r --dry-run=server", None),
+            (
+                "add -u u --password-stdin",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r --password-stdin",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r -p p",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r -u u -p p --password-stdin",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            (
+                "add --registry r -u u --timeout 90s",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r --wait --timeout soon",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "add --registry r --wait --timeout 0",
+                Some(ErrorKind::ValueValidation),
+            ),
+            ("status --wait -o json", None),
+            ("status --wait --watch", Some(ErrorKind::ArgumentConflict)),
+            ("status -o xml", Some(ErrorKind::InvalidValue)),
+            ("remove --registry a --registry b --yes", None),
+            ("remove --all", None),
+            ("remove", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "remove --all --registry a",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            (
+                "install --controller-image c --syncer-image s --original a/b",
+                None,
+            ),
+            (
+                "install --controller-image c",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "install --controller-image c --syncer-image s --original a",
+                Some(ErrorKind::ValueValidation),
+            ),
+            ("diff -f -", None),
+            ("diff --color=sometimes", Some(ErrorKind::InvalidValue)),
+            ("--context c status -n ns -v", None),
+            (
+                "status -v=6 --as u --as-group a --as-group b -s https://x",
+                None,
+            ),
+            ("stats", Some(ErrorKind::InvalidSubcommand)),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+            if let Some(error) = found {
+                assert_eq!(error.exit_code(), 2, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_takes_the_flags_of_kubectl() {
+        for command in [
+            "status",
+            "diff",
+            "remove --all",
+            "uninstall",
+            "version",
+            "add --registry r",
+        ] {
+            for flag in [
+                "--kubeconfig f",
+                "--context c",
+                "--cluster c",
+                "--user u",
+                "-n ns",
+                "--namespace ns",
+                "-s https://x",
+                "--server https://x",
+                "--token t",
+                "--as u",
+                "--as-uid 1",
+                "--certificate-authority f",
+                "--client-certificate f",
+                "--client-key f",
+                "--insecure-skip-tls-verify",
+                "--tls-server-name n",
+                "--request-timeout 5s",
+            ] {
+                let line = format!("{command} {flag}");
+                assert!(parse(&line).is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_shows_the_plugin_as_kubectl_runs_it_and_examples_before_flags() {
+        for line in ["--help", "add --help", "status -h", "uninstall --help"] {
+            let help = parse(line).expect_err("help").to_string();
+            let usage = help.find("Usage: kubectl globalps");
+            let examples = help.find("Examples:");
+            assert!(examples.is_some() && examples < usage, "{line}: {help}");
+        }
+    }
+}

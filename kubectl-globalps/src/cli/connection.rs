@@ -1,0 +1,73 @@
+//! Which cluster: kubectl's own flags.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use globalps_core::names;
+
+use super::Span;
+
+/// kubectl hands none of its own flags to a plugin, so these are all here.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct Connection {
+    /// Kubeconfig file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Cluster of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub user: Option<String>,
+    /// Namespace of the pull secrets
+    #[arg(short, long, global = true, value_name = "NAME", default_value = names::NAMESPACE)]
+    pub namespace: String,
+    /// Address of the API server
+    #[arg(short, long, global = true, value_name = "URL", hide_short_help = true)]
+    pub server: Option<String>,
+    /// Bearer token for the API server
+    #[arg(long, global = true, value_name = "TOKEN", hide_short_help = true)]
+    pub token: Option<String>,
+    /// User to impersonate
+    #[arg(
+        long = "as",
+        global = true,
+        value_name = "USER",
+        hide_short_help = true
+    )]
+    pub as_user: Option<String>,
+    /// Group to impersonate; may be repeated
+    #[arg(long, global = true, value_name = "GROUP", hide_short_help = true)]
+    pub as_group: Vec<String>,
+    /// UID to impersonate
+    #[arg(long, global = true, value_name = "UID", hide_short_help = true)]
+    pub as_uid: Option<String>,
+    /// Certificate authority of the API server
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub certificate_authority: Option<PathBuf>,
+    /// Client certificate
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub client_certificate: Option<PathBuf>,
+    /// Key of the client certificate
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub client_key: Option<PathBuf>,
+    /// Do not check the API server's certificate
+    #[arg(long, global = true, hide_short_help = true)]
+    pub insecure_skip_tls_verify: bool,
+    /// Name to expect in the API server's certificate
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub tls_server_name: Option<String>,
+    /// Time for one request to the API server
+    #[arg(
+        long,
+        global = true,
+        value_name = "DURATION",
+        default_value = "30s",
+        hide_short_help = true
+    )]
+    pub request_timeout: Span,
+}

@@ -1,0 +1,87 @@
+//! Values of flags.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use globalps_core::{api, names};
+
+/// A time as kubectl takes it: `90s`, `5m`, `1h30m`, or a number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "must be a time such as `90s`, `5m` or `1h30m`";
+        if let Ok(seconds) = text.parse::<u64>() {
+            return if seconds == 0 {
+                Err("must be more than 0")
+            } else {
+                Ok(Self(Duration::from_secs(seconds)))
+            };
+        }
+        let duration: jiff::SignedDuration = text.parse().map_err(|_| FORM)?;
+        match Duration::try_from(duration) {
+            Ok(duration) if duration.is_zero() => Err("must be more than 0"),
+            Ok(duration) => Ok(Self(duration)),
+            Err(_) => Err(FORM),
+        }
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0.as_secs();
+        match (seconds / 60, seconds % 60) {
+            (0, _) => write!(f, "{seconds} s"),
+            (minutes, 0) => write!(f, "{minutes} min"),
+            (minutes, seconds) => write!(f, "{minutes} min {seconds} s"),
+        }
+    }
+}
+
+/// `NAMESPACE/NAME` of a Secret.
+#[derive(Clone, Debug)]
+pub(crate) struct Original(pub api::SecretRef);
+
+impl FromStr for Original {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+            {
+                Ok(Self(api::SecretRef {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                    key: names::DATA_KEY.to_owned(),
+                }))
+            }
+            _ => Err("must be NAMESPACE/NAME, for example `openshift-config/pull-secret`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_kubectl_takes_them() {
+        for (text, seconds) in [
+            ("30", Some(30)),
+            ("90s", Some(90)),
+            ("5m", Some(300)),
+            ("1h30m", Some(5400)),
+            ("", None),
+            ("-5s", None),
+            ("0s", None),
+            ("soon", None),
+        ] {
+            let found = text.parse::<Span>().ok().map(|span| span.0.as_secs());
+            assert_eq!(found, seconds, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One file a command.
+
+mod add;
+mod diff;
+mod install;
+mod remove;
+mod status;
+mod uninstall;
+mod version;
+
+use std::time::Duration;
+
+use globalps_core::api::NodePullSecret;
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
+
+use crate::cli::{Cli, Command, Wait};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::follow::{Follow, follow};
+use crate::printer::{Printer, Stream};
+use crate::status::Goal;
+
+/// So often a change is tried anew where somebody else was faster.
+const ATTEMPTS: u32 = 5;
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::new(
+                format!("could not start: {error}"),
+                "is this machine out of files or memory?",
+            )
+        })?;
+    let flags = &cli.connection;
+    runtime.block_on(async {
+        match &cli.command {
+            Command::Add(args) => add::run(args, flags, printer).await,
+            Command::Status(args) => status::run(args, flags, printer).await,
+            Command::Diff(args) => diff::run(args, flags, printer).await,
+            Command::Remove(args) => remove::run(args, flags, printer).await,
+            Command::Install(args) => install::run(args, flags, printer).await,
+            Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
+            Command::Version(args) => version::run(args, flags, printer).await,
+        }
+    })
+}
+
+/// The additional pull secret as it is now.
+async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
+    let api = cluster.api::<Secret>();
+    cluster
+        .call(
+            &format!(
+                "get Secret `{}/{}`",
+                cluster.namespace,
+                names::ADDITIONAL_SECRET
+            ),
+            api.get_opt(names::ADDITIONAL_SECRET),
+        )
+        .await
+}
+
+/// Follows the rollout where that was asked for, and else says how to.
+async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exit, Failure> {
+    if !wait.wait {
+        let printer = cluster.printer();
+        if is_installed(cluster).await {
+            printer.note("follow the rollout with `kubectl globalps status --watch`");
+        } else {
+            printer.warning("globalps is not installed in this cluster, so no node takes this up");
+            printer.hint("`kubectl globalps install --help` shows how to install it");
+        }
+        return Ok(Exit::Done);
+    }
+    let how = Follow {
+        goal: Some(goal),
+        timeout: Some(wait.timeout),
+        stream: Stream::Err,
+    };
+    follow(cluster, how).await
+}
+
+/// Whether the custom resources are there. Who may not look is not told that they are missing.
+async fn is_installed(cluster: &Cluster<'_>) -> bool {
+    let api = cluster.api::<NodePullSecret>();
+    let answer = cluster
+        .call(
+            "see whether globalps is installed",
+            api.list_metadata(&ListParams::default().limit(1)),
+        )
+        .await;
+    !answer.is_err_and(|failure| failure.is(404))
+}
+
+/// Some time before the next attempt, not the same for everybody who lost the same race.
+async fn pause(attempt: u32) {
+    let jitter = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() % 50;
+    let millis = 50 * attempt + jitter;
+    tokio::time::sleep(Duration::from_millis(millis.into())).await;
+}

@@ -1,0 +1,142 @@
+//! `remove`: registries leave the additional pull secret; with the last of them it goes.
+
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+
+use super::{ATTEMPTS, additional, follow_if, pause};
+use crate::additional::{Rest, registry_key, without_registries};
+use crate::cli::{Connection, Remove};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::printer::Printer;
+use crate::prompt::{can_confirm, confirm};
+use crate::status::Goal;
+
+pub(super) async fn run(
+    args: &Remove,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    can_confirm(args.yes)?;
+    let registries = args
+        .registry
+        .iter()
+        .map(|registry| registry_key(registry))
+        .collect::<Result<Vec<String>, Failure>>()?;
+    let cluster = Cluster::connect(flags, printer).await?;
+    let mut asked = args.yes;
+    let mut attempt = 1;
+    let goal = loop {
+        let Some(plan) = plan(&cluster, args, &registries).await? else {
+            printer.note("there is nothing to remove");
+            return Ok(Exit::Done);
+        };
+        confirm(&question(&plan, &registries), asked)?;
+        asked = true;
+        match carry_out(&cluster, plan).await {
+            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
+            done => break done?,
+        }
+        attempt += 1;
+    };
+    let word = match goal {
+        Goal::Restored => "deleted",
+        Goal::Synced => "configured",
+    };
+    printer.data(&format!("secret/{} {word}", names::ADDITIONAL_SECRET));
+    printer.note("images that are on the nodes already stay usable");
+    follow_if(&cluster, goal, &args.wait).await
+}
+
+enum Plan {
+    Delete(Box<Secret>),
+    Keep(Box<Secret>),
+}
+
+/// `None`: there is nothing to remove, and that is no error.
+async fn plan(
+    cluster: &Cluster<'_>,
+    args: &Remove,
+    registries: &[String],
+) -> Result<Option<Plan>, Failure> {
+    let not_found = |what: String| {
+        if args.ignore_not_found {
+            Ok(None)
+        } else {
+            Err(Failure::new(
+                what,
+                "`--ignore-not-found` makes that no error; `kubectl globalps diff` shows what is in force",
+            ))
+        }
+    };
+    let Some(secret) = additional(cluster).await? else {
+        return not_found(format!(
+            "there is no Secret `{}/{}`",
+            cluster.namespace,
+            names::ADDITIONAL_SECRET
+        ));
+    };
+    if args.all {
+        return Ok(Some(Plan::Delete(Box::new(secret))));
+    }
+    let (rest, missing) = without_registries(secret.clone(), registries)?;
+    if !missing.is_empty() && !args.ignore_not_found {
+        return not_found(format!(
+            "Secret `{}` has no registry `{}`",
+            names::ADDITIONAL_SECRET,
+            missing.join("`, `")
+        ));
+    }
+    Ok(match rest {
+        Rest::Same => None,
+        Rest::Some(rest) => Some(Plan::Keep(rest)),
+        Rest::Nothing => Some(Plan::Delete(Box::new(secret))),
+    })
+}
+
+fn question(plan: &Plan, registries: &[String]) -> String {
+    match plan {
+        Plan::Delete(_) => "Take every additional registry away from all nodes?".to_owned(),
+        Plan::Keep(_) => format!("Take `{}` away from all nodes?", registries.join("`, `")),
+    }
+}
+
+/// Changes the Secret, if it is still what it was when it was read: else the API server says 409.
+async fn carry_out(cluster: &Cluster<'_>, plan: Plan) -> Result<Goal, Failure> {
+    let api = cluster.api::<Secret>();
+    let name = format!("{}/{}", cluster.namespace, names::ADDITIONAL_SECRET);
+    match plan {
+        Plan::Keep(secret) => {
+            let params = PostParams {
+                field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            cluster
+                .call(
+                    &format!("update Secret `{name}`"),
+                    api.replace(names::ADDITIONAL_SECRET, &params, &secret),
+                )
+                .await?;
+            Ok(Goal::Synced)
+        }
+        Plan::Delete(secret) => {
+            let params = DeleteParams::default().preconditions(Preconditions {
+                resource_version: secret.metadata.resource_version,
+                uid: secret.metadata.uid,
+            });
+            let deleted = cluster
+                .call(
+                    &format!("delete Secret `{name}`"),
+                    api.delete(names::ADDITIONAL_SECRET, &params),
+                )
+                .await;
+            match deleted {
+                // Somebody else was faster.
+                Err(failure) if failure.is(404) => {}
+                other => drop(other?),
+            }
+            Ok(Goal::Restored)
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `uninstall`: every node as it was, then everything that `install` made goes.
+
+use std::time::Duration;
+
+use globalps_core::api::SecretRef;
+use globalps_core::manifests::Install as Manifests;
+use globalps_core::names;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::install::Object;
+use crate::cli::{Connection, Uninstall};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::facts::{Facts, Seen};
+use crate::follow::{Follow, follow};
+use crate::printer::{Printer, Stream};
+use crate::prompt::{can_confirm, confirm};
+use crate::status::Goal;
+use crate::table::nodes;
+
+/// Between two looks at whether an object is gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+pub(super) async fn run(
+    args: &Uninstall,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    can_confirm(args.yes)?;
+    let cluster = Cluster::connect(flags, printer).await?;
+    let facts = Facts::observe(&cluster).await?;
+    let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
+    if to_restore && !controller_runs(&cluster).await? {
+        return Err(Failure::new(
+            format!(
+                "{} still to be put back, and the controller that does it is not running",
+                nodes(facts.node_secrets.len() as u64)
+            ),
+            "see `kubectl -n globalps-system get pods`; once it runs, uninstall again",
+        ));
+    }
+    confirm(
+        "Put every node back as it was and remove globalps from the cluster?",
+        args.yes,
+    )?;
+    let deadline = Instant::now() + args.timeout.0;
+    delete_additional(&cluster).await?;
+    if to_restore {
+        let how = Follow {
+            goal: Some(Goal::Restored),
+            timeout: Some(args.timeout),
+            stream: Stream::Err,
+        };
+        let exit = follow(&cluster, how).await?;
+        if exit != Exit::Done {
+            return Ok(exit);
+        }
+    }
+    // The controller cleans up after itself last of all, and must not go before it has.
+    for object in syncer_objects(&cluster.namespace) {
+        until_gone(&cluster, &object, deadline).await?;
+    }
+    let objects = objects(&cluster.namespace, &facts);
+    for object in &objects {
+        delete(&cluster, object).await?;
+    }
+    for object in &objects {
+        until_gone(&cluster, object, deadline).await?;
+    }
+    printer.note("globalps is uninstalled");
+    Ok(Exit::Done)
+}
+
+async fn controller_runs(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let deployment = cluster
+        .call(
+            "see whether the controller runs",
+            api.get_opt(names::CONTROLLER),
+        )
+        .await?;
+    let available = deployment
+        .and_then(|deployment| deployment.status)
+        .and_then(|status| status.available_replicas);
+    Ok(available.unwrap_or_default() > 0)
+}
+
+async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    let api = cluster.api::<Secret>();
+    let name = names::ADDITIONAL_SECRET;
+    let deleted = cluster
+        .call(
+            &format!("delete Secret `{}/{name}`", cluster.namespace),
+            api.delete(name, &DeleteParams::default()),
+        )
+        .await;
+    match deleted {
+        Ok(_) => cluster.printer().data(&format!("secret/{name} deleted")),
+        Err(failure) if failure.is(404) => {}
+        Err(failure) => return Err(failure),
+    }
+    Ok(())
+}
+
+/// What the controller makes while there is something to sync.
+fn syncer_objects(namespace: &str) -> [Object; 4] {
+    [
+        ("apps/v1", "DaemonSet"),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("v1", "ServiceAccount"),
+    ]
+    .map(|(version, kind)| {
+        Object::of(json!({
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": { "name": names::SYNCER, "namespace": namespace },
+        }))
+    })
+}
+
+/// Everything that `install` may have made, last made first.
+fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
+    let (openshift_namespace, openshift_name) = names::OPENSHIFT_ORIGINAL;
+    let original = facts
+        .gps()
+        .and_then(|gps| gps.spec.original.secret_ref.clone())
+        .unwrap_or_else(|| SecretRef {
+            namespace: openshift_namespace.to_owned(),
+            name: openshift_name.to_owned(),
+            key: names::DATA_KEY.to_owned(),
+        });
+    // Only what and where they are counts here, so the images may be any.
+    let manifests = Manifests {
+        controller_image: String::new(),
+        syncer_image: String::new(),
+        namespace: namespace.to_owned(),
+        original: Some(original),
+    };
+    let mut objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
+    objects.reverse();
+    objects
+}
+
+async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+    let title = object.title();
+    let deleted = cluster
+        .call(
+            &format!("delete `{title}`"),
+            object
+                .api(&cluster.client)
+                .delete(&object.name(), &DeleteParams::background()),
+        )
+        .await;
+    match deleted {
+        Ok(_) => cluster.printer().data(&format!("{title} deleted")),
+        Err(failure) if failure.is(404) => {}
+        Err(failure) => return Err(failure),
+    }
+    Ok(())
+}
+
+async fn until_gone(
+    cluster: &Cluster<'_>,
+    object: &Object,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let title = object.title();
+    loop {
+        let api = object.api(&cluster.client);
+        let found = cluster
+            .call(
+                &format!("see whether `{title}` is gone"),
+                api.get_metadata_opt(&object.name()),
+            )
+            .await?;
+        if found.is_none() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::no(
+                format!("`{title}` is still there"),
+                "`kubectl get -o yaml` shows what it waits for; then uninstall again",
+            ));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

@@ -1,0 +1,64 @@
+//! `version`: of the plugin, and the controller's image where a cluster can be asked.
+
+use globalps_core::names;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use serde_json::json;
+
+use crate::cli::{Connection, TextFormat, Version};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::printer::Printer;
+
+pub(super) async fn run(
+    args: &Version,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let client = env!("CARGO_PKG_VERSION");
+    let controller = if args.client {
+        None
+    } else {
+        // No cluster is no error: the plugin's own version is known all the same.
+        controller_image(flags, printer)
+            .await
+            .unwrap_or_else(|failure| {
+                printer.warning(failure.message);
+                None
+            })
+    };
+    match args.output {
+        TextFormat::Json => {
+            let controller = controller.map(|image| json!({ "image": image }));
+            let version = json!({ "client": { "version": client }, "controller": controller });
+            printer.data(&format!("{version:#}"));
+        }
+        TextFormat::Text => {
+            printer.data(&format!("client: {client}"));
+            if !args.client {
+                let image = controller
+                    .as_deref()
+                    .unwrap_or("not installed, or not visible");
+                printer.data(&format!("controller: {image}"));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn controller_image(
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Option<String>, Failure> {
+    let cluster = Cluster::connect(flags, printer).await?;
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let deployment = cluster
+        .call(
+            "get the controller's Deployment",
+            api.get_opt(names::CONTROLLER),
+        )
+        .await?;
+    Ok(deployment
+        .and_then(|deployment| deployment.spec?.template.spec)
+        .and_then(|pod| pod.containers.into_iter().next()?.image))
+}

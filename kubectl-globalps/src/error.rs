@@ -1,0 +1,234 @@
+//! What went wrong, for people and for scripts.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use kube::client::AuthError;
+use kube::config::{KubeconfigError, LoadDataError};
+
+/// Exit status of every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done, or the answer is yes.
+    Done = 0,
+    /// The answer is no: not synced, differences, a rollout that failed or did not end in time.
+    No = 1,
+    /// It could not be done.
+    Failed = 2,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error with what to do about it. Neither part ever holds a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// One sentence, lower case, no full stop.
+    pub message: String,
+    pub hint: String,
+    pub exit: Exit,
+    /// HTTP status where the API server answered.
+    code: Option<u16>,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+            exit: Exit::Failed,
+            code: None,
+        }
+    }
+
+    /// The answer is no.
+    pub(crate) fn no(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::No,
+            ..Self::new(message, hint)
+        }
+    }
+
+    /// What the API server, or the way to it, answered to `doing`, for example "get Secret `x`".
+    pub(crate) fn from_kube(doing: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self {
+                code: Some(status.code),
+                ..api_answer(doing, status.code, &status.message)
+            },
+            // Its text may quote the answer, and an answer may be a Secret.
+            kube::Error::SerdeError(_) => Self::new(
+                format!("could not {doing}: the API server's answer was not understood"),
+                "check with `kubectl globalps version` that plugin and controller are of the same version",
+            ),
+            other => match auth_cause(other) {
+                Some(cause) => auth(cause),
+                None => Self::new(
+                    format!("could not {doing}: {}", innermost(other)),
+                    "is the cluster up, and is it the right one? Try `kubectl cluster-info`, or `--context` or `--server`",
+                ),
+            },
+        }
+    }
+
+    pub(crate) fn from_kubeconfig(error: &KubeconfigError) -> Self {
+        // The texts of parse errors quote the file, and the file holds tokens.
+        let message = match error {
+            KubeconfigError::ReadConfig(cause, path) => {
+                format!("kubeconfig `{}` could not be read: {cause}", path.display())
+            }
+            KubeconfigError::Parse(_) => "the kubeconfig is not valid YAML of that kind".to_owned(),
+            KubeconfigError::CurrentContextNotSet => {
+                "no cluster is configured: there is no current context".to_owned()
+            }
+            KubeconfigError::LoadContext(_) => "the kubeconfig has no such context".to_owned(),
+            KubeconfigError::LoadClusterOfContext(_) => {
+                "the kubeconfig has no such cluster".to_owned()
+            }
+            KubeconfigError::LoadCertificateAuthority(LoadDataError::ReadFile(cause, path))
+            | KubeconfigError::LoadClientCertificate(LoadDataError::ReadFile(cause, path))
+            | KubeconfigError::LoadClientKey(LoadDataError::ReadFile(cause, path)) => {
+                format!("`{}` could not be read: {cause}", path.display())
+            }
+            other => other.to_string(),
+        };
+        Self::new(
+            message,
+            "check with `kubectl config view`; choose with `--kubeconfig` and `--context`",
+        )
+    }
+
+    /// Whether the API server answered with this HTTP status.
+    pub(crate) fn is(&self, code: u16) -> bool {
+        self.code == Some(code)
+    }
+}
+
+fn api_answer(doing: &str, code: u16, message: &str) -> Failure {
+    match code {
+        401 => Failure::new(
+            format!("could not {doing}: the API server does not accept who you are"),
+            "log in to the cluster again, or choose another `--context`, `--user` or `--token`",
+        ),
+        403 => Failure::new(
+            format!("not allowed to {doing}: {message}"),
+            "ask an administrator of the cluster for that permission, or see what you may do with `kubectl auth can-i --list`",
+        ),
+        404 => Failure::new(
+            format!("could not {doing}: {message}"),
+            "is globalps installed here? See `kubectl globalps install --help`",
+        ),
+        409 => Failure::new(
+            format!("could not {doing}: somebody else changed it at the same time"),
+            "run the command again",
+        ),
+        _ => Failure::new(
+            format!("could not {doing}: {message}"),
+            "see the API server's message above; `-v` shows every request",
+        ),
+    }
+}
+
+fn auth_cause(error: &kube::Error) -> Option<&AuthError> {
+    if let kube::Error::Auth(cause) = error {
+        return Some(cause);
+    }
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref::<AuthError>() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// The plugin's own output is left out: it may be a token.
+fn auth(error: &AuthError) -> Failure {
+    let message = match error {
+        AuthError::AuthExecRun { cmd, out } => {
+            format!("the login program `{cmd}` failed ({})", out.status)
+        }
+        AuthError::AuthExecStart(cause) => {
+            format!("the login program of the kubeconfig could not be started: {cause}")
+        }
+        AuthError::ReadTokenFile(cause, path) => {
+            format!("token file `{}` could not be read: {cause}", path.display())
+        }
+        _ => "the kubeconfig's way to log in did not work".to_owned(),
+    };
+    Failure::new(
+        message,
+        "does `kubectl get nodes` work with the same kubeconfig and context?",
+    )
+}
+
+/// The cause at the end of the chain, which is the one that says something.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn answered(code: u16, message: &str) -> Failure {
+        let status = Status {
+            code,
+            ..Status::failure(message, "")
+        };
+        Failure::from_kube("get Secret `s`", &kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_is_told_by_its_code() {
+        for (code, expected) in [
+            (
+                401,
+                "could not get Secret `s`: the API server does not accept who you are",
+            ),
+            (403, "not allowed to get Secret `s`: because"),
+            (404, "could not get Secret `s`: because"),
+            (
+                409,
+                "could not get Secret `s`: somebody else changed it at the same time",
+            ),
+            (500, "could not get Secret `s`: because"),
+        ] {
+            let failure = answered(code, "because");
+            assert_eq!(failure.message, expected);
+            assert_eq!(failure.exit, Exit::Failed);
+            assert!(failure.is(code) && !failure.hint.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_parsed_is_never_quoted() {
+        let error = serde_json::from_str::<u8>("\"hunter2\"").expect_err("not a number");
+        assert!(error.to_string().contains("hunter2"));
+        let failure = Failure::from_kube("get it", &kube::Error::SerdeError(error));
+        assert!(!format!("{failure:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn exit_codes_are_what_scripts_rely_on() {
+        for (exit, code) in [
+            (Exit::Done, 0),
+            (Exit::No, 1),
+            (Exit::Failed, 2),
+            (Exit::Interrupted, 130),
+        ] {
+            assert_eq!(exit as u8, code);
+        }
+    }
+}

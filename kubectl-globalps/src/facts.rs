@@ -1,0 +1,281 @@
+//! What the cluster says, kept up to date by watches. No judgement here.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::api::{ListParams, PartialObjectMeta};
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
+
+use crate::client::Cluster;
+use crate::error::Failure;
+
+/// Objects by name. A new listing takes the old one's place only when it is complete.
+#[derive(Clone, Debug)]
+pub(crate) struct Store<V> {
+    current: BTreeMap<String, V>,
+    listing: Option<BTreeMap<String, V>>,
+}
+
+impl<V> Default for Store<V> {
+    fn default() -> Self {
+        Self {
+            current: BTreeMap::new(),
+            listing: None,
+        }
+    }
+}
+
+impl<V> Store<V> {
+    pub(crate) fn insert(&mut self, name: impl Into<String>, value: V) {
+        self.current.insert(name.into(), value);
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&V> {
+        self.current.get(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &V)> {
+        self.current.iter()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.current.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.current.len()
+    }
+
+    pub(crate) fn apply<K: Resource>(&mut self, event: Event<K>, keep: impl Fn(K) -> V) {
+        match event {
+            Event::Apply(object) => {
+                self.current.insert(object.name_any(), keep(object));
+            }
+            Event::Delete(object) => {
+                self.current.remove(&object.name_any());
+            }
+            Event::Init => self.listing = Some(BTreeMap::new()),
+            Event::InitApply(object) => {
+                let name = object.name_any();
+                self.listing
+                    .get_or_insert_default()
+                    .insert(name, keep(object));
+            }
+            Event::InitDone => {
+                if let Some(complete) = self.listing.take() {
+                    self.current = complete;
+                }
+            }
+        }
+    }
+}
+
+/// A thing that this user may not be allowed to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen<T> {
+    Hidden,
+    Absent,
+    Present(T),
+}
+
+/// What matters of a Node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeFacts {
+    pub excluded: bool,
+    /// Not ready since then, and whether the control plane has lost it.
+    pub not_ready: Option<(Timestamp, Lost)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The kubelet itself says that it is not ready.
+    No,
+    /// The kubelet is silent.
+    Yes,
+}
+
+impl NodeFacts {
+    pub(crate) fn of(node: &Node) -> Self {
+        let excluded = node
+            .labels()
+            .get(names::EXCLUDE_LABEL)
+            .is_some_and(|value| value == "true");
+        let ready = node
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref())
+            .and_then(|conditions| conditions.iter().find(|c| c.type_ == "Ready"));
+        let not_ready = ready.filter(|c| c.status != "True").map(|condition| {
+            let since = condition
+                .last_transition_time
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+            let lost = if condition.status == "False" {
+                Lost::No
+            } else {
+                Lost::Yes
+            };
+            (since, lost)
+        });
+        Self {
+            excluded,
+            not_ready,
+        }
+    }
+}
+
+/// `resourceVersion` of a Secret; its data is never asked for.
+pub(crate) type SecretVersion = String;
+
+pub(crate) fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
+    secret.metadata.resource_version.unwrap_or_default()
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The custom resources are there.
+    pub installed: bool,
+    pub global: Store<GlobalPullSecret>,
+    pub node_secrets: Store<NodePullSecret>,
+    /// `None`: hidden from this user.
+    pub nodes: Option<Store<NodeFacts>>,
+    /// The two pull secrets, each by its name; `None`: hidden from this user.
+    pub additional_secret: Option<Store<SecretVersion>>,
+    pub global_secret: Option<Store<SecretVersion>>,
+}
+
+impl Facts {
+    /// One look. What this user may not see stays hidden; only the custom resources are needed.
+    pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
+        let all = ListParams::default();
+        let gps = cluster.api::<GlobalPullSecret>();
+        let node_secrets = cluster.api::<NodePullSecret>();
+        let nodes = kube::Api::<Node>::all(cluster.client.clone());
+        // Boxed: five requests at once are a large future, and every command would carry it.
+        let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
+            tokio::join!(
+                cluster.call(
+                    "get the GlobalPullSecret",
+                    gps.get_opt(names::GLOBAL_SECRET)
+                ),
+                cluster.call("list the NodePullSecrets", node_secrets.list(&all)),
+                cluster.call("list the Nodes", nodes.list(&all)),
+                secret_version(cluster, names::ADDITIONAL_SECRET),
+                secret_version(cluster, names::GLOBAL_SECRET),
+            )
+        })
+        .await;
+        let mut facts = Self {
+            installed: true,
+            additional_secret: additional?,
+            global_secret: global?,
+            nodes: allowed(nodes)?.map(|list| {
+                let mut store = Store::default();
+                for node in list {
+                    store.insert(node.name_any(), NodeFacts::of(&node));
+                }
+                store
+            }),
+            ..Self::default()
+        };
+        match node_secrets {
+            Ok(list) => {
+                for object in list {
+                    facts.node_secrets.insert(object.name_any(), object);
+                }
+            }
+            Err(failure) if failure.is(404) => facts.installed = false,
+            Err(failure) => return Err(failure),
+        }
+        match gps {
+            Ok(Some(object)) => facts.global.insert(object.name_any(), object),
+            Ok(None) => {}
+            Err(failure) if failure.is(404) => facts.installed = false,
+            Err(failure) => return Err(failure),
+        }
+        Ok(facts)
+    }
+
+    pub(crate) fn gps(&self) -> Option<&GlobalPullSecret> {
+        self.global.get(names::GLOBAL_SECRET)
+    }
+
+    pub(crate) fn additional(&self) -> Seen<&str> {
+        seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
+    }
+
+    pub(crate) fn merged(&self) -> Seen<&str> {
+        seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
+    }
+}
+
+fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str> {
+    match store.map(|store| store.get(name)) {
+        None => Seen::Hidden,
+        Some(None) => Seen::Absent,
+        Some(Some(version)) => Seen::Present(version),
+    }
+}
+
+fn allowed<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(failure) if failure.is(403) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn secret_version(
+    cluster: &Cluster<'_>,
+    name: &str,
+) -> Result<Option<Store<SecretVersion>>, Failure> {
+    let api = cluster.api::<Secret>();
+    let answer = cluster
+        .call(
+            &format!("see whether Secret `{name}` exists"),
+            api.get_metadata_opt(name),
+        )
+        .await;
+    Ok(allowed(answer)?.map(|secret| {
+        let mut store = Store::default();
+        if let Some(secret) = secret {
+            store.insert(name, version_of(secret));
+        }
+        store
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn object(name: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(name.to_owned());
+        object
+    }
+
+    fn names(store: &Store<ConfigMap>) -> Vec<&str> {
+        store.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_new_listing_counts_only_when_it_is_complete() {
+        let mut store = Store::default();
+        store.insert("old", object("old"));
+        store.apply(Event::Init, |o: ConfigMap| o);
+        store.apply(Event::InitApply(object("new")), |o| o);
+        assert_eq!(names(&store), ["old"]);
+        store.apply(Event::InitDone, |o: ConfigMap| o);
+        assert_eq!(names(&store), ["new"]);
+        store.apply(Event::Apply(object("more")), |o| o);
+        store.apply(Event::Delete(object("new")), |o| o);
+        assert_eq!(names(&store), ["more"]);
+        assert_eq!(store.len(), 1);
+    }
+}

@@ -1,0 +1,149 @@
+//! Where user and password come from, by docker's rules. Pure but for reading stdin and asking.
+
+use std::io::Read;
+
+use globalps_core::dockerconfig::{Credential, Secret};
+
+use crate::cli::Add;
+use crate::error::Failure;
+use crate::printer::Printer;
+use crate::prompt;
+
+/// More than any registry's token; whoever pipes a disk image in should hear of it soon.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// User and password from flags, stdin or, on a terminal, from whoever sits there.
+pub(crate) fn credential(flags: &Add, printer: &Printer) -> Result<Credential, Failure> {
+    let username = match &flags.username {
+        Some(username) => username.clone(),
+        None => prompt::text(
+            "Username",
+            &Failure::new(
+                "no user is named",
+                "name the user with `-u`, and give the password with `--password-stdin`",
+            ),
+        )?,
+    };
+    check_username(&username)?;
+    let password = if flags.password_stdin {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .lock()
+            .take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| {
+                Failure::new(
+                    format!("the password could not be read from stdin: {error}"),
+                    "pipe it in: `... --password-stdin < FILE`",
+                )
+            })?;
+        from_stdin(bytes)?
+    } else if let Some(password) = &flags.password {
+        printer.warning("a password on the command line can be seen by others on this machine; `--password-stdin` keeps it to itself");
+        check_password(Secret::new(password.as_str()))?
+    } else {
+        check_password(prompt::password(
+            "Password",
+            &Failure::new(
+                format!("no password for user `{username}`, and no terminal to ask on"),
+                "pipe it in with `--password-stdin`",
+            ),
+        )?)?
+    };
+    Ok(Credential {
+        username: Secret::new(username),
+        password,
+    })
+}
+
+fn check_username(username: &str) -> Result<(), Failure> {
+    if username.is_empty() {
+        return Err(Failure::new(
+            "the user name is empty",
+            "name the user with `-u`",
+        ));
+    }
+    if username.contains(':') {
+        return Err(Failure::new(
+            "a user name can't have a colon in it",
+            "the user is the part before the colon; give the password with `--password-stdin`",
+        ));
+    }
+    if username.contains(['\n', '\r']) {
+        return Err(Failure::new(
+            "a user name can't have a line break in it",
+            "name the user with `-u`",
+        ));
+    }
+    Ok(())
+}
+
+/// What was piped in, without the one line ending that `echo` and editors add.
+fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
+    const HINT: &str = "pipe in the password and nothing else";
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Failure::new(
+            "what came from stdin is too long for a password",
+            HINT,
+        ));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::new("the password from stdin is not UTF-8", HINT))?;
+    let password = Secret::new(text);
+    let text = password.expose();
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    check_password(Secret::new(text))
+}
+
+fn check_password(password: Secret) -> Result<Secret, Failure> {
+    const HINT: &str = "an empty file, or a variable that is not set?";
+    if password.expose().is_empty() {
+        return Err(Failure::new("the password is empty", HINT));
+    }
+    Ok(password)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_one_line_ending_is_dropped_from_stdin() {
+        for (text, expected) in [
+            ("pass", Ok("pass")),
+            ("pass\n", Ok("pass")),
+            ("pass\r\n", Ok("pass")),
+            ("pass\n\n", Ok("pass\n")),
+            (" pass ", Ok(" pass ")),
+            ("p:a\ns", Ok("p:a\ns")),
+            ("", Err("the password is empty")),
+            ("\n", Err("the password is empty")),
+            ("\r\n", Err("the password is empty")),
+        ] {
+            let password = from_stdin(text.as_bytes().to_vec());
+            let found = password.as_ref().map(Secret::expose);
+            assert_eq!(
+                found.map_err(|failure| failure.message.as_str()),
+                expected,
+                "{text:?}"
+            );
+        }
+        assert!(from_stdin(vec![0xff, 0xfe]).is_err());
+        assert!(from_stdin(vec![b'x'; 70_000]).is_err());
+    }
+
+    #[test]
+    fn a_user_name_that_no_registry_could_read_back_is_refused() {
+        for (name, good) in [
+            ("robot", true),
+            ("org+robot", true),
+            ("_json_key", true),
+            ("", false),
+            ("a:b", false),
+            ("a\n", false),
+        ] {
+            assert_eq!(check_username(name).is_ok(), good, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Everything that a user sees: data on stdout, messages on stderr. A reader that went away is no error.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use console::Term;
+
+use crate::cli::Color;
+use crate::error::Failure;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+pub(crate) struct Printer {
+    color: Color,
+    verbose: bool,
+    closed: Cell<bool>,
+}
+
+impl Printer {
+    pub(crate) fn new(color: Color, verbosity: u8) -> Self {
+        Self {
+            color,
+            verbose: verbosity > 0,
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Data, as it is, with one line ending at its end.
+    pub(crate) fn data(&self, text: &str) {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        self.write(Stream::Out, &format!("{text}{end}"));
+    }
+
+    pub(crate) fn note(&self, text: impl Display) {
+        self.write(Stream::Err, &format!("{text}\n"));
+    }
+
+    pub(crate) fn warning(&self, text: impl Display) {
+        let label = self.paint(Stream::Err, "33", "warning:");
+        self.write(Stream::Err, &format!("{label} {text}\n"));
+    }
+
+    pub(crate) fn hint(&self, text: impl Display) {
+        let label = self.paint(Stream::Err, "36", "hint:");
+        self.write(Stream::Err, &format!("\n{label} {text}\n"));
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let label = self.paint(Stream::Err, "31", "error:");
+        self.write(Stream::Err, &format!("{label} {}\n", failure.message));
+        self.hint(&failure.hint);
+    }
+
+    /// Shown with `-v` only.
+    pub(crate) fn detail(&self, text: impl Display) {
+        if self.verbose {
+            self.write(Stream::Err, &format!("{text}\n"));
+        }
+    }
+
+    /// Nobody reads stdout any more, so there is nothing left to say.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    pub(crate) fn write(&self, stream: Stream, text: &str) {
+        let written = match stream {
+            Stream::Out => {
+                let mut out = io::stdout().lock();
+                out.write_all(text.as_bytes()).and_then(|()| out.flush())
+            }
+            Stream::Err => io::stderr().lock().write_all(text.as_bytes()),
+        };
+        if written.is_err() && stream == Stream::Out {
+            self.closed.set(true);
+        }
+    }
+
+    pub(crate) fn has_color(&self, stream: Stream) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                is_terminal(stream)
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+
+    fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
+        if self.has_color(stream) {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+pub(crate) fn is_terminal(stream: Stream) -> bool {
+    match stream {
+        Stream::Out => io::stdout().is_terminal(),
+        Stream::Err => io::stderr().is_terminal(),
+    }
+}
+
+/// Rows and columns of the terminal; `None` where there is none.
+pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
+    let term = match stream {
+        Stream::Out => Term::stdout(),
+        Stream::Err => Term::stderr(),
+    };
+    if is_terminal(stream) {
+        term.size_checked()
+    } else {
+        None
+    }
+}
+
+/// Text that replaces itself on a terminal.
+pub(crate) struct Frame<'a> {
+    printer: &'a Printer,
+    stream: Stream,
+    lines: usize,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(printer: &'a Printer, stream: Stream) -> Self {
+        Self {
+            printer,
+            stream,
+            lines: 0,
+        }
+    }
+
+    /// Every line of `text` must fit the terminal's width, or the next frame lands in the wrong place.
+    pub(crate) fn draw(&mut self, text: &str) {
+        let back = match self.lines {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\r\x1b[J"),
+        };
+        self.lines = text.lines().count();
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        self.printer
+            .write(self.stream, &format!("{back}{text}{end}"));
+    }
+}

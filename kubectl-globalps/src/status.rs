@@ -1,0 +1,371 @@
+//! From facts to what a user is told: rows, counts, readiness, and whether a wait is over. Pure.
+
+use globalps_core::api::{
+    Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Serialize;
+
+use crate::facts::{Facts, Lost, NodeFacts, Seen};
+use crate::table::nodes;
+
+/// A kubelet says "not ready" for some seconds after each start, which is no news here.
+const NOT_READY_GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// `status -o json`: scripts rely on its shape.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Status {
+    pub ready: bool,
+    pub revision: i64,
+    pub paused: bool,
+    pub counts: Counts,
+    pub nodes: Vec<Row>,
+    pub conditions: Vec<ConditionRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    pub name: String,
+    pub phase: Phase,
+    pub revision: i64,
+    pub reason: String,
+    pub message: String,
+    /// RFC 3339, seconds, UTC; empty: never changed.
+    pub since: String,
+    #[serde(skip)]
+    pub since_time: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ConditionRow {
+    #[serde(rename = "type")]
+    pub type_: String,
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    pub since: String,
+}
+
+impl Status {
+    pub(crate) fn of(facts: &Facts, now: Timestamp) -> Self {
+        let reported = facts.gps().and_then(|gps| gps.status.as_ref());
+        let revision = reported.map_or(0, |status| status.revision);
+        let nodes = rows(facts, revision, now);
+        let settled = nodes
+            .iter()
+            .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
+        let ready = settled
+            && matches!(current(facts), Current::Reported(status) if is(status, condition::READY, "True"));
+        Self {
+            ready,
+            revision,
+            paused: facts.gps().is_some_and(|gps| gps.spec.rollout.paused),
+            counts: count(&nodes),
+            conditions: reported
+                .map(|status| status.conditions.iter().map(condition_row).collect())
+                .unwrap_or_default(),
+            nodes,
+        }
+    }
+
+    /// Nodes that do not have the current revision, and should.
+    pub(crate) fn lagging(&self) -> impl Iterator<Item = &Row> {
+        self.nodes
+            .iter()
+            .filter(|row| !matches!(row.phase, Phase::Synced | Phase::Excluded))
+    }
+}
+
+/// Whether the controller's report is about what is in the cluster now.
+enum Current<'a> {
+    /// No additional Secret.
+    Nothing,
+    /// The controller has not taken the additional Secret or the spec up yet.
+    Stale,
+    Reported(&'a GlobalPullSecretStatus),
+}
+
+fn current(facts: &Facts) -> Current<'_> {
+    let Some((gps, status)) = reported(facts) else {
+        return match facts.additional() {
+            Seen::Absent => Current::Nothing,
+            Seen::Present(_) | Seen::Hidden => Current::Stale,
+        };
+    };
+    let fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
+    match facts.additional() {
+        Seen::Absent => Current::Nothing,
+        Seen::Present(version) if fresh && status.observed_additional == version => {
+            Current::Reported(status)
+        }
+        Seen::Hidden if status.observed_additional.is_empty() => Current::Nothing,
+        Seen::Hidden if fresh => Current::Reported(status),
+        Seen::Present(_) | Seen::Hidden => Current::Stale,
+    }
+}
+
+fn reported(facts: &Facts) -> Option<(&GlobalPullSecret, &GlobalPullSecretStatus)> {
+    let gps = facts.gps()?;
+    Some((gps, gps.status.as_ref()?))
+}
+
+fn find<'a>(status: &'a GlobalPullSecretStatus, type_: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|c| c.type_ == type_)
+}
+
+fn is(status: &GlobalPullSecretStatus, type_: &str, value: &str) -> bool {
+    find(status, type_).is_some_and(|c| c.status == value)
+}
+
+fn condition_row(condition: &Condition) -> ConditionRow {
+    ConditionRow {
+        type_: condition.type_.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: rfc3339(Some(condition.last_transition_time.0)),
+    }
+}
+
+fn rfc3339(time: Option<Timestamp>) -> String {
+    time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        .unwrap_or_default()
+}
+
+fn rows(facts: &Facts, revision: i64, now: Timestamp) -> Vec<Row> {
+    let node = |name: &str| facts.nodes.as_ref().and_then(|nodes| nodes.get(name));
+    let mut rows: Vec<Row> = facts
+        .node_secrets
+        .iter()
+        .map(|(name, object)| row(name, object, node(name), revision, now))
+        .collect();
+    // A node that is kept out has no NodePullSecret, but whoever looks for it should find it.
+    if facts.gps().is_some()
+        && let Some(nodes) = &facts.nodes
+    {
+        let excluded = nodes
+            .iter()
+            .filter(|(name, node)| node.excluded && facts.node_secrets.get(name).is_none());
+        rows.extend(excluded.map(|(name, _)| Row {
+            name: name.clone(),
+            phase: Phase::Excluded,
+            revision: 0,
+            reason: String::new(),
+            message: String::new(),
+            since: String::new(),
+            since_time: None,
+        }));
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    rows
+}
+
+fn row(
+    name: &str,
+    object: &NodePullSecret,
+    node: Option<&NodeFacts>,
+    revision: i64,
+    now: Timestamp,
+) -> Row {
+    let status = object.status.clone().unwrap_or_default();
+    let phase = phase(object, node, revision, now);
+    let since_time = status.last_transition_time.map(|Time(time)| time);
+    // Reason and message belong to the phase that the node reported.
+    let own = phase == status.phase;
+    let or_empty = |text: String| if own { text } else { String::new() };
+    Row {
+        name: name.to_owned(),
+        phase,
+        revision: status.revision,
+        reason: or_empty(status.reason),
+        message: or_empty(status.message),
+        since: rfc3339(since_time),
+        since_time,
+    }
+}
+
+fn phase(
+    object: &NodePullSecret,
+    node: Option<&NodeFacts>,
+    revision: i64,
+    now: Timestamp,
+) -> Phase {
+    if let Some(node) = node {
+        let unreachable = node.not_ready.is_some_and(|(since, lost)| {
+            lost == Lost::Yes || now.duration_since(since) > NOT_READY_GRACE
+        });
+        if unreachable {
+            return Phase::Unreachable;
+        }
+        // While it is being put back, the way back is what matters.
+        if node.excluded && !object.spec.restore {
+            return Phase::Excluded;
+        }
+    }
+    let (observed, reported) = object
+        .status
+        .as_ref()
+        .map_or((0, Phase::Pending), |s| (s.observed_generation, s.phase));
+    let taken_up = observed >= object.metadata.generation.unwrap_or_default();
+    if object.spec.restore {
+        return if taken_up { reported } else { Phase::Restoring };
+    }
+    if object.spec.revision == 0 {
+        return Phase::Pending;
+    }
+    if !taken_up {
+        return Phase::Syncing;
+    }
+    let in_force = object.status.as_ref().map_or(0, |status| status.revision);
+    match reported {
+        Phase::Synced | Phase::Restored if object.spec.revision < revision => Phase::Pending,
+        Phase::Synced if in_force < object.spec.revision => Phase::Syncing,
+        other => other,
+    }
+}
+
+fn count(rows: &[Row]) -> Counts {
+    let mut counts = Counts::default();
+    for row in rows {
+        counts.total += u32::from(row.phase != Phase::Excluded);
+        match row.phase {
+            Phase::Synced => counts.synced += 1,
+            Phase::Syncing | Phase::Restoring => counts.progressing += 1,
+            Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => counts.failed += 1,
+            Phase::Unreachable => counts.unreachable += 1,
+            Phase::Pending | Phase::Restored | Phase::Excluded => {}
+        }
+    }
+    counts
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Every node has the additional Secret as it is now.
+    Synced,
+    /// There is no additional Secret, and every node is as it was.
+    Restored,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Going,
+    Done,
+    /// It will not get there by itself. The reason, for people.
+    Stuck(String),
+}
+
+pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
+    match goal {
+        Goal::Synced => synced(facts, status),
+        Goal::Restored => restored(facts),
+    }
+}
+
+fn synced(facts: &Facts, status: &Status) -> Verdict {
+    match current(facts) {
+        Current::Nothing => Verdict::Stuck("there is no additional pull secret".to_owned()),
+        Current::Stale => Verdict::Going,
+        Current::Reported(reported) => {
+            if let Some(bad) =
+                find(reported, condition::ADDITIONAL_VALID).filter(|c| c.status == "False")
+            {
+                return Verdict::Stuck(format!(
+                    "the controller rejects the additional pull secret: {}",
+                    said(bad)
+                ));
+            }
+            if let Some(bad) = find(reported, condition::DEGRADED).filter(|c| c.status == "True") {
+                return Verdict::Stuck(format!("the rollout stopped: {}", said(bad)));
+            }
+            if status.ready {
+                Verdict::Done
+            } else {
+                Verdict::Going
+            }
+        }
+    }
+}
+
+fn restored(facts: &Facts) -> Verdict {
+    if matches!(facts.additional(), Seen::Present(_)) {
+        return Verdict::Stuck("somebody created the additional pull secret again".to_owned());
+    }
+    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
+        return Verdict::Done;
+    }
+    let degraded = reported(facts)
+        .filter(|(gps, status)| {
+            status.observed_additional.is_empty()
+                && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
+        })
+        .and_then(|(_, status)| find(status, condition::DEGRADED))
+        .filter(|c| c.status == "True");
+    match degraded {
+        Some(bad) => Verdict::Stuck(format!("the way back stopped: {}", said(bad))),
+        None => Verdict::Going,
+    }
+}
+
+fn said(condition: &Condition) -> &str {
+    if condition.message.is_empty() {
+        &condition.reason
+    } else {
+        &condition.message
+    }
+}
+
+/// What is the matter in one sentence, and what to do next; `None`: nothing.
+pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static str)> {
+    if !facts.installed {
+        return Some((
+            "globalps is not installed in this cluster".to_owned(),
+            "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`",
+        ));
+    }
+    if status.ready {
+        return None;
+    }
+    let advice = match current(facts) {
+        Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
+            "there is no additional pull secret any more; the nodes are being put back as they were"
+                .to_owned(),
+            "follow it with `kubectl globalps status --watch`",
+        ),
+        Current::Nothing => (
+            "there is no additional pull secret, so nothing is synced to the nodes".to_owned(),
+            "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
+        ),
+        Current::Stale => (
+            "the controller has not taken up the additional pull secret yet".to_owned(),
+            "if it stays so, is the controller running? `kubectl -n globalps-system get pods`",
+        ),
+        Current::Reported(_) => match synced(facts, status) {
+            Verdict::Stuck(reason) => (
+                reason,
+                "see `kubectl globalps status -o wide` and the events of Secret `additional-pull-secret`",
+            ),
+            _ if status.paused => (
+                "the rollout is paused".to_owned(),
+                "set `spec.rollout.paused: false` of GlobalPullSecret `global-pull-secret` to go on",
+            ),
+            _ if status.counts.unreachable > 0
+                && status.counts.unreachable == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>
+            (
+                format!("{} can't be reached", nodes(status.counts.unreachable)),
+                "they get the credentials as soon as they are back",
+            ),
+            _ => (
+                "the rollout goes on".to_owned(),
+                "follow it with `kubectl globalps status --watch`",
+            ),
+        },
+    };
+    Some(advice)
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

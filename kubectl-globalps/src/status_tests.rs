@@ -1,0 +1,384 @@
+//! Tables of what a user is told, from fixed objects.
+
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus};
+use globalps_core::names;
+
+use super::*;
+use crate::facts::Store;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
+fn now() -> Timestamp {
+    at("2026-01-01T00:10:00Z")
+}
+
+fn condition(type_: &str, status: &str, message: &str) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: "Reason".to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(at("2026-01-01T00:00:00Z")),
+        observed_generation: None,
+    }
+}
+
+/// A cluster at revision 3 whose controller has taken up version 7 of the additional Secret.
+fn facts(conditions: Vec<Condition>) -> Facts {
+    let mut gps = GlobalPullSecret::new(names::GLOBAL_SECRET, GlobalPullSecretSpec::default());
+    gps.metadata.generation = Some(2);
+    gps.status = Some(GlobalPullSecretStatus {
+        observed_generation: 2,
+        observed_additional: "7".to_owned(),
+        revision: 3,
+        conditions,
+        ..GlobalPullSecretStatus::default()
+    });
+    let mut facts = Facts {
+        installed: true,
+        nodes: Some(Store::default()),
+        additional_secret: Some(Store::default()),
+        global_secret: Some(Store::default()),
+        ..Facts::default()
+    };
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+    set_additional(&mut facts, Some("7"));
+    facts
+        .global_secret
+        .get_or_insert_default()
+        .insert(names::GLOBAL_SECRET, "9".to_owned());
+    facts
+}
+
+fn set_additional(facts: &mut Facts, version: Option<&str>) {
+    let mut store = Store::default();
+    if let Some(version) = version {
+        store.insert(names::ADDITIONAL_SECRET, version.to_owned());
+    }
+    facts.additional_secret = Some(store);
+}
+
+fn report(facts: &mut Facts, change: impl FnOnce(&mut GlobalPullSecretStatus)) {
+    let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+    change(gps.status.get_or_insert_default());
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+}
+
+/// Granted that revision (0: none), observed or not, and the phase and revision that it reported.
+fn node_secret(granted: i64, observed: bool, phase: Phase, revision: i64) -> NodePullSecret {
+    let mut object = NodePullSecret::new(
+        "node",
+        NodePullSecretSpec {
+            revision: granted,
+            restore: false,
+        },
+    );
+    object.metadata.generation = Some(5);
+    object.status = Some(NodePullSecretStatus {
+        observed_generation: if observed { 5 } else { 4 },
+        revision,
+        phase,
+        reason: "Why".to_owned(),
+        message: "in words".to_owned(),
+        last_transition_time: Some(Time(at("2026-01-01T00:05:00.25Z"))),
+        ..NodePullSecretStatus::default()
+    });
+    object
+}
+
+fn ready() -> Facts {
+    let mut facts = facts(vec![condition(condition::READY, "True", "")]);
+    facts
+        .node_secrets
+        .insert("node-1", node_secret(3, true, Phase::Synced, 3));
+    facts
+}
+
+#[test]
+fn the_phase_is_what_the_node_said_unless_that_is_out_of_date() {
+    for (sentence, object, expected) in [
+        (
+            "in force",
+            node_secret(3, true, Phase::Synced, 3),
+            Phase::Synced,
+        ),
+        (
+            "waits for its turn with a new revision",
+            node_secret(2, true, Phase::Synced, 2),
+            Phase::Pending,
+        ),
+        (
+            "works on the one before",
+            node_secret(2, true, Phase::Syncing, 1),
+            Phase::Syncing,
+        ),
+        (
+            "was granted it, and has not looked yet",
+            node_secret(3, false, Phase::Synced, 2),
+            Phase::Syncing,
+        ),
+        (
+            "synced with an older one than it was granted",
+            node_secret(3, true, Phase::Synced, 2),
+            Phase::Syncing,
+        ),
+        (
+            "was granted nothing",
+            node_secret(0, false, Phase::Pending, 0),
+            Phase::Pending,
+        ),
+        (
+            "put back once, and waits for its turn",
+            node_secret(2, true, Phase::Restored, 0),
+            Phase::Pending,
+        ),
+        (
+            "rolled back",
+            node_secret(3, true, Phase::RolledBack, 2),
+            Phase::RolledBack,
+        ),
+    ] {
+        assert_eq!(phase(&object, None, 3, now()), expected, "{sentence}");
+    }
+    let mut restore = node_secret(3, false, Phase::Synced, 3);
+    restore.spec.restore = true;
+    assert_eq!(phase(&restore, None, 3, now()), Phase::Restoring);
+    let new = NodePullSecret::new("node", NodePullSecretSpec::default());
+    assert_eq!(phase(&new, None, 3, now()), Phase::Pending);
+}
+
+#[test]
+fn a_node_that_is_lost_or_kept_out_says_so() {
+    let seconds_ago = |seconds| now() - SignedDuration::from_secs(seconds);
+    for (sentence, excluded, not_ready, expected) in [
+        ("ready", false, None, Phase::Synced),
+        (
+            "its kubelet just started",
+            false,
+            Some((seconds_ago(5), Lost::No)),
+            Phase::Synced,
+        ),
+        (
+            "not ready for long",
+            false,
+            Some((seconds_ago(90), Lost::No)),
+            Phase::Unreachable,
+        ),
+        (
+            "silent",
+            false,
+            Some((seconds_ago(1), Lost::Yes)),
+            Phase::Unreachable,
+        ),
+        ("kept out", true, None, Phase::Excluded),
+    ] {
+        let node = NodeFacts {
+            excluded,
+            not_ready,
+        };
+        let object = node_secret(3, true, Phase::Synced, 3);
+        assert_eq!(
+            phase(&object, Some(&node), 3, now()),
+            expected,
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
+fn the_json_is_what_scripts_rely_on() {
+    let json = serde_json::to_value(Status::of(&ready(), now())).expect("JSON");
+    assert_eq!(
+        json,
+        serde_json::json!({
+            "ready": true, "revision": 3, "paused": false,
+            "counts": {"total": 1, "synced": 1, "progressing": 0, "failed": 0, "unreachable": 0},
+            "nodes": [{
+                "name": "node-1", "phase": "Synced", "revision": 3, "reason": "Why", "message": "in words",
+                "since": "2026-01-01T00:05:00Z"
+            }],
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Reason", "message": "",
+                "since": "2026-01-01T00:00:00Z"
+            }]
+        })
+    );
+}
+
+#[test]
+fn counts_are_those_of_the_rows() {
+    let mut facts = facts(Vec::new());
+    for (name, phase) in [
+        ("a", Phase::Synced),
+        ("b", Phase::Syncing),
+        ("c", Phase::RolledBack),
+        ("d", Phase::Failed),
+        ("e", Phase::ForeignOwner),
+    ] {
+        facts
+            .node_secrets
+            .insert(name, node_secret(3, true, phase, 3));
+    }
+    facts.nodes.get_or_insert_default().insert(
+        "out",
+        NodeFacts {
+            excluded: true,
+            not_ready: None,
+        },
+    );
+    let status = Status::of(&facts, now());
+    let expected = Counts {
+        total: 5,
+        synced: 1,
+        progressing: 1,
+        failed: 3,
+        unreachable: 0,
+    };
+    assert_eq!(status.counts, expected);
+    assert_eq!(
+        status.nodes.last().map(|row| row.phase),
+        Some(Phase::Excluded)
+    );
+    assert_eq!(status.lagging().count(), 4);
+}
+
+type Change = fn(&mut Facts);
+
+#[test]
+fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
+    let stuck = |text: &str| Verdict::Stuck(text.to_owned());
+    let table: [(&str, Change, Verdict); 9] = [
+        ("everywhere", |_| {}, Verdict::Done),
+        (
+            "the controller has not seen the new Secret",
+            |facts| set_additional(facts, Some("8")),
+            Verdict::Going,
+        ),
+        (
+            "nor the new spec",
+            |facts| report(facts, |status| status.observed_generation = 1),
+            Verdict::Going,
+        ),
+        (
+            "a Secret that this user may not see counts as the one that the controller saw",
+            |facts| facts.additional_secret = None,
+            Verdict::Done,
+        ),
+        (
+            "a node lags",
+            |facts| {
+                facts
+                    .node_secrets
+                    .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+            },
+            Verdict::Going,
+        ),
+        (
+            "rejected",
+            |facts| {
+                report(facts, |status| {
+                    status.conditions =
+                        vec![condition(condition::ADDITIONAL_VALID, "False", "`r`: bad")];
+                });
+            },
+            stuck("the controller rejects the additional pull secret: `r`: bad"),
+        ),
+        (
+            "halted",
+            |facts| {
+                report(facts, |status| {
+                    status.conditions =
+                        vec![condition(condition::DEGRADED, "True", "node-1 failed")];
+                });
+            },
+            stuck("the rollout stopped: node-1 failed"),
+        ),
+        (
+            "halted before this change",
+            |facts| {
+                set_additional(facts, Some("8"));
+                report(facts, |status| {
+                    status.conditions = vec![condition(condition::DEGRADED, "True", "old")];
+                });
+            },
+            Verdict::Going,
+        ),
+        (
+            "deleted meanwhile",
+            |facts| set_additional(facts, None),
+            stuck("there is no additional pull secret"),
+        ),
+    ];
+    for (sentence, change, expected) in table {
+        let mut facts = ready();
+        change(&mut facts);
+        let status = Status::of(&facts, now());
+        assert_eq!(
+            verdict(&facts, Goal::Synced, &status),
+            expected,
+            "{sentence}"
+        );
+        assert_eq!(status.ready, expected == Verdict::Done, "{sentence}");
+    }
+}
+
+#[test]
+fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
+    let mut facts = ready();
+    set_additional(&mut facts, None);
+    let look = |facts: &Facts| verdict(facts, Goal::Restored, &Status::of(facts, now()));
+    assert_eq!(look(&facts), Verdict::Going);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+        status.conditions = vec![condition(condition::DEGRADED, "True", "node-1 failed")];
+    });
+    assert_eq!(
+        look(&facts),
+        Verdict::Stuck("the way back stopped: node-1 failed".to_owned())
+    );
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    assert_eq!(look(&facts), Verdict::Done);
+    set_additional(&mut facts, Some("11"));
+    assert!(matches!(look(&facts), Verdict::Stuck(_)));
+}
+
+#[test]
+fn who_is_not_ready_is_told_why_and_what_to_do() {
+    let told = |facts: &Facts| {
+        advice(facts, &Status::of(facts, now())).map(|(message, hint)| {
+            assert!(!hint.is_empty());
+            message
+        })
+    };
+    assert_eq!(told(&ready()), None);
+    assert_eq!(
+        told(&Facts::default()).as_deref(),
+        Some("globalps is not installed in this cluster")
+    );
+    let mut nothing = Facts {
+        installed: true,
+        ..Facts::default()
+    };
+    set_additional(&mut nothing, None);
+    assert_eq!(
+        told(&nothing).as_deref(),
+        Some("there is no additional pull secret, so nothing is synced to the nodes")
+    );
+    set_additional(&mut nothing, Some("1"));
+    assert_eq!(
+        told(&nothing).as_deref(),
+        Some("the controller has not taken up the additional pull secret yet")
+    );
+    let mut lost = ready();
+    lost.nodes.get_or_insert_default().insert(
+        "node-1",
+        NodeFacts {
+            excluded: false,
+            not_ready: Some((now(), Lost::Yes)),
+        },
+    );
+    assert_eq!(told(&lost).as_deref(), Some("1 node can't be reached"));
+}

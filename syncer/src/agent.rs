@@ -1,0 +1,460 @@
+//! The loop on the node: look, decide, act, tell.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::rollout::Goal;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::change::{Changer, Kubelet, Outcome};
+use crate::config_file::{self, Image};
+use crate::decide::{Action, NodeFacts, decide};
+use crate::journal::{Failure, Journal, JournalError, State, Step, Task};
+use crate::node_status::{Backoff, Cluster, FetchError, dated};
+use crate::systemd::{Systemd, UnitFacts};
+
+/// A kubelet that dies so soon after a change was in force takes the change back.
+const UNDER_WATCH: Duration = Duration::from_secs(30);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// After an error of the disk.
+const DISK_RETRY: Duration = Duration::from_secs(10);
+/// Nothing to do: only a change of the object ends it.
+const FOR_EVER: Duration = Duration::from_hours(24);
+
+pub(crate) struct Options {
+    pub(crate) config_file: PathBuf,
+    pub(crate) ready_file: PathBuf,
+    /// Whether the kubelet is restarted after a change.
+    pub(crate) restart: bool,
+}
+
+/// The real kubelet, behind systemd.
+struct Unit {
+    systemd: Systemd,
+    /// The unit as it was when it was seen to serve last.
+    served: Option<UnitFacts>,
+}
+
+impl Kubelet for Unit {
+    async fn restart(&mut self, anew: bool) -> Result<(), String> {
+        let begun = Instant::now();
+        let facts = self
+            .systemd
+            .restart(anew)
+            .await
+            .map_err(|error| error.to_string())?;
+        tracing::info!(
+            unit = self.systemd.unit(),
+            "restarted, and it serves after {} ms",
+            begun.elapsed().as_millis()
+        );
+        self.served = Some(facts);
+        Ok(())
+    }
+
+    async fn serves_since(&mut self, time: SystemTime) -> bool {
+        let facts = self.systemd.serves_since(time).await.ok().flatten();
+        let serves = facts.is_some();
+        self.served = facts.or(self.served.take());
+        serves
+    }
+}
+
+pub(crate) struct Agent {
+    options: Options,
+    cluster: Cluster,
+    journal: Journal,
+    unit: Unit,
+    state: Option<State>,
+    objects: watch::Receiver<Option<NodePullSecret>>,
+    statuses: watch::Sender<Option<NodePullSecretStatus>>,
+    told: Option<NodePullSecretStatus>,
+    /// The granted content: its revision, and what it is.
+    desired: Option<(i64, DockerConfig)>,
+    backoff: Backoff,
+    /// Until when the kubelet is under watch.
+    watch_until: Option<Instant>,
+    /// What to tell about a file that was no credentials file.
+    set_aside: Option<PathBuf>,
+}
+
+impl Agent {
+    pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
+        Self {
+            journal: Journal::beside(&options.config_file),
+            objects: cluster.follow(),
+            statuses: cluster.reporter(),
+            unit: Unit {
+                systemd,
+                served: None,
+            },
+            options,
+            cluster,
+            state: None,
+            told: None,
+            desired: None,
+            backoff: Backoff::default(),
+            watch_until: None,
+            set_aside: None,
+        }
+    }
+
+    /// Runs until it is dropped, which may be at any await: whoever comes next goes on from the journal.
+    pub(crate) async fn run(&mut self) {
+        // What is true now is not known yet, so the pod is not ready.
+        self.mark_ready(false);
+        config_file::sweep(&self.options.config_file);
+        loop {
+            match self.journal.load() {
+                Ok(state) => {
+                    self.state = state;
+                    break;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the state of this node cannot be used");
+                    self.tell_error(&error);
+                    self.wait(DISK_RETRY).await;
+                }
+            }
+        }
+        loop {
+            let pause = match self.step().await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    tracing::warn!(%error, "nothing was changed");
+                    self.tell_error(&error);
+                    DISK_RETRY
+                }
+            };
+            if !pause.is_zero() {
+                self.wait(pause).await;
+            }
+        }
+    }
+
+    async fn wait(&mut self, pause: Duration) {
+        tokio::select! {
+            // An error means that the follower is gone, which never ends; then only time wakes.
+            Ok(()) = self.objects.changed() => self.backoff.reset(),
+            () = sleep(pause) => {}
+        }
+    }
+
+    /// One look and what follows from it. Returns how long there is nothing more to do; zero: look again.
+    async fn step(&mut self) -> Result<Duration, JournalError> {
+        let task = self.objects.borrow_and_update().as_ref().and_then(task);
+        let file = config_file::read(&self.options.config_file)?;
+        let desired = task.as_ref().and_then(|task| {
+            self.desired
+                .as_ref()
+                .filter(|(revision, _)| *revision == task.revision)
+                .map(|(_, config)| config)
+        });
+        let facts = NodeFacts {
+            task: task.as_ref(),
+            state: self.state.as_ref(),
+            file: &file,
+            desired,
+            restart: self.options.restart,
+        };
+        match decide(&facts) {
+            Action::Rest => Ok(FOR_EVER),
+            Action::Fetch => Ok(self.fetch(task.as_ref()).await),
+            Action::Resume => {
+                tracing::info!("going on with a change that was begun before");
+                self.change(file, None).await
+            }
+            Action::Begin { change, set_aside } => {
+                if set_aside && let Image::File { bytes, .. } = &file {
+                    let path = self.journal.set_aside(bytes)?;
+                    tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
+                    self.set_aside = Some(path);
+                }
+                self.change(file, Some(*change)).await
+            }
+            Action::Settle => {
+                self.settle()?;
+                Ok(Duration::ZERO)
+            }
+            Action::Refuse(failure) => {
+                self.tell_failure(&failure);
+                Ok(FOR_EVER)
+            }
+            Action::Confirm => self.confirm().await,
+            Action::Forget => {
+                self.journal.remove()?;
+                self.state = None;
+                self.tell_restored();
+                Ok(FOR_EVER)
+            }
+        }
+    }
+
+    async fn fetch(&mut self, task: Option<&Task>) -> Duration {
+        let Some(task) = task else { return FOR_EVER };
+        match self.cluster.fetch(task.revision).await {
+            Ok(config) => {
+                self.backoff.reset();
+                self.desired = Some((task.revision, config));
+                Duration::ZERO
+            }
+            Err(error @ FetchError::OtherRevision { .. }) => {
+                // The grant of the newer one is on its way.
+                tracing::info!(%error, "waiting");
+                RECHECK
+            }
+            Err(error) => {
+                let pause = self.backoff.next();
+                tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
+                self.tell(Phase::Syncing, "SecretNotRead", &error.to_string());
+                pause
+            }
+        }
+    }
+
+    /// Begins this change, or goes on with the one in the journal, to its end.
+    async fn change(
+        &mut self,
+        file: Image,
+        change: Option<crate::journal::Change>,
+    ) -> Result<Duration, JournalError> {
+        let restarts = self.told_restarts();
+        let mut state = self
+            .state
+            .take()
+            .unwrap_or_else(|| State::new(file, restarts));
+        let goal = change
+            .as_ref()
+            .or(state.change.as_ref())
+            .map(|change| change.task.goal());
+        match goal {
+            Some(Goal::Restore) => tracing::info!("putting the node back as it was"),
+            Some(Goal::Revision(revision)) => {
+                tracing::info!(revision, "putting the revision in force");
+            }
+            None => {}
+        }
+        let path = self.options.config_file.clone();
+        // Told beside the work: the file does not wait for the API server.
+        let phase = if goal == Some(Goal::Restore) {
+            Phase::Restoring
+        } else {
+            Phase::Syncing
+        };
+        self.state = Some(state.clone());
+        self.tell(phase, "", "");
+        let mut changer = Changer {
+            journal: &self.journal,
+            path: &path,
+            kubelet: &mut self.unit,
+        };
+        let result = match change {
+            Some(change) => changer.begin(&mut state, change).await,
+            None => changer.resume(&mut state).await,
+        };
+        self.finish(state, goal, result)
+    }
+
+    fn finish(
+        &mut self,
+        state: State,
+        goal: Option<Goal>,
+        result: Result<Outcome, JournalError>,
+    ) -> Result<Duration, JournalError> {
+        let is_restored =
+            goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();
+        self.state = Some(state);
+        match result {
+            Err(error) => {
+                // What is on the disk is the truth.
+                self.state = self.journal.load()?;
+                Err(error)
+            }
+            Ok(Outcome::InForce) if is_restored => {
+                let restarts = self.state.take().map_or(0, |state| state.restarts);
+                tracing::info!("the node is as it was");
+                self.tell_restored_with(restarts);
+                Ok(FOR_EVER)
+            }
+            Ok(Outcome::InForce) => {
+                self.watch_until = Some(Instant::now() + UNDER_WATCH);
+                Ok(Duration::ZERO)
+            }
+            Ok(Outcome::TakenBack(failure)) => {
+                tracing::error!(
+                    why = failure.why,
+                    stuck = failure.stuck,
+                    "the change was taken back"
+                );
+                self.tell_failure(&failure);
+                Ok(Duration::ZERO)
+            }
+        }
+    }
+
+    /// Tells that the task is in force, and keeps the kubelet under watch for a while.
+    async fn confirm(&mut self) -> Result<Duration, JournalError> {
+        let message = match (&self.set_aside, self.options.restart) {
+            (Some(path), _) => {
+                format!(
+                    "the node's own file was no credentials file and is kept as {}",
+                    path.display()
+                )
+            }
+            (None, true) => String::new(),
+            (None, false) => "the kubelet takes it up by itself within 5 minutes".to_owned(),
+        };
+        let reason = match (&self.set_aside, self.options.restart) {
+            (Some(_), _) => "FileSetAside",
+            (None, true) => "",
+            (None, false) => "RestartNever",
+        };
+        self.tell(Phase::Synced, reason, &message);
+        let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
+        if watching.is_none_or(|change| change.step != Step::Watching) {
+            return Ok(FOR_EVER);
+        }
+        let until = *self
+            .watch_until
+            .get_or_insert_with(|| Instant::now() + UNDER_WATCH);
+        if Instant::now() >= until {
+            self.settle()?;
+            return Ok(FOR_EVER);
+        }
+        let Ok(facts) = self.unit.systemd.facts().await else {
+            return Ok(WATCH_EVERY);
+        };
+        let before = self.unit.served.get_or_insert_with(|| facts.clone());
+        if !facts.has_died_since(before) {
+            return Ok(WATCH_EVERY);
+        }
+        let why = format!(
+            "`{}` died soon after the change (it is {})",
+            self.unit.systemd.unit(),
+            facts.active_state()
+        );
+        let Some(mut state) = self.state.take() else {
+            return Ok(FOR_EVER);
+        };
+        let path = self.options.config_file.clone();
+        let mut changer = Changer {
+            journal: &self.journal,
+            path: &path,
+            kubelet: &mut self.unit,
+        };
+        let result = changer.take_back(&mut state, why).await;
+        self.finish(state, None, result)
+    }
+
+    /// Closes the way back.
+    fn settle(&mut self) -> Result<(), JournalError> {
+        self.watch_until = None;
+        if let Some(state) = &mut self.state {
+            state.change = None;
+            self.journal.save(state)?;
+        }
+        Ok(())
+    }
+
+    fn told_restarts(&self) -> i64 {
+        let object = self.objects.borrow();
+        let status = object.as_ref().and_then(|object| object.status.as_ref());
+        status
+            .or(self.told.as_ref())
+            .map_or(0, |status| status.restarts)
+    }
+
+    fn tell_failure(&mut self, failure: &Failure) {
+        let (phase, reason, end) = if failure.stuck {
+            (
+                Phase::Failed,
+                "KubeletDown",
+                "look at the kubelet's journal on the node",
+            )
+        } else {
+            (
+                Phase::RolledBack,
+                "KubeletDidNotStart",
+                "the file is what it was before and the kubelet runs; another content, or a new spec, is tried again",
+            )
+        };
+        self.tell(phase, reason, &format!("{}; {end}", failure.why));
+    }
+
+    fn tell_error(&mut self, error: &JournalError) {
+        self.tell(Phase::Failed, error.reason(), &error.to_string());
+    }
+
+    fn tell_restored(&mut self) {
+        self.tell_restored_with(self.told_restarts());
+    }
+
+    fn tell_restored_with(&mut self, restarts: i64) {
+        let status = NodePullSecretStatus {
+            phase: Phase::Restored,
+            restored: true,
+            restarts,
+            ..NodePullSecretStatus::default()
+        };
+        self.tell_status(status);
+    }
+
+    fn tell(&mut self, phase: Phase, reason: &str, message: &str) {
+        let status = NodePullSecretStatus {
+            phase,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            revision: self.state.as_ref().map_or(0, |state| state.revision),
+            restarts: self
+                .state
+                .as_ref()
+                .map_or_else(|| self.told_restarts(), |state| state.restarts),
+            ..NodePullSecretStatus::default()
+        };
+        self.tell_status(status);
+    }
+
+    /// Hands the status to the reporter where it says something new.
+    fn tell_status(&mut self, mut status: NodePullSecretStatus) {
+        let object = self.objects.borrow().clone();
+        let Some(object) = object else { return };
+        status.observed_generation = object.metadata.generation.unwrap_or_default();
+        let told = self.told.as_ref().or(object.status.as_ref());
+        let status = dated(status, told);
+        self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
+        if self.told.as_ref() != Some(&status) {
+            self.told = Some(status.clone());
+            self.statuses.send_replace(Some(status));
+        }
+    }
+
+    /// The file that the readiness probe looks for.
+    fn mark_ready(&self, ready: bool) {
+        let path = &self.options.ready_file;
+        let result = match (ready, path.exists()) {
+            (true, false) => std::fs::write(path, ""),
+            (false, true) => std::fs::remove_file(path),
+            _ => Ok(()),
+        };
+        if let Err(error) = result {
+            tracing::warn!(path = %path.display(), %error, "the readiness of this pod could not be marked");
+        }
+    }
+}
+
+/// Between two looks at a `global-pull-secret` that is at another revision than the granted one.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// What the object asks of the node; `None`: nothing yet.
+fn task(object: &NodePullSecret) -> Option<Task> {
+    let (spec, meta) = (&object.spec, &object.metadata);
+    let revision = if spec.restore { 0 } else { spec.revision };
+    (spec.restore || revision > 0).then(|| Task {
+        uid: meta.uid.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+        revision,
+    })
+}

@@ -1,0 +1,325 @@
+//! The kubelet's credentials file on the disk: read as it is, and replaced whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+/// What temporary files next to the target begin with.
+const TEMP_PREFIX: &str = ".globalps-tmp-";
+
+/// A file as it is on the disk, or its absence. `Debug` does not show what is in it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Image {
+    Absent,
+    File {
+        /// Base64 in JSON, since a file need not be text.
+        #[serde(with = "base64_bytes")]
+        bytes: Vec<u8>,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Absent => f.write_str("Absent"),
+            Self::File {
+                bytes,
+                mode,
+                uid,
+                gid,
+            } => write!(f, "File({} bytes, {mode:o}, {uid}:{gid})", bytes.len()),
+        }
+    }
+}
+
+impl Image {
+    /// This content, with mode and owner of `self`, or those of a new file: 0600 and root.
+    pub(crate) fn with_bytes(&self, bytes: Vec<u8>) -> Self {
+        match *self {
+            Self::Absent => Self::File {
+                bytes,
+                mode: 0o600,
+                uid: 0,
+                gid: 0,
+            },
+            Self::File { mode, uid, gid, .. } => Self::File {
+                bytes,
+                mode,
+                uid,
+                gid,
+            },
+        }
+    }
+}
+
+/// What is wrong with the file, or why it could not be written. The message names the path, never the content.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("`{path}` is {what}, not a regular file; nothing was changed")]
+    NotRegular { path: PathBuf, what: &'static str },
+    #[error("{action} `{path}`: {source}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    /// `CamelCase` word for the node's status.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::NotRegular { .. } => "NotARegularFile",
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull => "DiskFull",
+                io::ErrorKind::ReadOnlyFilesystem => "ReadOnlyDisk",
+                io::ErrorKind::PermissionDenied => "NotPermitted",
+                io::ErrorKind::NotFound => "NoDirectory",
+                _ => "FileError",
+            },
+        }
+    }
+}
+
+fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
+    move |source| FileError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// The file as it is. A link is not followed: whoever put it there meant another file.
+pub(crate) fn read(path: &Path) -> Result<Image, FileError> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Image::Absent),
+        Err(error) => return Err(io_error("read", path)(error)),
+    };
+    if !meta.is_file() {
+        let what = match meta.file_type() {
+            kind if kind.is_symlink() => "a symbolic link",
+            kind if kind.is_dir() => "a directory",
+            _ => "a special file",
+        };
+        return Err(FileError::NotRegular {
+            path: path.to_owned(),
+            what,
+        });
+    }
+    let bytes = fs::read(path).map_err(io_error("read", path))?;
+    Ok(Image::File {
+        bytes,
+        mode: meta.mode() & 0o7777,
+        uid: meta.uid(),
+        gid: meta.gid(),
+    })
+}
+
+/// When the file was written last; `None`: it is not there.
+pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(path).ok()?.modified().ok()
+}
+
+/// Makes the disk hold the image. At any moment, whatever dies, the path has the whole old or the whole new file, and
+/// once this returns it is the new one even after a power cut.
+pub(crate) fn replace(path: &Path, image: &Image) -> Result<(), FileError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    match image {
+        Image::Absent => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error("remove", path)(error));
+            }
+            _ => {}
+        },
+        Image::File {
+            bytes,
+            mode,
+            uid,
+            gid,
+        } => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let temp = directory.join(format!("{TEMP_PREFIX}{name}"));
+            let written = write_temp(&temp, bytes, *mode, (*uid, *gid))
+                .and_then(|()| fs::rename(&temp, path).map_err(io_error("replace", path)));
+            if let Err(error) = written {
+                // It may not exist; what matters is the error before.
+                let _ = fs::remove_file(&temp);
+                return Err(error);
+            }
+        }
+    }
+    sync_directory(directory)
+}
+
+fn write_temp(temp: &Path, bytes: &[u8], mode: u32, owner: (u32, u32)) -> Result<(), FileError> {
+    let _ = fs::remove_file(temp);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(temp)
+        .map_err(io_error("create", temp))?;
+    let meta = file.metadata().map_err(io_error("read", temp))?;
+    if (meta.uid(), meta.gid()) != owner {
+        std::os::unix::fs::fchown(&file, Some(owner.0), Some(owner.1))
+            .map_err(io_error("keep the owner of", temp))?;
+    }
+    file.write_all(bytes).map_err(io_error("write", temp))?;
+    // The mode comes last: until then nobody else reads what is being written.
+    file.set_permissions(fs::Permissions::from_mode(mode))
+        .map_err(io_error("set the mode of", temp))?;
+    file.sync_all().map_err(io_error("sync", temp))
+}
+
+/// Makes names in the directory durable.
+pub(crate) fn sync_directory(directory: &Path) -> Result<(), FileError> {
+    File::open(directory)
+        .and_then(|handle| handle.sync_all())
+        .map_err(io_error("sync", directory))
+}
+
+/// Removes what a write that was cut off left next to the file.
+pub(crate) fn sweep(path: &Path) {
+    let Some(entries) = path
+        .parent()
+        .and_then(|directory| fs::read_dir(directory).ok())
+    else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
+            tracing::info!(path = %entry.path().display(), "removing what an interrupted write left");
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+mod base64_bytes {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64_STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        BASE64_STANDARD
+            .decode(text)
+            .map_err(|_| de::Error::custom("not base64"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(directory)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_with_its_mode_and_owner_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let old = read(&path).unwrap();
+        replace(&path, &old.with_bytes(b"new".to_vec())).unwrap();
+        let Image::File {
+            bytes,
+            mode,
+            uid,
+            gid,
+        } = read(&path).unwrap()
+        else {
+            panic!("absent")
+        };
+        assert_eq!((bytes.as_slice(), mode), (b"new".as_slice(), 0o640));
+        assert_eq!(
+            old.with_bytes(b"new".to_vec()),
+            Image::File {
+                bytes,
+                mode,
+                uid,
+                gid
+            }
+        );
+        assert_eq!(names(folder.path()), ["config.json"]);
+    }
+
+    #[test]
+    fn a_file_that_was_absent_is_made_for_root_alone_and_is_absent_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        assert_eq!(read(&path).unwrap(), Image::Absent);
+        let Image::File { mode, uid, gid, .. } = Image::Absent.with_bytes(b"new".to_vec()) else {
+            panic!("absent")
+        };
+        assert_eq!((mode, uid, gid), (0o600, 0, 0));
+        fs::write(&path, "x").unwrap();
+        replace(&path, &Image::Absent).unwrap();
+        replace(&path, &Image::Absent).unwrap();
+        assert_eq!(read(&path).unwrap(), Image::Absent);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, directory) = (folder.path().join("link"), folder.path().join("directory"));
+        std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+        fs::create_dir(&directory).unwrap();
+        for path in [&link, &directory] {
+            let error = read(path).unwrap_err();
+            assert_eq!(error.reason(), "NotARegularFile");
+            assert!(error.to_string().contains("nothing was changed"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let error = replace(
+            Path::new("/nowhere/at/all/config.json"),
+            &Image::Absent.with_bytes(Vec::new()),
+        )
+        .unwrap_err();
+        assert_eq!(error.reason(), "NoDirectory");
+        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    }
+
+    #[test]
+    fn leftovers_are_swept_and_other_files_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        for name in ["config.json", ".globalps-tmp-config.json", "other"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        sweep(&path);
+        assert_eq!(names(folder.path()), ["config.json", "other"]);
+    }
+
+    #[test]
+    fn an_image_survives_json_and_is_not_shown_in_debug() {
+        let image = Image::Absent.with_bytes(b"hunter2 \xff".to_vec());
+        let json = serde_json::to_string(&image).unwrap();
+        assert_eq!(serde_json::from_str::<Image>(&json).unwrap(), image);
+        assert!(!format!("{image:?}").contains("hunter2"));
+    }
+}

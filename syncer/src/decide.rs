@@ -1,0 +1,421 @@
+//! What a node does next. Pure: one look tells it all.
+
+use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
+use globalps_core::rollout::Goal;
+
+use crate::config_file::Image;
+use crate::journal::{Change, Failure, Ours, State, Step, Task};
+
+/// Everything that the decision depends on.
+#[derive(Debug)]
+pub(crate) struct NodeFacts<'a> {
+    /// What the node is granted; `None`: nothing, or not known.
+    pub(crate) task: Option<&'a Task>,
+    /// What was done here before; `None`: nothing.
+    pub(crate) state: Option<&'a State>,
+    pub(crate) file: &'a Image,
+    /// Content of the granted revision; `None`: not fetched, or `global-pull-secret` is at another one.
+    pub(crate) desired: Option<&'a DockerConfig>,
+    /// Whether the kubelet is to be restarted at all.
+    pub(crate) restart: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Nothing to do.
+    Rest,
+    /// The task's content is needed first.
+    Fetch,
+    /// What is under way goes on, forward or back.
+    Resume,
+    /// The kubelet has run long enough with the new content, or there is something newer: the way back is closed.
+    Settle,
+    /// A new change; `set_aside`: the file is not a credentials file, and its bytes are to be kept first.
+    Begin {
+        change: Box<Change>,
+        set_aside: bool,
+    },
+    /// The task failed before and is not tried again.
+    Refuse(Failure),
+    /// The task is in force as it is.
+    Confirm,
+    /// There is nothing of ours, and nothing to put back.
+    Forget,
+}
+
+pub(crate) fn decide(facts: &NodeFacts) -> Action {
+    let change = facts.state.and_then(|state| state.change.as_ref());
+    if let Some(change) = change {
+        // Whatever is wanted now: a change that was begun is finished or taken back first.
+        return match change.step {
+            Step::Forward | Step::Back => Action::Resume,
+            Step::Watching if facts.task.is_some_and(|task| *task != change.task) => Action::Settle,
+            Step::Watching => Action::Confirm,
+        };
+    }
+    let Some(task) = facts.task else {
+        return Action::Rest;
+    };
+    if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
+        && failure.task == *task
+    {
+        return Action::Refuse(failure.clone());
+    }
+    match (task.goal(), facts.state, facts.desired) {
+        (Goal::Restore, None, _) => Action::Forget,
+        (Goal::Restore, Some(state), _) => begin(facts, state, task, &DockerConfig::default()),
+        (Goal::Revision(_), _, None) => Action::Fetch,
+        (Goal::Revision(_), state, Some(desired)) => {
+            let first = State::new(facts.file.clone(), 0);
+            begin(facts, state.unwrap_or(&first), task, desired)
+        }
+    }
+}
+
+fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
+    let (existing, unparsable) = parsed(facts.file);
+    let merged = merge_on_node(
+        &existing,
+        desired,
+        &state.ours.keys,
+        &state.ours.overridden(),
+    );
+    let target_ours = Ours::new(desired, merged.overridden);
+    let same = !unparsable && merged.config.means_the_same(&existing);
+    let target = match task.goal() {
+        Goal::Restore => restored(&merged.config, facts.file, &state.snapshot),
+        Goal::Revision(_) if same && *facts.file != Image::Absent => facts.file.clone(),
+        Goal::Revision(_) => facts.file.with_bytes(merged.config.render()),
+    };
+    if target == *facts.file && task.goal() == Goal::Restore {
+        return Action::Forget;
+    }
+    if target == *facts.file
+        && state.revision == task.revision
+        && state.ours.keys == target_ours.keys
+    {
+        return Action::Confirm;
+    }
+    let change = Change {
+        task: task.clone(),
+        step: Step::Forward,
+        restart: facts.restart && !same,
+        target,
+        target_ours,
+        before: facts.file.clone(),
+        before_ours: state.ours.clone(),
+        before_revision: state.revision,
+        failure: String::new(),
+    };
+    Action::Begin {
+        change: Box::new(change),
+        set_aside: unparsable && task.goal() != Goal::Restore,
+    }
+}
+
+/// The file's entries, and whether it is no credentials file.
+fn parsed(file: &Image) -> (DockerConfig, bool) {
+    match file {
+        Image::Absent => (DockerConfig::default(), false),
+        Image::File { bytes, .. } => dockerconfig::parse(bytes).map_or_else(
+            |_| (DockerConfig::default(), true),
+            |config| (config, false),
+        ),
+    }
+}
+
+/// The file without ours: the very bytes from before where nothing else has changed since, else what others made of it.
+fn restored(without_ours: &DockerConfig, file: &Image, snapshot: &Image) -> Image {
+    let (before, _) = parsed(snapshot);
+    if without_ours.means_the_same(&before) {
+        snapshot.clone()
+    } else {
+        file.with_bytes(without_ours.render())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
+    const NEWER: &str = r#"{"auths":{"r":{"auth":"dTpx"}}}"#;
+    const OWN: &str = "{ \"auths\": {\"own\": {\"auth\": \"bzpv\"}}, \"x\": 1 }\n";
+    const OWN_AND_OURS: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpw"}},"x":1}"#;
+    const OWN_R: &str = r#"{"auths":{"https://r/":{"auth":"bzpv"}}}"#;
+
+    fn task(revision: i64) -> Task {
+        Task {
+            uid: "u".to_owned(),
+            generation: 7,
+            revision,
+        }
+    }
+
+    fn file(text: &str) -> Image {
+        if text.is_empty() {
+            Image::Absent
+        } else {
+            Image::Absent.with_bytes(text.as_bytes().to_vec())
+        }
+    }
+
+    fn config(text: &str) -> DockerConfig {
+        dockerconfig::parse(text.as_bytes()).unwrap()
+    }
+
+    /// The state after revision 1 was put in force on a node whose file was this.
+    fn synced(snapshot: &str) -> State {
+        let mut state = State::new(file(snapshot), 1);
+        let existing = parsed(&file(snapshot)).0;
+        let merged = merge_on_node(
+            &existing,
+            &config(OURS),
+            &std::collections::BTreeSet::default(),
+            &[],
+        );
+        state.ours = Ours::new(&config(OURS), merged.overridden);
+        state.revision = 1;
+        state
+    }
+
+    /// The decision in one line.
+    fn line(
+        task: Option<&Task>,
+        state: Option<&State>,
+        content: &str,
+        desired: Option<&str>,
+    ) -> String {
+        let desired = desired.map(config);
+        let facts = NodeFacts {
+            task,
+            state,
+            file: &file(content),
+            desired: desired.as_ref(),
+            restart: true,
+        };
+        match decide(&facts) {
+            Action::Begin { change, set_aside } => {
+                let target = match &change.target {
+                    Image::Absent => "absent".to_owned(),
+                    Image::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+                };
+                let restart = if change.restart {
+                    "restart"
+                } else {
+                    "no restart"
+                };
+                format!(
+                    "{target}, {restart}{}",
+                    if set_aside { ", set aside" } else { "" }
+                )
+            }
+            Action::Refuse(_) => "Refuse".to_owned(),
+            action => format!("{action:?}"),
+        }
+    }
+
+    #[test]
+    fn every_decision_follows_from_the_facts() {
+        let (one, two, restore) = (task(1), task(2), task(0));
+        let mut failed = synced("");
+        failed.failed = Some(Failure {
+            task: two.clone(),
+            why: "why".to_owned(),
+            stuck: false,
+        });
+        for (sentence, task, state, content, desired, expected) in [
+            (
+                "not granted: nothing",
+                None,
+                None,
+                "",
+                None,
+                "Rest".to_owned(),
+            ),
+            (
+                "granted: the content is needed",
+                Some(&one),
+                None,
+                "",
+                None,
+                "Fetch".to_owned(),
+            ),
+            (
+                "a new file",
+                Some(&one),
+                None,
+                "",
+                Some(OURS),
+                format!("{OURS}, restart"),
+            ),
+            (
+                "beside the node's own",
+                Some(&one),
+                None,
+                OWN,
+                Some(OURS),
+                format!("{OWN_AND_OURS}, restart"),
+            ),
+            (
+                "the same meaning restarts nothing",
+                Some(&one),
+                None,
+                OURS,
+                Some(OURS),
+                format!("{OURS}, no restart"),
+            ),
+            (
+                "what is no credentials file is kept aside",
+                Some(&one),
+                None,
+                "{",
+                Some(OURS),
+                format!("{OURS}, restart, set aside"),
+            ),
+            (
+                "in force: confirmed",
+                Some(&one),
+                Some(synced("")),
+                OURS,
+                Some(OURS),
+                "Confirm".to_owned(),
+            ),
+            (
+                "a rotation",
+                Some(&two),
+                Some(synced("")),
+                OURS,
+                Some(NEWER),
+                format!("{NEWER}, restart"),
+            ),
+            (
+                "a rotation that means the same",
+                Some(&two),
+                Some(synced("")),
+                OURS,
+                Some(OURS),
+                format!("{OURS}, no restart"),
+            ),
+            (
+                "what failed is not tried again",
+                Some(&two),
+                Some(failed),
+                OURS,
+                Some(NEWER),
+                "Refuse".to_owned(),
+            ),
+            (
+                "restore of nothing",
+                Some(&restore),
+                None,
+                OWN,
+                None,
+                "Forget".to_owned(),
+            ),
+            (
+                "an absent file is absent again",
+                Some(&restore),
+                Some(synced("")),
+                OURS,
+                None,
+                "absent, restart".to_owned(),
+            ),
+            (
+                "the very bytes are back",
+                Some(&restore),
+                Some(synced(OWN)),
+                OWN_AND_OURS,
+                None,
+                format!("{OWN}, restart"),
+            ),
+            (
+                "an overridden entry is back",
+                Some(&restore),
+                Some(synced(OWN_R)),
+                OURS,
+                None,
+                format!("{OWN_R}, restart"),
+            ),
+            (
+                "what others added since stays",
+                Some(&restore),
+                Some(synced("")),
+                OWN_AND_OURS,
+                None,
+                r#"{"auths":{"own":{"auth":"bzpv"}},"x":1}, restart"#.to_owned(),
+            ),
+            (
+                "bytes that were no credentials file are back",
+                Some(&restore),
+                Some(synced("{")),
+                OURS,
+                None,
+                "{, restart".to_owned(),
+            ),
+            (
+                "nothing to take out: forgotten",
+                Some(&restore),
+                Some(synced("")),
+                "",
+                None,
+                "Forget".to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                line(task, state.as_ref(), content, desired),
+                expected,
+                "{sentence}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_begun_is_finished_before_anything_else() {
+        let (one, two) = (task(1), task(2));
+        let with = |step| {
+            let mut state = synced("");
+            let target = file(OURS);
+            state.change = Some(Change {
+                task: one.clone(),
+                step,
+                restart: true,
+                target,
+                target_ours: Ours::default(),
+                before: Image::Absent,
+                before_ours: Ours::default(),
+                before_revision: 0,
+                failure: String::new(),
+            });
+            state
+        };
+        for (step, task, expected) in [
+            (Step::Forward, Some(&two), "Resume"),
+            (Step::Forward, None, "Resume"),
+            (Step::Back, Some(&one), "Resume"),
+            (Step::Watching, Some(&one), "Confirm"),
+            (Step::Watching, None, "Confirm"),
+            (Step::Watching, Some(&two), "Settle"),
+        ] {
+            assert_eq!(
+                line(task, Some(&with(step)), OURS, Some(NEWER)),
+                expected,
+                "{step:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn never_means_that_no_change_restarts_the_kubelet() {
+        let (file, desired, task) = (Image::Absent, config(OURS), task(1));
+        let facts = NodeFacts {
+            task: Some(&task),
+            state: None,
+            file: &file,
+            desired: Some(&desired),
+            restart: false,
+        };
+        assert!(matches!(decide(&facts), Action::Begin { change, .. } if !change.restart));
+    }
+}

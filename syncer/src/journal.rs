@@ -1,0 +1,302 @@
+//! What the syncer remembers on the node: the file before its first change, what it put there last, and the change
+//! that is under way. Whoever starts anew goes on from here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use globalps_core::dockerconfig::{self, DockerConfig, Entry};
+use globalps_core::names::STATE_DIR;
+use globalps_core::rollout::Goal;
+use serde::{Deserialize, Serialize};
+
+use crate::config_file::{self, FileError, Image};
+
+/// Form of the state file that this program writes. It reads this one and older ones.
+const VERSION: u32 = 1;
+const STATE_FILE: &str = "state.json";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JournalError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(
+        "`{path}` is of version {found}, newer than this syncer's {VERSION}: use a newer syncer"
+    )]
+    Newer { path: PathBuf, found: u32 },
+    #[error(
+        "`{path}` is damaged; it is left as it is, and so is the node: move it away to start anew"
+    )]
+    Damaged { path: PathBuf },
+}
+
+impl JournalError {
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::File(error) => error.reason(),
+            Self::Newer { .. } => "StateTooNew",
+            Self::Damaged { .. } => "StateDamaged",
+        }
+    }
+}
+
+/// A goal that the node was given: `NodePullSecret` and generation of its spec, and what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// uid of the object, since a generation says nothing about another one.
+    pub(crate) uid: String,
+    pub(crate) generation: i64,
+    /// Revision to be in force; 0: none, the node is to be as it was.
+    pub(crate) revision: i64,
+}
+
+impl Task {
+    pub(crate) fn goal(&self) -> Goal {
+        if self.revision == 0 {
+            Goal::Restore
+        } else {
+            Goal::Revision(self.revision)
+        }
+    }
+}
+
+/// Ours in the file: canonical keys, and the node's own entries that ours stand in for.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Ours {
+    pub(crate) keys: BTreeSet<String>,
+    /// As a credentials file.
+    overridden: serde_json::Value,
+}
+
+impl std::fmt::Debug for Ours {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ours").field(&self.keys).finish()
+    }
+}
+
+impl Ours {
+    pub(crate) fn new(desired: &DockerConfig, overridden: Vec<Entry>) -> Self {
+        let keys = desired.by_canonical_key().into_keys().collect();
+        let overridden =
+            serde_json::from_slice(&DockerConfig::new(overridden).render()).unwrap_or_default();
+        Self { keys, overridden }
+    }
+
+    pub(crate) fn overridden(&self) -> Vec<Entry> {
+        let config = dockerconfig::parse(self.overridden.to_string().as_bytes());
+        config
+            .map(|config| config.entries().to_vec())
+            .unwrap_or_default()
+    }
+}
+
+/// How far a change is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// The new content is to be written and taken up by the kubelet.
+    Forward,
+    /// It is in force; the kubelet is under watch for a while.
+    Watching,
+    /// The content from before is to be written and taken up by the kubelet.
+    Back,
+}
+
+/// A change under way: everything that is needed to finish it or to take it back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) task: Task,
+    pub(crate) step: Step,
+    pub(crate) target: Image,
+    pub(crate) target_ours: Ours,
+    /// The kubelet must start anew for it to be in force.
+    pub(crate) restart: bool,
+    pub(crate) before: Image,
+    pub(crate) before_ours: Ours,
+    pub(crate) before_revision: i64,
+    /// Why the way goes back.
+    pub(crate) failure: String,
+}
+
+/// A task that did not work out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) task: Task,
+    pub(crate) why: String,
+    /// The kubelet did not come up with the file from before either.
+    pub(crate) stuck: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    version: u32,
+    /// The file before the first change.
+    pub(crate) snapshot: Image,
+    pub(crate) ours: Ours,
+    /// Revision in force; 0: none.
+    pub(crate) revision: i64,
+    /// The last task that did not work out. It is not tried again.
+    pub(crate) failed: Option<Failure>,
+    pub(crate) change: Option<Change>,
+    pub(crate) restarts: i64,
+}
+
+impl State {
+    pub(crate) fn new(snapshot: Image, restarts: i64) -> Self {
+        Self {
+            version: VERSION,
+            snapshot,
+            ours: Ours::default(),
+            revision: 0,
+            failed: None,
+            change: None,
+            restarts,
+        }
+    }
+}
+
+/// The one field that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// The state directory next to the credentials file.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    directory: PathBuf,
+}
+
+impl Journal {
+    pub(crate) fn beside(config_file: &Path) -> Self {
+        Self {
+            directory: config_file
+                .parent()
+                .unwrap_or(Path::new("/"))
+                .join(STATE_DIR),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(STATE_FILE)
+    }
+
+    /// `None`: globalps has never changed this node, or everything was put back.
+    pub(crate) fn load(&self) -> Result<Option<State>, JournalError> {
+        let path = self.path();
+        config_file::sweep(&path);
+        let Image::File { bytes, .. } = config_file::read(&path)? else {
+            return Ok(None);
+        };
+        let damaged = |_| JournalError::Damaged { path: path.clone() };
+        let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if version > VERSION {
+            return Err(JournalError::Newer {
+                path,
+                found: version,
+            });
+        }
+        serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+    }
+
+    /// Durable when it returns.
+    pub(crate) fn save(&self, state: &State) -> Result<(), JournalError> {
+        self.make_directory()?;
+        let bytes =
+            serde_json::to_vec(state).map_err(|_| JournalError::Damaged { path: self.path() })?;
+        Ok(config_file::replace(
+            &self.path(),
+            &Image::Absent.with_bytes(bytes),
+        )?)
+    }
+
+    /// Keeps a content that could not be parsed, under a name with a time.
+    pub(crate) fn set_aside(&self, bytes: &[u8]) -> Result<PathBuf, JournalError> {
+        self.make_directory()?;
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+        let path = self
+            .directory
+            .join(format!("config.json.unparsable-{time}"));
+        config_file::replace(&path, &Image::Absent.with_bytes(bytes.to_vec()))?;
+        Ok(path)
+    }
+
+    /// The end: nothing of globalps is left on the node.
+    pub(crate) fn remove(&self) -> Result<(), JournalError> {
+        let io = |source| FileError::Io {
+            action: "remove",
+            path: self.directory.clone(),
+            source,
+        };
+        match fs::remove_dir_all(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error).into()),
+            _ => {}
+        }
+        Ok(config_file::sync_directory(
+            self.directory.parent().unwrap_or(Path::new("/")),
+        )?)
+    }
+
+    fn make_directory(&self) -> Result<(), JournalError> {
+        let io = |source| FileError::Io {
+            action: "create",
+            path: self.directory.clone(),
+            source,
+        };
+        match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
+            Ok(()) => Ok(config_file::sync_directory(
+                self.directory.parent().unwrap_or(Path::new("/")),
+            )?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(io(error).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_was_saved_is_there_again_for_root_alone_and_then_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&folder.path().join("config.json"));
+        assert!(journal.load().unwrap().is_none());
+        let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
+        let mut state = State::new(Image::Absent.with_bytes(b"\xff".to_vec()), 3);
+        state.ours = Ours::new(&own, own.entries().to_vec());
+        journal.save(&state).unwrap();
+        let loaded = journal.load().unwrap().unwrap();
+        assert_eq!((loaded.snapshot, loaded.restarts), (state.snapshot, 3));
+        assert!(DockerConfig::new(loaded.ours.overridden()).means_the_same(&own));
+        for (path, mode) in [(journal.directory.clone(), 0o700), (journal.path(), 0o600)] {
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                mode
+            );
+        }
+        journal.remove().unwrap();
+        journal.remove().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_newer_or_damaged_state_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&folder.path().join("config.json"));
+        journal.make_directory().unwrap();
+        for (content, reason) in [
+            (r#"{"version":2,"x":1}"#, "StateTooNew"),
+            ("{", "StateDamaged"),
+            (r#"{"version":1}"#, "StateDamaged"),
+        ] {
+            fs::write(journal.path(), content).unwrap();
+            assert_eq!(journal.load().unwrap_err().reason(), reason);
+            assert_eq!(fs::read_to_string(journal.path()).unwrap(), content);
+        }
+    }
+}

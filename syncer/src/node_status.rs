@@ -1,0 +1,225 @@
+//! The node's `NodePullSecret`: its spec as it changes, and its status as the node wants it told. Both run beside the
+//! node's work, which never waits for the API server unless it needs the Secret.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, pin_mut};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
+use globalps_core::dockerconfig::{self, DockerConfig};
+use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Client, ResourceExt as _};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// For one request that is not a watch.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// A watch is renewed after so long; a connection that is silent for longer is dead.
+const WATCH: Duration = Duration::from_secs(290);
+const GRACE: Duration = Duration::from_secs(10);
+
+/// First and longest pause after an error.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// Pauses that double, each by half random, so that the nodes do not all come at once.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(u32);
+
+impl Backoff {
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = RETRY
+            .0
+            .saturating_mul(2_u32.saturating_pow(self.0))
+            .min(RETRY.1);
+        self.0 += 1;
+        let random = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
+        pause / 2 + pause / 2 * random / 1000
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// Why the Secret's content is not there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    #[error("`{GLOBAL_SECRET}` could not be read: {0}")]
+    Api(kube::Error),
+    #[error("`{GLOBAL_SECRET}` could not be read within {} s", TIMEOUT.as_secs())]
+    Timeout,
+    #[error("`{GLOBAL_SECRET}` is at revision {found}, and this node is granted another")]
+    OtherRevision { found: String },
+    #[error("`{GLOBAL_SECRET}` does not hold registry credentials: {0}")]
+    Content(String),
+}
+
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    client: Client,
+    namespace: String,
+    node: String,
+}
+
+impl Cluster {
+    pub(crate) fn new(client: Client, namespace: &str, node: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            node: node.to_owned(),
+        }
+    }
+
+    fn objects(&self) -> Api<NodePullSecret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The content of this revision.
+    pub(crate) async fn fetch(&self, revision: i64) -> Result<DockerConfig, FetchError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let secret = timeout(TIMEOUT, secrets.get(GLOBAL_SECRET))
+            .await
+            .map_err(|_| FetchError::Timeout)?;
+        let secret = secret.map_err(FetchError::Api)?;
+        let found = secret
+            .annotations()
+            .get(REVISION_ANNOTATION)
+            .cloned()
+            .unwrap_or_default();
+        if found != revision.to_string() {
+            return Err(FetchError::OtherRevision { found });
+        }
+        let data = secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(DATA_KEY))
+            .map(|bytes| bytes.0.as_slice());
+        dockerconfig::parse(data.unwrap_or_default())
+            .map_err(|error| FetchError::Content(error.to_string()))
+    }
+
+    /// The node's object from now on; `None`: there is none.
+    pub(crate) fn follow(&self) -> watch::Receiver<Option<NodePullSecret>> {
+        let (sender, receiver) = watch::channel(None);
+        let cluster = self.clone();
+        tokio::spawn(async move {
+            let mut backoff = Backoff::default();
+            loop {
+                match cluster.watch_once(&sender, &mut backoff).await {
+                    Ok(()) => {}
+                    Err(error) => {
+                        let pause = backoff.next();
+                        tracing::warn!(%error, "the watch failed, trying again in {} ms", pause.as_millis());
+                        sleep(pause).await;
+                    }
+                }
+            }
+        });
+        receiver
+    }
+
+    /// One list and the watch that goes on from it, until the watch ends or has a gap.
+    async fn watch_once(
+        &self,
+        sender: &watch::Sender<Option<NodePullSecret>>,
+        backoff: &mut Backoff,
+    ) -> anyhow::Result<()> {
+        let objects = self.objects();
+        let field = format!("metadata.name={}", self.node);
+        let list = timeout(TIMEOUT, objects.list(&ListParams::default().fields(&field))).await??;
+        let mut version = list.metadata.resource_version.unwrap_or_default();
+        send(sender, list.items.into_iter().next());
+        loop {
+            let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
+            let parameters = WatchParams::default().fields(&field).timeout(seconds);
+            let stream = timeout(TIMEOUT, objects.watch(&parameters, &version)).await??;
+            pin_mut!(stream);
+            while let Some(event) = timeout(WATCH + GRACE, stream.next()).await? {
+                backoff.reset();
+                match event? {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().unwrap_or_default();
+                        send(sender, Some(object));
+                    }
+                    WatchEvent::Deleted(object) => {
+                        version = object.resource_version().unwrap_or_default();
+                        send(sender, None);
+                    }
+                    WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                    // Mostly 410: what happened in between is not known any more, and a new list tells.
+                    WatchEvent::Error(status) => {
+                        tracing::debug!(code = status.code, "the watch has a gap");
+                        if status.code != 410 {
+                            anyhow::bail!("the API server ended the watch with {}", status.code);
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes statuses and writes the newest one, as often as it takes.
+    pub(crate) fn reporter(&self) -> watch::Sender<Option<NodePullSecretStatus>> {
+        let (sender, mut receiver) = watch::channel::<Option<NodePullSecretStatus>>(None);
+        let cluster = self.clone();
+        tokio::spawn(async move {
+            let mut backoff = Backoff::default();
+            while receiver.changed().await.is_ok() {
+                loop {
+                    let Some(status) = receiver.borrow_and_update().clone() else {
+                        break;
+                    };
+                    match timeout(TIMEOUT, cluster.write(&status)).await {
+                        Ok(Ok(())) => {
+                            backoff.reset();
+                            break;
+                        }
+                        // The object is gone, and with it whoever wants to know.
+                        Ok(Err(kube::Error::Api(error))) if error.code == 404 => break,
+                        Ok(Err(error)) => tracing::warn!(%error, "the status could not be written"),
+                        Err(_) => tracing::warn!("the status could not be written in time"),
+                    }
+                    sleep(backoff.next()).await;
+                }
+            }
+        });
+        sender
+    }
+
+    async fn write(&self, status: &NodePullSecretStatus) -> kube::Result<()> {
+        let body = serde_json::json!({ "status": status });
+        let params = PatchParams {
+            field_manager: Some(SYNCER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.objects()
+            .patch_status(&self.node, &params, &Patch::Merge(&body))
+            .await
+            .map(|_| ())
+    }
+}
+
+/// Wakes the node's work only where something changed that it depends on: not for its own status.
+fn send(sender: &watch::Sender<Option<NodePullSecret>>, object: Option<NodePullSecret>) {
+    sender.send_if_modified(|known| {
+        let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
+        let is_news = known.as_ref().map(identity) != object.as_ref().map(identity);
+        *known = object;
+        is_news
+    });
+}
+
+/// The status to be told, with the time of its phase: that of `told` where the phase is the same.
+pub(crate) fn dated(
+    mut new: NodePullSecretStatus,
+    told: Option<&NodePullSecretStatus>,
+) -> NodePullSecretStatus {
+    let since = told
+        .filter(|told| told.phase == new.phase)
+        .and_then(|told| told.last_transition_time.clone());
+    new.last_transition_time = Some(since.unwrap_or_else(|| Time(jiff::Timestamp::now())));
+    new
+}

@@ -1,0 +1,291 @@
+//! The kubelet's unit, over the node's system bus: restarted, and asked whether it came up.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::StreamExt as _;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, OwnedObjectPath};
+
+/// For one restart job, from the call to systemd's word that it ended.
+const JOB_TIMEOUT: Duration = Duration::from_secs(90);
+/// For one question to systemd.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a kubelet to serve after its unit became active.
+const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A kubelet whose socket never shows up counts as serving after its unit was active for so long.
+const STEADY: Duration = Duration::from_secs(8);
+const POLL: Duration = Duration::from_millis(20);
+
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Manager",
+    default_service = "org.freedesktop.systemd1",
+    default_path = "/org/freedesktop/systemd1"
+)]
+trait Manager {
+    fn subscribe(&self) -> zbus::Result<()>;
+    fn load_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
+    fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
+    #[zbus(signal)]
+    fn job_removed(
+        &self,
+        id: u32,
+        job: OwnedObjectPath,
+        unit: &str,
+        result: &str,
+    ) -> zbus::Result<()>;
+}
+
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Unit",
+    default_service = "org.freedesktop.systemd1"
+)]
+trait Unit {
+    #[zbus(property)]
+    fn load_state(&self) -> zbus::Result<String>;
+    #[zbus(property)]
+    fn active_state(&self) -> zbus::Result<String>;
+    #[zbus(property, name = "InvocationID")]
+    fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
+    #[zbus(property)]
+    fn active_enter_timestamp(&self) -> zbus::Result<u64>;
+}
+
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Service",
+    default_service = "org.freedesktop.systemd1"
+)]
+trait Service {
+    #[zbus(property, name = "NRestarts")]
+    fn n_restarts(&self) -> zbus::Result<u32>;
+}
+
+/// Why the kubelet is not known to run with what it was restarted for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestartError {
+    #[error("the node's system bus at `{path}` does not answer: {source}")]
+    Bus { path: PathBuf, source: zbus::Error },
+    #[error("the node's system bus did not answer within {} s", CALL_TIMEOUT.as_secs())]
+    Silent,
+    #[error("systemd knows no unit `{unit}` (it is {state})")]
+    NoUnit { unit: String, state: String },
+    #[error("systemd did not restart `{unit}`: {source}")]
+    Refused { unit: String, source: zbus::Error },
+    #[error("the restart of `{unit}` ended as `{result}`")]
+    Job { unit: String, result: String },
+    #[error("the restart of `{unit}` did not end within {} s", JOB_TIMEOUT.as_secs())]
+    JobTimeout { unit: String },
+    #[error("`{unit}` was started and is {state} again")]
+    Died { unit: String, state: String },
+    #[error("`{unit}` runs, but does not serve at `{socket}` after {} s", SERVE_TIMEOUT.as_secs())]
+    NotServing { unit: String, socket: PathBuf },
+}
+
+/// A unit at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitFacts {
+    active_state: String,
+    invocation: Vec<u8>,
+    /// When it became active.
+    active_since: SystemTime,
+    /// How often systemd restarted it by itself.
+    restarts: u32,
+}
+
+impl UnitFacts {
+    /// Whether the kubelet died since `before`. Somebody who restarts it on purpose does not count.
+    pub(crate) fn has_died_since(&self, before: &Self) -> bool {
+        self.restarts > before.restarts
+            || matches!(self.active_state.as_str(), "failed" | "inactive")
+    }
+
+    pub(crate) fn active_state(&self) -> &str {
+        &self.active_state
+    }
+}
+
+/// Which unit, and how it is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Systemd {
+    pub(crate) bus: PathBuf,
+    pub(crate) unit: String,
+    /// A socket that only a kubelet that serves takes connections at.
+    pub(crate) socket: PathBuf,
+}
+
+impl Systemd {
+    /// The unit's name for messages.
+    pub(crate) fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// A connection of its own for each use: the bus may have been restarted since the last.
+    async fn connect(&self) -> Result<Connection, RestartError> {
+        let address = format!("unix:path={}", self.bus.display());
+        let connect = async {
+            zbus::connection::Builder::address(address.as_str())
+                .method_timeout(CALL_TIMEOUT)
+                .build()
+                .await
+        };
+        match timeout(CALL_TIMEOUT, connect).await {
+            Ok(connection) => connection.map_err(|source| RestartError::Bus {
+                path: self.bus.clone(),
+                source,
+            }),
+            Err(_) => Err(RestartError::Silent),
+        }
+    }
+
+    pub(crate) async fn facts(&self) -> Result<UnitFacts, RestartError> {
+        self.facts_over(&self.connect().await?).await
+    }
+
+    async fn facts_over(&self, connection: &Connection) -> Result<UnitFacts, RestartError> {
+        let ask = async {
+            let path = ManagerProxy::new(connection)
+                .await?
+                .load_unit(&self.unit)
+                .await?;
+            let unit = UnitProxy::builder(connection)
+                .path(&path)
+                .cache_properties(CacheProperties::No)
+                .build()
+                .await?;
+            let service = ServiceProxy::builder(connection)
+                .path(&path)
+                .cache_properties(CacheProperties::No)
+                .build()
+                .await?;
+            let load_state = unit.load_state().await?;
+            let active_since =
+                UNIX_EPOCH + Duration::from_micros(unit.active_enter_timestamp().await?);
+            let facts = UnitFacts {
+                active_state: unit.active_state().await?,
+                invocation: unit.invocation_id().await?,
+                active_since,
+                restarts: service.n_restarts().await?,
+            };
+            zbus::Result::Ok((load_state, facts))
+        };
+        match timeout(CALL_TIMEOUT, ask).await {
+            Ok(Ok((state, facts))) if state == "loaded" => Ok(facts),
+            Ok(Ok((state, _))) => Err(RestartError::NoUnit {
+                unit: self.unit.clone(),
+                state,
+            }),
+            Ok(Err(source)) => Err(RestartError::Bus {
+                path: self.bus.clone(),
+                source,
+            }),
+            Err(_) => Err(RestartError::Silent),
+        }
+    }
+
+    /// Restarts the unit, `anew` after a failure, and returns once the new kubelet serves.
+    pub(crate) async fn restart(&self, anew: bool) -> Result<UnitFacts, RestartError> {
+        let connection = self.connect().await?;
+        let before = self.facts_over(&connection).await?;
+        let result = timeout(JOB_TIMEOUT, self.run_job(&connection, anew)).await;
+        let result = result.map_err(|_| RestartError::JobTimeout {
+            unit: self.unit.clone(),
+        })??;
+        if result != "done" {
+            return Err(RestartError::Job {
+                unit: self.unit.clone(),
+                result,
+            });
+        }
+        self.serves(&connection, Some(&before)).await
+    }
+
+    async fn run_job(&self, connection: &Connection, anew: bool) -> Result<String, RestartError> {
+        let refused = |source| RestartError::Refused {
+            unit: self.unit.clone(),
+            source,
+        };
+        let manager = ManagerProxy::new(connection).await.map_err(refused)?;
+        // Before the call, or the end of a quick job would be missed.
+        let mut removed = manager.receive_job_removed().await.map_err(refused)?;
+        manager.subscribe().await.map_err(refused)?;
+        if anew {
+            // A unit that failed too often is not started again before this.
+            manager
+                .reset_failed_unit(&self.unit)
+                .await
+                .map_err(refused)?;
+        }
+        let job = manager
+            .restart_unit(&self.unit, "replace")
+            .await
+            .map_err(refused)?;
+        while let Some(signal) = removed.next().await {
+            let args = signal.args().map_err(refused)?;
+            if *args.job() == job {
+                return Ok((*args.result()).to_owned());
+            }
+        }
+        Err(RestartError::Silent)
+    }
+
+    /// Whether the kubelet has been started since `time` and serves.
+    pub(crate) async fn serves_since(
+        &self,
+        time: SystemTime,
+    ) -> Result<Option<UnitFacts>, RestartError> {
+        let connection = self.connect().await?;
+        let facts = self.facts_over(&connection).await?;
+        if facts.active_state != "active" || facts.active_since <= time {
+            return Ok(None);
+        }
+        self.serves(&connection, None).await.map(Some)
+    }
+
+    /// Waits until the kubelet serves: the unit is active by another start than `before`, and the kubelet's socket
+    /// takes a connection. A unit that is given up, or that died and was started again meanwhile, does not.
+    async fn serves(
+        &self,
+        connection: &Connection,
+        before: Option<&UnitFacts>,
+    ) -> Result<UnitFacts, RestartError> {
+        let begun = Instant::now();
+        let mut first: Option<UnitFacts> = None;
+        loop {
+            let facts = self.facts_over(connection).await?;
+            let is_new = before.is_none_or(|before| before.invocation != facts.invocation);
+            let first = first.get_or_insert_with(|| facts.clone());
+            if facts.has_died_since(first) || facts.invocation != first.invocation {
+                return Err(RestartError::Died {
+                    unit: self.unit.clone(),
+                    state: facts.active_state,
+                });
+            }
+            if is_new && facts.active_state == "active" {
+                if takes_connections(&self.socket).await {
+                    return Ok(facts);
+                }
+                if begun.elapsed() >= STEADY && !self.socket.exists() {
+                    return Ok(facts);
+                }
+            }
+            if begun.elapsed() >= SERVE_TIMEOUT {
+                return Err(RestartError::NotServing {
+                    unit: self.unit.clone(),
+                    socket: self.socket.clone(),
+                });
+            }
+            sleep(POLL).await;
+        }
+    }
+}
+
+async fn takes_connections(socket: &Path) -> bool {
+    let soon = Instant::now() + Duration::from_secs(1);
+    matches!(
+        timeout_at(soon, UnixStream::connect(socket)).await,
+        Ok(Ok(_))
+    )
+}

@@ -1,0 +1,401 @@
+//! A whole cluster: up, attached to, and down.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::control_plane::{self, kubectl, kubectl_command};
+use crate::instance::{self, Claim};
+use crate::layout::{Layout, MAX_NODES, bridge, usable_dir};
+use crate::node::{Node, is_ready};
+use crate::pki::{Authority, write_private};
+use crate::process::{kill_all, marked};
+use crate::reaper::Reaper;
+use crate::registry::{Access, Registry};
+use crate::state::State;
+use crate::wait::until;
+use crate::{cgroup, kubernetes, mounts, net, pause, preflight};
+
+/// What a new cluster is like.
+pub struct Options {
+    /// Where its files go, all of them. One directory, one cluster.
+    pub dir: PathBuf,
+    /// How many nodes: `node-1` and on.
+    pub nodes: u8,
+}
+
+/// A running cluster. One that this process brought up is taken down when this is dropped.
+pub struct Cluster {
+    layout: Layout,
+    /// Only where this process brought the cluster up, and has not given it away.
+    reaper: Option<Reaper>,
+}
+
+/// Where `testcluster` puts a cluster that is given no directory.
+pub fn default_dir() -> PathBuf {
+    kubernetes::target_dir().join("cluster")
+}
+
+impl Cluster {
+    /// Brings a cluster up, and returns when pods can be created and every node is Ready. What an earlier,
+    /// killed run left in the directory, or under the same number, is cleared first.
+    pub fn up(options: &Options) -> Result<Self> {
+        let start = Instant::now();
+        let say = |what: &str| eprintln!("[{:5.1} s] {what}", start.elapsed().as_secs_f32());
+        if !(1..=MAX_NODES).contains(&options.nodes) {
+            bail!("a cluster has from 1 to {MAX_NODES} nodes");
+        }
+        let dir = usable_dir(&options.dir)?;
+        preflight::check(&dir)?;
+        kubernetes::build()?;
+        if is_running(&dir)? {
+            bail!("a cluster is running at `{}`", dir.display());
+        }
+        let mut reaper = Reaper::start(&dir)?;
+        let claim = instance::claim(&dir, reaper.pid())?;
+        reaper.arm()?;
+        clear(&claim, &dir)?;
+        let layout = Layout {
+            dir,
+            instance: claim.instance,
+        };
+        // From here on a failure drops this, and that takes down what is there by then.
+        let cluster = Self {
+            layout,
+            reaper: Some(reaper),
+        };
+        say(&format!(
+            "cluster {} at `{}`",
+            cluster.layout.bridge(),
+            cluster.layout.dir.display()
+        ));
+        cluster.start(options.nodes, &say).inspect_err(|_| {
+            eprintln!("the logs stay in `{}`", cluster.logs().display());
+        })?;
+        Ok(cluster)
+    }
+
+    fn start(&self, nodes: u8, say: &(impl Fn(&str) + Sync)) -> Result<()> {
+        let layout = &self.layout;
+        for folder in ["logs", "pki", "nodes"] {
+            fs::create_dir_all(layout.path(folder))?;
+        }
+        let mut state = State {
+            instance: layout.instance,
+            complete: false,
+            nodes: Vec::new(),
+        };
+        for _ in 0..nodes {
+            state.nodes.push(state.next_node());
+        }
+        state.save(&layout.dir)?;
+        let authority = Authority::create(layout)?;
+        let admin = authority.kubeconfig(layout, "admin", Some("system:masters"))?;
+        write_private(&layout.kubeconfig(), &admin)?;
+        net::create(layout)?;
+        let all: Vec<_> = state
+            .nodes
+            .iter()
+            .map(|node| Node::new(layout, node.clone()))
+            .collect();
+        thread::scope(|scope| {
+            let mut work = vec![
+                scope.spawn(|| {
+                    control_plane::start(layout, &authority)?;
+                    say("API server ready");
+                    Ok(())
+                }),
+                scope.spawn(|| {
+                    self.registry().start()?;
+                    let image = pause::archive(layout)?;
+                    self.registry().push(&image, Access::Open, "pause:1")?;
+                    self.registry()
+                        .push(&image, Access::Private, "team/app:1")?;
+                    say("registries ready");
+                    Ok(())
+                }),
+            ];
+            for node in &all {
+                let authority = &authority;
+                work.push(scope.spawn(move || {
+                    node.prepare(authority)?;
+                    node.boot()
+                        .with_context(|| format!("could not start {}", node.name()))
+                }));
+            }
+            work.into_iter().try_for_each(finish)
+        })?;
+        say(&format!("{nodes} nodes booted"));
+        self.wait_ready(&all, Duration::from_mins(3))?;
+        State::update(&layout.dir, |state| {
+            state.complete = true;
+            Ok(())
+        })?;
+        say(&format!("{nodes} nodes Ready"));
+        Ok(())
+    }
+
+    fn wait_ready(&self, nodes: &[Node], deadline: Duration) -> Result<()> {
+        let all = format!("all {} nodes to be Ready", nodes.len());
+        until(&all, deadline, Duration::from_millis(200), || {
+            control_plane::check_alive(&self.layout)?;
+            let list = serde_json::from_str(&self.kubectl(&["get", "nodes", "--output=json"])?)?;
+            for node in nodes {
+                let ready = node
+                    .boot_id()?
+                    .is_some_and(|boot| is_ready(&list, node.name(), &boot));
+                if !ready {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        })?;
+        // Pods are refused before their namespace has its service account.
+        for namespace in ["default", "kube-system"] {
+            until(
+                &format!("the default service account of {namespace}"),
+                Duration::from_secs(30),
+                Duration::from_millis(100),
+                || {
+                    Ok(self
+                        .kubectl(&["get", "serviceaccount", "default", "-n", namespace])
+                        .ok())
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The cluster that another process left running in a directory.
+    pub fn attach(dir: &Path) -> Result<Self> {
+        let dir = usable_dir(dir)?;
+        match State::load(&dir)? {
+            Some(state) if state.complete => Ok(Self {
+                layout: Layout {
+                    dir,
+                    instance: state.instance,
+                },
+                reaper: None,
+            }),
+            Some(_) => bail!("the cluster at `{}` never came up", dir.display()),
+            None => bail!("there is no cluster at `{}`", dir.display()),
+        }
+    }
+
+    /// The cluster of a directory, where one came up there and its API server runs.
+    pub fn running_at(dir: &Path) -> Result<Option<Self>> {
+        let dir = usable_dir(dir)?;
+        is_running(&dir)?.then(|| Self::attach(&dir)).transpose()
+    }
+
+    /// Takes down whatever a directory has of a cluster, running or not; it is no error where it has none.
+    pub fn down_at(dir: &Path) -> Result<()> {
+        take_down(&usable_dir(dir)?, false)
+    }
+
+    /// Leaves the cluster running after this process: `testcluster down` ends it.
+    pub fn keep(mut self) -> Result<()> {
+        instance::keep(self.layout.instance, &self.layout.dir)?;
+        self.reaper.take().map_or(Ok(()), Reaper::dismiss)
+    }
+
+    /// Takes the cluster down, whoever brought it up: its processes, mounts, network and files.
+    pub fn down(mut self) -> Result<()> {
+        self.end(false)
+    }
+
+    fn end(&mut self, keep_logs: bool) -> Result<()> {
+        take_down(&self.layout.dir, keep_logs)?;
+        self.reaper.take().map_or(Ok(()), Reaper::dismiss)
+    }
+
+    /// Path of a kubeconfig of the cluster's admin.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.layout.kubeconfig()
+    }
+
+    /// Runs kubectl as the cluster's admin: its standard output, or an error with its standard error.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        kubectl(&self.layout, args)
+    }
+
+    /// A kubectl command that the caller adds to and starts as it likes.
+    pub fn kubectl_command(&self) -> Command {
+        kubectl_command(&self.layout)
+    }
+
+    /// URL of the API server.
+    pub fn api_url(&self) -> String {
+        self.layout.api_url()
+    }
+
+    pub fn registry(&self) -> Registry {
+        Registry::new(&self.layout)
+    }
+
+    /// One log a component, `node-N.log` with the node's whole journal.
+    pub fn logs(&self) -> PathBuf {
+        self.layout.path("logs")
+    }
+
+    /// The API server's audit log: one JSON event a line, metadata of every request.
+    pub fn audit_log(&self) -> PathBuf {
+        self.layout.log("audit")
+    }
+
+    /// Every node, those that are down too.
+    pub fn nodes(&self) -> Result<Vec<Node>> {
+        let state = State::load(&self.layout.dir)?.context("the cluster is gone")?;
+        Ok(state
+            .nodes
+            .into_iter()
+            .map(|node| Node::new(&self.layout, node))
+            .collect())
+    }
+
+    pub fn node(&self, name: &str) -> Result<Node> {
+        let nodes = self.nodes()?;
+        let names: Vec<_> = nodes.iter().map(|node| node.name().to_owned()).collect();
+        nodes
+            .into_iter()
+            .find(|node| node.name() == name)
+            .with_context(|| format!("there is no node `{name}`, but {}", names.join(", ")))
+    }
+
+    /// Adds a node and boots it; [`Node::wait_ready`] tells when it is in.
+    pub fn add_node(&self) -> Result<Node> {
+        let state = State::update(&self.layout.dir, |state| {
+            let node = state.next_node();
+            if node.index > MAX_NODES {
+                bail!("a cluster has {MAX_NODES} nodes at most");
+            }
+            state.nodes.push(node.clone());
+            Ok(node)
+        })?;
+        let node = Node::new(&self.layout, state);
+        node.prepare(&Authority::load(&self.layout)?)?;
+        node.boot()?;
+        Ok(node)
+    }
+
+    /// Components of the control plane and the registries that run.
+    pub fn components(&self) -> Result<Vec<String>> {
+        let nodes: Vec<_> = self
+            .nodes()?
+            .iter()
+            .map(|node| node.name().to_owned())
+            .collect();
+        let mut running: Vec<_> = marked(&self.layout.bridge())?
+            .into_iter()
+            .map(|process| process.component)
+            .filter(|component| !nodes.contains(component))
+            .collect();
+        running.sort();
+        running.dedup();
+        Ok(running)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.reaper.is_some() {
+            let failed = thread::panicking()
+                || !State::load(&self.layout.dir)
+                    .is_ok_and(|state| state.is_some_and(|state| state.complete));
+            if let Err(error) = self.end(failed) {
+                eprintln!(
+                    "could not take down the cluster at `{}`: {error:#}",
+                    self.layout.dir.display()
+                );
+            }
+        }
+    }
+}
+
+fn finish(work: thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    work.join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Whether the directory's cluster came up and its API server still runs.
+fn is_running(dir: &Path) -> Result<bool> {
+    let Some(state) = State::load(dir)?.filter(|state| state.complete) else {
+        return Ok(false);
+    };
+    let processes = marked(&bridge(state.instance))?;
+    Ok(processes
+        .iter()
+        .any(|process| process.component == "kube-apiserver"))
+}
+
+/// Takes down the cluster of a directory, or what is left of it, and forgets it. It is no error where there
+/// is none.
+pub(crate) fn take_down(dir: &Path, keep_logs: bool) -> Result<()> {
+    let Some(instance) = instance::of(dir)? else {
+        return remove_files(dir, keep_logs);
+    };
+    stop(&bridge(instance))?;
+    remove_files(dir, keep_logs)?;
+    instance::release(instance)
+}
+
+/// Clears the way for a new cluster.
+fn clear(claim: &Claim, dir: &Path) -> Result<()> {
+    stop(&bridge(claim.instance))?;
+    if let Some(remains) = &claim.remains {
+        remove_files(remains, true)?;
+    }
+    remove_files(dir, false)
+}
+
+fn stop(bridge: &str) -> Result<()> {
+    kill_all(&format!("the processes of {bridge}"), || {
+        let mut pids = cgroup::processes(bridge)?;
+        pids.extend(marked(bridge)?.into_iter().map(|process| process.pid));
+        Ok(pids)
+    })?;
+    cgroup::remove(bridge, None)?;
+    net::remove(bridge)
+}
+
+/// Removes what a cluster puts into its directory, and nothing else that may be there.
+fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
+    const FOLDERS: [&str; 7] = [
+        "nodes",
+        "pki",
+        "etcd",
+        "registry",
+        "images",
+        "kubectl-cache",
+        "logs",
+    ];
+    const FILES: [&str; 5] = [
+        "kubeconfig",
+        "audit-policy.yaml",
+        "state.lock",
+        "state.json.new",
+        "state.json",
+    ];
+    mounts::unmount_below(dir)?;
+    for folder in FOLDERS {
+        let path = dir.join(folder);
+        if path.exists() && !(keep_logs && folder == "logs") {
+            fs::remove_dir_all(&path)
+                .with_context(|| format!("could not remove `{}`", path.display()))?;
+        }
+    }
+    for file in FILES {
+        let path = dir.join(file);
+        if path.exists() {
+            fs::remove_file(&path)
+                .with_context(|| format!("could not remove `{}`", path.display()))?;
+        }
+    }
+    // Goes unless something of another's is in it.
+    let _ = fs::remove_dir(dir);
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! etcd, the API server, the controller manager and the scheduler, as processes of the machine.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::kubernetes::{ETCD, bin_dir};
+use crate::layout::{API_PORT, Layout, SERVICE_NETWORK};
+use crate::pki::{Authority, write_private};
+use crate::process::{marked, run, spawn, tail};
+use crate::wait::until;
+
+const MEMBERS: [&str; 4] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+];
+
+/// Who did what, without contents: tests of permissions read it.
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+";
+
+/// Starts all four, and returns when the API server says that it is ready.
+pub(crate) fn start(layout: &Layout, authority: &Authority) -> Result<()> {
+    start_etcd(layout)?;
+    start_api_server(layout)?;
+    until(
+        "the API server to be ready",
+        Duration::from_mins(2),
+        Duration::from_millis(100),
+        || ready(layout),
+    )?;
+    for name in ["kube-controller-manager", "kube-scheduler"] {
+        let file = layout.pki(&format!("{name}.kubeconfig"));
+        let user = format!("system:{name}");
+        write_private(&file, &authority.kubeconfig(layout, &user, None)?)?;
+        let mut command = Command::new(bin_dir().join(name));
+        command
+            .arg(format!("--kubeconfig={}", file.display()))
+            .arg(format!("--bind-address={}", layout.gateway()))
+            .args(["--leader-elect=false", "--authentication-skip-lookup=true"])
+            // With the defaults for a shared API server the controllers alone need four seconds to start.
+            .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
+        if name == "kube-controller-manager" {
+            command
+                .arg(format!("--root-ca-file={}", layout.pki("ca.crt").display()))
+                .arg(format!(
+                    "--service-account-private-key-file={}",
+                    layout.pki("service-accounts.key").display()
+                ))
+                .arg("--use-service-account-credentials=true")
+                // A node that is cut off is NotReady soon, and tests need not wait for the default of 50 s.
+                .args([
+                    "--node-monitor-grace-period=20s",
+                    "--node-monitor-period=2s",
+                ]);
+        }
+        spawn(layout, name, &mut command)?;
+    }
+    Ok(())
+}
+
+fn start_etcd(layout: &Layout) -> Result<()> {
+    let client = format!("http://{}:2379", layout.etcd());
+    let peer = format!("http://{}:2380", layout.etcd());
+    let mut etcd = Command::new(bin_dir().join(ETCD));
+    etcd.arg("--data-dir")
+        .arg(layout.path("etcd"))
+        .args([
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+        ])
+        .args([
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ])
+        .args(["--initial-cluster", &format!("default={peer}")])
+        .args(["--unsafe-no-fsync", "--log-level", "warn"]);
+    spawn(layout, "etcd", &mut etcd)
+}
+
+fn start_api_server(layout: &Layout) -> Result<()> {
+    let policy = layout.path("audit-policy.yaml");
+    fs::write(&policy, AUDIT_POLICY)?;
+    let pki = |flag: &str, file: &str| format!("--{flag}={}", layout.pki(file).display());
+    let mut server = Command::new(bin_dir().join("kube-apiserver"));
+    server
+        .arg(format!("--etcd-servers=http://{}:2379", layout.etcd()))
+        .arg(format!("--bind-address={}", layout.gateway()))
+        .arg(format!("--advertise-address={}", layout.gateway()))
+        .arg(format!("--secure-port={API_PORT}"))
+        .arg(format!("--service-cluster-ip-range={SERVICE_NETWORK}"))
+        .arg(pki("client-ca-file", "ca.crt"))
+        .arg(pki("tls-cert-file", "apiserver.crt"))
+        .arg(pki("tls-private-key-file", "apiserver.key"))
+        .arg(pki("kubelet-client-certificate", "apiserver-kubelet.crt"))
+        .arg(pki("kubelet-client-key", "apiserver-kubelet.key"))
+        .arg(pki("kubelet-certificate-authority", "ca.crt"))
+        .arg(pki("service-account-key-file", "service-accounts.pub"))
+        .arg(pki(
+            "service-account-signing-key-file",
+            "service-accounts.key",
+        ))
+        .arg("--service-account-issuer=https://kubernetes.default.svc")
+        .args([
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+        ])
+        .arg("--allow-privileged=true")
+        // Names of nodes are in no DNS.
+        .arg("--kubelet-preferred-address-types=InternalIP")
+        .arg(format!("--audit-policy-file={}", policy.display()))
+        .arg(format!(
+            "--audit-log-path={}",
+            layout.log("audit").display()
+        ));
+    spawn(layout, "kube-apiserver", &mut server)
+}
+
+fn ready(layout: &Layout) -> Result<Option<()>> {
+    check_alive(layout)?;
+    let address = SocketAddr::from((layout.gateway(), API_PORT));
+    // A connection costs nothing beside a kubectl.
+    if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        return Ok(None);
+    }
+    Ok(kubectl(layout, &["get", "--raw=/readyz"]).ok().map(drop))
+}
+
+/// An error with the end of its log where one of those that were started has died.
+pub(crate) fn check_alive(layout: &Layout) -> Result<()> {
+    let running = marked(&layout.bridge())?;
+    for member in MEMBERS {
+        let log = layout.log(member);
+        if log.exists() && !running.iter().any(|process| process.component == member) {
+            bail!(
+                "{member} died; the end of `{}`:\n{}",
+                log.display(),
+                tail(&log, 5)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Runs kubectl as the cluster's admin.
+pub(crate) fn kubectl(layout: &Layout, args: &[&str]) -> Result<String> {
+    run(kubectl_command(layout).args(args)).context("kubectl")
+}
+
+pub(crate) fn kubectl_command(layout: &Layout) -> Command {
+    let mut command = Command::new(bin_dir().join("kubectl"));
+    command
+        .arg(format!("--kubeconfig={}", layout.kubeconfig().display()))
+        // Its discovery cache goes by address, and the next cluster has the same.
+        .arg(format!(
+            "--cache-dir={}",
+            layout.path("kubectl-cache").display()
+        ));
+    command
+}

@@ -1,0 +1,273 @@
+//! OCI image archives that hold one static program, the same bytes for the same input.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tar::{Builder, EntryType, Header};
+
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// What an image is made of.
+pub struct Image<'a> {
+    /// A static ELF program; its header says the architecture.
+    pub binary: &'a Path,
+    /// The program's file name in the image, which is `/NAME` and the entrypoint.
+    pub name: &'a str,
+    /// `UID:GID`.
+    pub user: &'a str,
+    /// Name and tag that the archive's index gives the image.
+    pub reference: &'a str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Digest of the image's manifest, `sha256:` and hex.
+    pub digest: String,
+    /// Bytes of manifest, configuration and layer together, as a registry holds them.
+    pub size: u64,
+}
+
+/// Writes the image as a tar of an OCI image layout, by a temporary file beside it.
+pub fn write(image: &Image, output: &Path) -> Result<Written> {
+    let program = fs::read(image.binary)
+        .with_context(|| format!("could not read `{}`", image.binary.display()))?;
+    let (archive, written) = archive(image, &program)
+        .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
+    let folder = output.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let temporary = tempfile::NamedTempFile::new_in(folder)?;
+    fs::write(&temporary, archive)?;
+    temporary
+        .persist(output)
+        .with_context(|| format!("could not write `{}`", output.display()))?;
+    Ok(written)
+}
+
+fn archive(image: &Image, program: &[u8]) -> Result<(Vec<u8>, Written)> {
+    let layer = tar_of(&[(image.name, EntryType::Regular, 0o555, program)])?;
+    // Keys are in alphabetical order: some builds of serde_json keep the order of the source.
+    let config = Blob::new(
+        CONFIG,
+        json!({
+            "architecture": architecture(program)?,
+            "config": {"Entrypoint": [format!("/{}", image.name)], "User": image.user, "WorkingDir": "/"},
+            "created": "1970-01-01T00:00:00Z",
+            "os": "linux",
+            "rootfs": {"diff_ids": [digest(&layer)], "type": "layers"},
+        })
+        .to_string()
+        .into_bytes(),
+    );
+    let layer = Blob::new(LAYER, layer);
+    let manifest = Blob::new(
+        MANIFEST,
+        json!({
+            "config": config.descriptor(),
+            "layers": [layer.descriptor()],
+            "mediaType": MANIFEST,
+            "schemaVersion": 2,
+        })
+        .to_string()
+        .into_bytes(),
+    );
+    let mut entry = manifest.descriptor();
+    entry["annotations"] = json!({"org.opencontainers.image.ref.name": image.reference});
+    let index = json!({"manifests": [entry], "mediaType": INDEX, "schemaVersion": 2}).to_string();
+    let written = Written {
+        digest: manifest.digest.clone(),
+        size: [&manifest, &config, &layer]
+            .iter()
+            .map(|blob| blob.content.len() as u64)
+            .sum(),
+    };
+    let blobs = [config, layer, manifest].map(|blob| (blob.path(), blob.content));
+    let mut entries = vec![
+        ("blobs/", EntryType::Directory, 0o755, &[][..]),
+        ("blobs/sha256/", EntryType::Directory, 0o755, &[][..]),
+    ];
+    for (path, content) in &blobs {
+        entries.push((path, EntryType::Regular, 0o444, content));
+    }
+    entries.push(("index.json", EntryType::Regular, 0o444, index.as_bytes()));
+    let layout = json!({"imageLayoutVersion": "1.0.0"}).to_string();
+    entries.push(("oci-layout", EntryType::Regular, 0o444, layout.as_bytes()));
+    Ok((tar_of(&entries)?, written))
+}
+
+struct Blob {
+    kind: &'static str,
+    content: Vec<u8>,
+    digest: String,
+}
+
+impl Blob {
+    fn new(kind: &'static str, content: Vec<u8>) -> Self {
+        let digest = digest(&content);
+        Self {
+            kind,
+            content,
+            digest,
+        }
+    }
+
+    fn descriptor(&self) -> Value {
+        json!({"digest": self.digest, "mediaType": self.kind, "size": self.content.len()})
+    }
+
+    fn path(&self) -> String {
+        format!("blobs/{}", self.digest.replace(':', "/"))
+    }
+}
+
+fn digest(content: &[u8]) -> String {
+    let hex: String = Sha256::digest(content)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("sha256:{hex}")
+}
+
+/// A tar whose entries belong to root and are as old as the epoch.
+fn tar_of(entries: &[(&str, EntryType, u32, &[u8])]) -> Result<Vec<u8>> {
+    let mut builder = Builder::new(Vec::new());
+    for (path, kind, mode, content) in entries {
+        let mut header = Header::new_ustar();
+        header.set_path(path)?;
+        header.set_entry_type(*kind);
+        header.set_mode(*mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        builder.append(&header, *content)?;
+    }
+    Ok(builder.into_inner()?)
+}
+
+/// The architecture's OCI name, from the program's ELF header.
+fn architecture(program: &[u8]) -> Result<&'static str> {
+    if !program.starts_with(b"\x7fELF") || program.len() < 20 {
+        bail!("it is no ELF program");
+    }
+    match u16::from_le_bytes([program[18], program[19]]) {
+        62 => Ok("amd64"),
+        183 => Ok("arm64"),
+        other => bail!("its machine type {other} has no image architecture"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn program(machine: u8, body: &str) -> Vec<u8> {
+        let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0".to_vec();
+        elf.extend([machine, 0]);
+        elf.extend(body.as_bytes());
+        elf
+    }
+
+    fn image<'a>(name: &'a str, user: &'a str) -> Image<'a> {
+        Image {
+            binary: Path::new("unused"),
+            name,
+            user,
+            reference: "app:1",
+        }
+    }
+
+    fn files(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+        tar::Archive::new(archive)
+            .entries()
+            .unwrap()
+            .map(|entry| {
+                let mut entry = entry.unwrap();
+                assert_eq!(entry.header().mtime().unwrap(), 0);
+                assert_eq!(entry.header().uid().unwrap(), 0);
+                let mut content = Vec::new();
+                entry.read_to_end(&mut content).unwrap();
+                (entry.path().unwrap().display().to_string(), content)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_same_input_gives_the_same_bytes_and_other_input_another_digest() {
+        let base = archive(&image("app", "0:0"), &program(62, "x")).unwrap();
+        assert_eq!(
+            base,
+            archive(&image("app", "0:0"), &program(62, "x")).unwrap()
+        );
+        for (case, other) in [
+            ("program", archive(&image("app", "0:0"), &program(62, "y"))),
+            ("user", archive(&image("app", "1:1"), &program(62, "x"))),
+            ("name", archive(&image("ape", "0:0"), &program(62, "x"))),
+            (
+                "architecture",
+                archive(&image("app", "0:0"), &program(183, "x")),
+            ),
+        ] {
+            assert_ne!(base.1.digest, other.unwrap().1.digest, "{case}");
+        }
+    }
+
+    #[test]
+    fn every_descriptor_leads_to_a_blob_of_that_digest_and_size() {
+        let (bytes, written) = archive(&image("app", "65532:65532"), &program(62, "x")).unwrap();
+        let files = files(&bytes);
+        let blob = |descriptor: &Value| {
+            let name = descriptor["digest"].as_str().unwrap();
+            let path = format!("blobs/{}", name.replace(':', "/"));
+            let content = &files.iter().find(|(p, _)| *p == path).unwrap().1;
+            assert_eq!(digest(content), name);
+            assert_eq!(descriptor["size"], content.len());
+            content.clone()
+        };
+        let index = &files.iter().find(|(p, _)| p == "index.json").unwrap().1;
+        let index: Value = serde_json::from_slice(index).unwrap();
+        let entry = &index["manifests"][0];
+        assert_eq!(entry["digest"], written.digest);
+        assert_eq!(
+            entry["annotations"]["org.opencontainers.image.ref.name"],
+            "app:1"
+        );
+        let manifest: Value = serde_json::from_slice(&blob(entry)).unwrap();
+        let config: Value = serde_json::from_slice(&blob(&manifest["config"])).unwrap();
+        assert_eq!(config["config"]["User"], "65532:65532");
+        assert_eq!(config["config"]["Entrypoint"], json!(["/app"]));
+        assert_eq!(config["architecture"], "amd64");
+        let layer = blob(&manifest["layers"][0]);
+        assert_eq!(config["rootfs"]["diff_ids"][0], digest(&layer));
+        let inside: Vec<_> = tar::Archive::new(&layer[..])
+            .entries()
+            .unwrap()
+            .map(|e| {
+                let e = e.unwrap();
+                (
+                    e.path().unwrap().display().to_string(),
+                    e.header().mode().unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(inside, [("app".to_owned(), 0o555)]);
+    }
+
+    #[test]
+    fn what_is_no_program_of_a_known_machine_is_refused() {
+        for (case, content) in [
+            ("script", b"#!/bin/sh\n".to_vec()),
+            ("empty", Vec::new()),
+            ("other machine", program(3, "")),
+        ] {
+            assert!(archive(&image("app", "0:0"), &content).is_err(), "{case}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Kubernetes' own programs, built from the Go module proxy: about four minutes the first time on two
+//! processors, nothing to do the next.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+const VERSION: &str = "v1.36.3";
+/// etcd's program comes out under the name of its Go package.
+pub(crate) const ETCD: &str = "server";
+const PROGRAMS: [&str; 6] = [
+    ETCD,
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kubectl",
+];
+
+/// Cargo's target directory of this workspace.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+}
+
+/// Where the programs are once [`build`] has run.
+pub fn bin_dir() -> PathBuf {
+    target_dir().join("kubernetes/bin")
+}
+
+fn workspace() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_owned()
+}
+
+/// Builds the programs unless they are there and of this version. Of several processes one builds and the
+/// others wait.
+pub fn build() -> Result<()> {
+    let bin = std::path::absolute(bin_dir())?;
+    fs::create_dir_all(&bin)?;
+    let lock = File::create(bin.join(".lock"))?;
+    lock.lock()?;
+    let module = workspace().join("tests/kubernetes");
+    let wanted = fingerprint(&module)?;
+    let stamp = bin.join(".built");
+    let there = PROGRAMS.iter().all(|program| bin.join(program).exists());
+    if there && fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) {
+        return Ok(());
+    }
+    eprintln!(
+        "building Kubernetes {VERSION} into `{}` (about 4 minutes the first time)",
+        bin.display()
+    );
+    let start = Instant::now();
+    let status = Command::new("go")
+        .current_dir(&module)
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-trimpath")
+        .args(["build", "-o"])
+        .arg(format!("{}/", bin.display()))
+        .args(["-ldflags", &linker_flags(), "tool"])
+        .stdin(Stdio::null())
+        .status()
+        .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
+    if !status.success() {
+        bail!("`go build` in `{}` failed ({status})", module.display());
+    }
+    fs::write(stamp, wanted)?;
+    eprintln!("built Kubernetes in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn linker_flags() -> String {
+    let (major, minor) = VERSION
+        .trim_start_matches('v')
+        .split_once('.')
+        .unwrap_or(("1", "0"));
+    let minor = minor.split('.').next().unwrap_or(minor);
+    let version = "k8s.io/component-base/version";
+    format!(
+        "-s -w -X {version}.gitVersion={VERSION} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
+    )
+}
+
+/// What the programs are made of. Not file times: a clone has new ones each time.
+fn fingerprint(module: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    for name in ["go.mod", "go.sum"] {
+        let path = module.join(name);
+        hash.update(
+            fs::read(&path).with_context(|| format!("could not read `{}`", path.display()))?,
+        );
+    }
+    hash.update(linker_flags());
+    Ok(hash.finalize().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_that_is_linked_in_is_the_version_of_the_module() {
+        let module = fs::read_to_string(workspace().join("tests/kubernetes/go.mod")).unwrap();
+        assert!(module.contains(&format!("k8s.io/kubernetes {VERSION}")));
+        assert!(
+            linker_flags().ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36")
+        );
+    }
+}

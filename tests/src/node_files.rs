@@ -1,0 +1,216 @@
+//! What a node's root has of its own, over the machine's.
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::layout::{Layout, SERVICE_ADDRESS};
+use crate::pki::Authority;
+use crate::state::NodeState;
+
+/// Where the built programs appear in a node.
+pub(crate) const BIN: &str = "/opt/kubernetes/bin";
+
+/// Links to units that a node starts.
+pub(crate) const UNITS: [&str; 3] = ["kubelet", "containerd", "node-network"];
+
+/// Folders of the machine's that a node must not see: its own services, and networks of its containers.
+pub(crate) const EMPTIED: [&str; 4] = [
+    "etc/systemd/system",
+    "etc/cni/net.d",
+    "etc/containerd",
+    "var/lib/cni",
+];
+
+/// Path below the root, and content.
+pub(crate) type NodeFile = (String, String);
+
+pub(crate) fn all(
+    layout: &Layout,
+    node: &NodeState,
+    authority: &Authority,
+) -> Result<Vec<NodeFile>> {
+    let name = &node.name;
+    let ip = layout.node_ip(node.index).to_string();
+    let user = format!("system:node:{name}");
+    let identity = authority.issue(&user, Some("system:nodes"), &[ip.clone(), name.clone()])?;
+    let mut files = vec![
+        file(
+            "etc/kubernetes/kubelet.kubeconfig",
+            authority.kubeconfig_of(layout, &identity),
+        ),
+        file("etc/kubernetes/ca.crt", authority.certificate().to_owned()),
+        file("etc/kubernetes/kubelet.crt", identity.certificate),
+        file("etc/kubernetes/kubelet.key", identity.key),
+        file("etc/kubernetes/kubelet.json", kubelet_config()),
+        file("etc/containerd/config.toml", containerd_config(layout)),
+        file(
+            "etc/cni/net.d/10-pods.conflist",
+            cni_config(layout, node.index),
+        ),
+        file("etc/systemd/system/kubelet.service", kubelet_unit(&ip)),
+        file(
+            "etc/systemd/system/containerd.service",
+            CONTAINERD_UNIT.to_owned(),
+        ),
+        file(
+            "etc/systemd/system/node-mounts.service",
+            MOUNTS_UNIT.to_owned(),
+        ),
+        file(
+            "etc/systemd/system/node-network.service",
+            network_unit(layout, &ip),
+        ),
+        // The whole journal comes out at the console, which is a log that outlives the node.
+        file(
+            "etc/systemd/journald.conf.d/node.conf",
+            "[Journal]\nStorage=volatile\nForwardToConsole=yes\nMaxLevelConsole=info\n".to_owned(),
+        ),
+        file(
+            "etc/systemd/system.conf.d/node.conf",
+            "[Manager]\nDefaultTimeoutStopSec=10s\n".to_owned(),
+        ),
+        file("etc/hostname", format!("{name}\n")),
+        file(
+            "etc/machine-id",
+            format!("{}\n", machine_id(layout, node.index)),
+        ),
+        file("etc/fstab", String::new()),
+    ];
+    for registry in [layout.open_registry(), layout.private_registry()] {
+        let url = format!("http://{registry}");
+        files.push(file(
+            &format!("etc/containerd/certs.d/{registry}/hosts.toml"),
+            format!("server = \"{url}\"\n[host.\"{url}\"]\n"),
+        ));
+    }
+    Ok(files)
+}
+
+fn file(path: &str, content: String) -> NodeFile {
+    (path.to_owned(), content)
+}
+
+fn machine_id(layout: &Layout, index: u8) -> String {
+    format!("{:030x}{:02x}", layout.instance, index)
+}
+
+fn kubelet_config() -> String {
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": true},
+            "x509": {"clientCAFile": "/etc/kubernetes/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": "/etc/kubernetes/kubelet.crt",
+        "tlsPrivateKeyFile": "/etc/kubernetes/kubelet.key",
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "clusterDomain": "cluster.local",
+        // Nodes share one machine: its limits, swap, disk and kind of control groups are not theirs.
+        "failCgroupV1": false,
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": false,
+        "enforceNodeAllocatable": [],
+        "failSwapOn": false,
+        "localStorageCapacityIsolation": false,
+        "imageGCHighThresholdPercent": 100,
+        "evictionHard": {"nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+        // Heartbeats often enough for the controller manager's short grace period.
+        "nodeStatusUpdateFrequency": "4s",
+        "nodeLeaseDurationSeconds": 20,
+        // Tests kill containers on purpose, and need not wait five minutes for the sixth start.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+    })
+    .to_string()
+}
+
+fn kubelet_unit(ip: &str) -> String {
+    format!(
+        "[Unit]
+After=containerd.service node-network.service node-mounts.service
+Wants=containerd.service
+[Service]
+ExecStart={BIN}/kubelet --config=/etc/kubernetes/kubelet.json --kubeconfig=/etc/kubernetes/kubelet.kubeconfig --node-ip={ip}
+Restart=always
+RestartSec=1
+[Install]
+WantedBy=multi-user.target
+"
+    )
+}
+
+const CONTAINERD_UNIT: &str = "\
+[Unit]
+After=node-mounts.service
+Requires=node-mounts.service
+[Service]
+Type=notify
+ExecStart=/usr/bin/containerd
+Delegate=yes
+KillMode=process
+Restart=always
+LimitNOFILE=infinity
+TasksMax=infinity
+[Install]
+WantedBy=multi-user.target
+";
+
+/// nspawn mounts v1 control groups read-only, and v2 writable. Pods with mount propagation need shared mounts.
+const MOUNTS_UNIT: &str = "\
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -ec 'mount --make-rshared /; grep -E \" cgroup ro\" /proc/mounts | while read -r _ target _; do mount -o remount,bind,rw \"$target\"; done'
+";
+
+fn network_unit(layout: &Layout, ip: &str) -> String {
+    let gateway = layout.gateway();
+    format!(
+        "[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -ec 'ip address add {ip}/24 dev host0; ip link set lo up; ip link set host0 up; ip route add default via {gateway}; ip route add {SERVICE_ADDRESS}/32 via {gateway}'
+[Install]
+WantedBy=multi-user.target
+"
+    )
+}
+
+fn containerd_config(layout: &Layout) -> String {
+    // A machine may lack CAP_SYS_RESOURCE, and then no pod starts without restrict_oom_score_adj.
+    format!(
+        r#"version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{}/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "/etc/containerd/certs.d"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/etc/cni/net.d"
+"#,
+        layout.open_registry()
+    )
+}
+
+fn cni_config(layout: &Layout, index: u8) -> String {
+    json!({
+        "cniVersion": "0.4.0",
+        "name": "pods",
+        "plugins": [
+            {"type": "ptp", "ipMasq": true, "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": layout.pod_subnet(index)}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            }},
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    })
+    .to_string()
+}

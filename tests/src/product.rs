@@ -1,0 +1,288 @@
+//! globalps installed on a test cluster, the way a user installs it, and what a test asks of it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::{Access, Cluster, Node, kubernetes, until};
+
+/// Namespace of everything that a test looks at.
+pub const NAMESPACE: &str = "kube-system";
+/// The Secret that a user writes.
+pub const ADDITIONAL: &str = "additional-pull-secret";
+const POLL: Duration = Duration::from_millis(50);
+/// Long enough for a busy machine; a test that needs it all has failed.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+/// globalps on a cluster.
+pub struct Product<'a> {
+    cluster: &'a Cluster,
+}
+
+/// What a run of a program gave.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl<'a> Product<'a> {
+    /// Pushes both images into the open registry and installs with the plugin. `make image` made all three.
+    pub fn install(cluster: &'a Cluster) -> Result<Self> {
+        let product = Self { cluster };
+        let controller = product.push("globalps-controller")?;
+        let syncer = product.push("globalps-syncer")?;
+        let ran = product.plugin(
+            &["install", "--apply", "--controller-image", &controller, "--syncer-image", &syncer],
+            "",
+        )?;
+        ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
+        Ok(product)
+    }
+
+    /// Looks at a cluster where globalps is installed.
+    pub fn attach(cluster: &'a Cluster) -> Self {
+        Self { cluster }
+    }
+
+    fn push(&self, name: &str) -> Result<String> {
+        let archive = kubernetes::target_dir().join(format!("images/{name}.tar"));
+        ensure!(archive.exists(), "`{}` is missing: run `make image`", archive.display());
+        self.cluster.registry().push(&archive, Access::Open, &format!("{name}:test"))
+    }
+
+    /// The plugin's program, static, as it is shipped.
+    pub fn plugin_path() -> PathBuf {
+        kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/kubectl-globalps")
+    }
+
+    /// A run of the plugin as the cluster's admin; `input` is its standard input.
+    pub fn plugin(&self, args: &[&str], input: &str) -> Result<Ran> {
+        let mut command = Command::new(Self::plugin_path());
+        command.args(args).env("KUBECONFIG", self.cluster.kubeconfig());
+        run(&mut command, input)
+    }
+
+    /// `kubectl apply` of the additional Secret with this content. The type is `Opaque` where the content would not be
+    /// taken otherwise.
+    pub fn apply(&self, content: &str) -> Result<()> {
+        let valid_json = serde_json::from_str::<Value>(content).is_ok_and(|value| value.is_object());
+        let type_ = if valid_json { "kubernetes.io/dockerconfigjson" } else { "Opaque" };
+        self.apply_secret(&json!({"type": type_, "stringData": {".dockerconfigjson": content}}))
+    }
+
+    /// `kubectl apply` of the additional Secret with this body.
+    pub fn apply_secret(&self, body: &Value) -> Result<()> {
+        let mut secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
+        });
+        for (name, value) in body.as_object().context("a body")? {
+            secret[name] = value.clone();
+        }
+        let mut kubectl = self.cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let ran = run(&mut kubectl, &secret.to_string())?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        Ok(())
+    }
+
+    /// `kubectl delete` of the additional Secret; no error where there is none.
+    pub fn delete(&self) -> Result<()> {
+        self.cluster.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE, "--ignore-not-found"])?;
+        Ok(())
+    }
+
+    /// Waits until the additional Secret's rollout, or its withdrawal, is complete, and nothing is left of the latter.
+    pub fn wait_clean(&self) -> Result<()> {
+        until("everything that globalps created is gone", DEADLINE, POLL, || {
+            let mut left = Vec::new();
+            for what in ["nodepullsecrets", "daemonset/global-pull-secret-syncer", "secret/global-pull-secret"] {
+                left.push(self.cluster.kubectl(&["get", what, "-n", NAMESPACE, "-o", "name", "--ignore-not-found"])?);
+            }
+            Ok(left.concat().trim().is_empty().then_some(()))
+        })
+    }
+
+    /// `kubectl get ... -o json`, or null where there is no such object.
+    pub fn get(&self, what: &str) -> Result<Value> {
+        let text = self.cluster.kubectl(&["get", what, "-n", NAMESPACE, "-o", "json", "--ignore-not-found"])?;
+        Ok(if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text)? })
+    }
+
+    /// Status of the `GlobalPullSecret`.
+    pub fn status(&self) -> Result<Value> {
+        Ok(self.get("globalpullsecret/global-pull-secret")?["status"].clone())
+    }
+
+    /// Status, reason and message of one of its conditions.
+    pub fn condition(&self, type_: &str) -> Result<(String, String, String)> {
+        let status = self.status()?;
+        let found = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == type_);
+        let text = |name: &str| found.map(|found| found[name].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
+        Ok((text("status"), text("reason"), text("message")))
+    }
+
+    /// Waits until the status is about the additional Secret as it is now and the condition has this status.
+    pub fn wait_condition(&self, type_: &str, wanted: &str) -> Result<(String, String, String)> {
+        let what = format!("condition {type_}={wanted}");
+        let waited = until(&what, DEADLINE, POLL, || {
+            let secret = self.get(&format!("secret/{ADDITIONAL}"))?;
+            let version = secret["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+            let seen = self.status()?["observedAdditional"] == version.as_str();
+            let condition = self.condition(type_)?;
+            Ok((seen && condition.0 == wanted).then_some(condition))
+        });
+        waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
+    }
+
+    /// Waits until every node has what the additional Secret says now.
+    pub fn wait_synced(&self) -> Result<()> {
+        self.wait_condition("Ready", "True").map(|_| ())
+    }
+
+    /// A node's object, `NodePullSecret`.
+    pub fn node_status(&self, node: &str) -> Result<Value> {
+        Ok(self.get(&format!("nodepullsecret/{node}"))?["status"].clone())
+    }
+
+    /// A pod of the image on the node; replaced where there is one already.
+    pub fn start_pod(&self, name: &str, image: &str, node: &str) -> Result<()> {
+        self.cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--grace-period=0", "--force"])?;
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {
+                "nodeName": node, "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}],
+            },
+        });
+        let mut kubectl = self.cluster.kubectl_command();
+        kubectl.args(["apply", "-f", "-"]);
+        let ran = run(&mut kubectl, &pod.to_string())?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        Ok(())
+    }
+
+    pub fn delete_pod(&self, name: &str) -> Result<()> {
+        self.cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--grace-period=0", "--force"])?;
+        Ok(())
+    }
+
+    /// Waits until the pod runs, or, `refused`, until its image was refused. The registry's own words then.
+    pub fn wait_pod(&self, name: &str, refused: bool) -> Result<String> {
+        let what = format!("pod {name} {}", if refused { "refused" } else { "running" });
+        until(&what, DEADLINE, POLL, || {
+            let pod: Value = serde_json::from_str(&self.cluster.kubectl(&["get", "pod", name, "-o", "json"])?)?;
+            if !refused {
+                return Ok((pod["status"]["phase"] == "Running").then(String::new));
+            }
+            let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+            let message = waiting["message"].as_str().unwrap_or_default();
+            Ok((waiting["reason"] == "ErrImagePull").then(|| message.to_owned()))
+        })
+    }
+
+    /// Starts of the node's kubelet since the node booted, as its systemd counts them.
+    pub fn kubelet_starts(&self, node: &Node) -> Result<usize> {
+        let journal = node.exec(&["journalctl", "-u", "kubelet.service", "-o", "json", "--no-pager"])?.ok()?;
+        // systemd's own message of a unit that has started.
+        Ok(journal.lines().filter(|line| line.contains("39f53479d3a045ac8e11786248231fbf")).count())
+    }
+
+    /// The node's credentials file, or `None`: bytes, mode, owner and group.
+    pub fn config_file(node: &Node) -> Result<Option<ConfigFile>> {
+        use std::os::unix::fs::MetadataExt as _;
+        let path = node.kubelet_dir().join("config.json");
+        match std::fs::metadata(&path) {
+            Ok(meta) => Ok(Some(ConfigFile {
+                bytes: std::fs::read(&path)?,
+                mode: meta.mode() & 0o7777,
+                owner: (meta.uid(), meta.gid()),
+            })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same as bytes of a registry's `auth` on the node, where there is one.
+    pub fn auth_on_node(node: &Node, registry: &str) -> Result<Option<String>> {
+        let Some(file) = Self::config_file(node)? else { return Ok(None) };
+        let config: Value = serde_json::from_slice(&file.bytes).context("the node's file is not JSON")?;
+        Ok(config["auths"][registry]["auth"].as_str().map(str::to_owned))
+    }
+
+    /// Fails where one of these texts is found in anything that was logged, told or left for others to read: the logs
+    /// of the control plane, the nodes and the pods, events, statuses, arguments of processes.
+    pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
+        let mut places: Vec<(String, Vec<u8>)> = Vec::new();
+        for entry in std::fs::read_dir(self.cluster.logs())? {
+            let path = entry?.path();
+            places.push((path.display().to_string(), std::fs::read(&path)?));
+        }
+        for node in self.cluster.nodes()? {
+            if node.is_running()? {
+                let pods = node.exec(&["sh", "-c", "cat /var/log/pods/*/*/*.log 2>/dev/null || true"])?;
+                places.push((format!("pod logs of {}", node.name()), pods.stdout.into_bytes()));
+            }
+        }
+        for what in ["events", "globalpullsecrets,nodepullsecrets", "pods", "daemonsets,deployments"] {
+            let text = self.cluster.kubectl(&["get", what, "--all-namespaces", "-o", "yaml"])?;
+            places.push((what.to_owned(), text.into_bytes()));
+        }
+        for process in std::fs::read_dir("/proc")? {
+            let path = process?.path().join("cmdline");
+            if let Ok(arguments) = std::fs::read(&path) {
+                places.push((path.display().to_string(), arguments));
+            }
+        }
+        for (place, bytes) in &places {
+            for secret in secrets {
+                ensure!(!String::from_utf8_lossy(bytes).contains(secret), "a credential is shown in {place}");
+            }
+        }
+        ensure!(places.len() > 20, "too few places were looked at: {}", places.len());
+        Ok(())
+    }
+}
+
+/// What a credentials file is on the disk.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConfigFile {
+    pub bytes: Vec<u8>,
+    pub mode: u32,
+    pub owner: (u32, u32),
+}
+
+impl std::fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = String::from_utf8_lossy(&self.bytes);
+        write!(f, "{text:?} mode {:o} owner {:?}", self.mode, self.owner)
+    }
+}
+
+/// Runs a program to its end with this standard input.
+pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not run {}", Path::new(command.get_program()).display()))?;
+    let mut pipe = child.stdin.take().context("no pipe")?;
+    if let Err(error) = pipe.write_all(input.as_bytes())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        bail!("could not write standard input: {error}");
+    }
+    drop(pipe);
+    let output = child.wait_with_output()?;
+    Ok(Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}

@@ -1,0 +1,162 @@
+//! Two registries on the bridge's address: an open one and one with a password.
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use crate::layout::Layout;
+use crate::pki::write_private;
+use crate::process::{run, spawn};
+use crate::wait::until;
+
+const USER: &str = "puller";
+
+/// Which of a cluster's registries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody pulls and pushes.
+    Open,
+    /// Nobody does without the password.
+    Private,
+}
+
+/// The registries of a cluster. Both speak plain HTTP; the nodes' containerd knows them.
+pub struct Registry {
+    layout: Layout,
+}
+
+impl Registry {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self {
+            layout: layout.clone(),
+        }
+    }
+
+    /// Host and port, as image references begin.
+    pub fn address(&self, access: Access) -> String {
+        match access {
+            Access::Open => self.layout.open_registry(),
+            Access::Private => self.layout.private_registry(),
+        }
+    }
+
+    /// The one user of the private registry.
+    pub fn user(&self) -> &'static str {
+        USER
+    }
+
+    /// The password of [`Self::user`], random for each cluster.
+    pub fn password(&self) -> Result<String> {
+        fs::read_to_string(self.path("password")).context("could not read the registry's password")
+    }
+
+    /// Changes the password; the private registry takes the new one, and only it, at once.
+    pub fn set_password(&self, password: &str) -> Result<()> {
+        // By standard input: arguments are for everybody to read.
+        let mut child = Command::new("htpasswd")
+            .args(["-n", "-i", "-B", USER])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("could not run `htpasswd`")?;
+        child
+            .stdin
+            .take()
+            .context("`htpasswd` has no pipe")?
+            .write_all(password.as_bytes())?;
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!(
+                "`htpasswd` failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        write_private(&self.path("htpasswd"), &String::from_utf8(output.stdout)?)?;
+        write_private(&self.path("password"), password)?;
+        write_private(&self.path("config.json"), &self.docker_config()?)
+    }
+
+    /// A registry credentials file (`config.json`) that holds the private registry's entry alone.
+    pub fn docker_config(&self) -> Result<String> {
+        let auth = STANDARD.encode(format!("{USER}:{}", self.password()?));
+        Ok(json!({"auths": {self.address(Access::Private): {"auth": auth}}}).to_string())
+    }
+
+    /// Pushes an OCI archive; `name` is as in `team/app:1`. Gives the whole reference.
+    pub fn push(&self, archive: &Path, access: Access, name: &str) -> Result<String> {
+        let reference = format!("{}/{name}", self.address(access));
+        let mut command = Command::new("skopeo");
+        command
+            .args([
+                "copy",
+                "--quiet",
+                "--insecure-policy",
+                "--dest-tls-verify=false",
+            ])
+            .arg(format!("oci-archive:{}", archive.display()))
+            .arg(format!("docker://{reference}"));
+        match access {
+            Access::Private => command.arg("--dest-authfile").arg(self.path("config.json")),
+            Access::Open => command.arg("--dest-no-creds"),
+        };
+        run(&mut command).with_context(|| format!("could not push `{reference}`"))?;
+        Ok(reference)
+    }
+
+    pub(crate) fn start(&self) -> Result<()> {
+        fs::create_dir_all(self.path(""))?;
+        // 128 bits from the kernel, and nothing that a shell or a URL would treat in its own way.
+        let password = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        self.set_password(&password.trim().replace('-', ""))?;
+        for access in [Access::Open, Access::Private] {
+            let name = match access {
+                Access::Open => "open",
+                Access::Private => "private",
+            };
+            let mut config = json!({
+                "version": "0.1",
+                "log": {"level": "info", "accesslog": {"disabled": false}},
+                "storage": {
+                    "filesystem": {"rootdirectory": self.path(name)},
+                    "delete": {"enabled": true},
+                },
+                "http": {"addr": self.address(access)},
+            });
+            if access == Access::Private {
+                config["auth"] =
+                    json!({"htpasswd": {"realm": "test", "path": self.path("htpasswd")}});
+            }
+            let file = self.path(&format!("{name}.yml"));
+            write_private(&file, &config.to_string())?;
+            let mut server = Command::new("docker-registry");
+            spawn(
+                &self.layout,
+                &format!("registry-{name}"),
+                server.arg("serve").arg(file),
+            )?;
+        }
+        for access in [Access::Open, Access::Private] {
+            let address: SocketAddr = self.address(access).parse()?;
+            until(
+                &format!("the registry at {address}"),
+                Duration::from_secs(20),
+                Duration::from_millis(50),
+                || Ok(TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.layout.path("registry").join(name)
+    }
+}

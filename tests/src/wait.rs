@@ -1,0 +1,26 @@
+//! Every wait has a deadline.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// Asks `probe` every `poll` until it gives a value. An error of `probe` ends the wait at once; where the
+/// deadline passes first, the error says that `what` did not happen.
+pub fn until<T>(
+    what: &str,
+    deadline: Duration,
+    poll: Duration,
+    mut probe: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = probe()? {
+            return Ok(value);
+        }
+        if start.elapsed() >= deadline {
+            bail!("{what}: not within {} s", deadline.as_secs_f32());
+        }
+        sleep(poll);
+    }
+}

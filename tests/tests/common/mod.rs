@@ -1,0 +1,25 @@
+//! What the tests on a real cluster share.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use std::path::PathBuf;
+
+use globalps_tests::{Cluster, Options, kubernetes};
+use serde_json::json;
+
+/// A cluster of this test file's own, taken down when it is dropped, and also when the test is killed.
+pub fn cluster(name: &str, nodes: u8) -> Cluster {
+    let dir: PathBuf = kubernetes::target_dir().join("clusters").join(name);
+    Cluster::up(&Options { dir, nodes }).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
+}
+
+/// A credentials file: registry and `user:password`, each.
+pub fn docker_config(entries: &[(&str, &str)]) -> String {
+    let auths: serde_json::Map<String, serde_json::Value> =
+        entries.iter().map(|(registry, pair)| ((*registry).to_owned(), json!({"auth": base64(pair)}))).collect();
+    json!({"auths": auths}).to_string()
+}
+
+pub fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.encode(text)
+}

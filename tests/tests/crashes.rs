@@ -1,0 +1,94 @@
+//! A controller or a syncer that is killed at any moment goes on where it was.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{DEADLINE, Product};
+use globalps_tests::{Cluster, Node};
+
+/// Milliseconds after a rotation at which something is killed. A rotation of two nodes takes about two seconds.
+const MOMENTS: [u64; 8] = [0, 60, 120, 250, 500, 900, 1300, 1800];
+
+#[test]
+fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
+    let cluster = cluster("crashes", 2);
+    let product = Product::install(&cluster).unwrap();
+    let nodes = cluster.nodes().unwrap();
+    product.apply(&content(0)).unwrap();
+    product.wait_synced().unwrap();
+
+    let mut round = 0;
+    for victim in ["globalps-controller", "globalps-syncer"] {
+        for moment in MOMENTS {
+            round += 1;
+            let starts: Vec<_> = nodes.iter().map(|node| product.kubelet_starts(node).unwrap()).collect();
+            product.apply(&content(round)).unwrap();
+            std::thread::sleep(Duration::from_millis(moment));
+            let killed = kill(&nodes, victim);
+            product.wait_synced().unwrap_or_else(|error| panic!("{victim} killed after {moment} ms: {error:#}"));
+            for (node, before) in nodes.iter().zip(starts) {
+                let name = format!("{}, {victim} killed after {moment} ms", node.name());
+                is_as_it_should_be(node, round, &name);
+                let more = product.kubelet_starts(node).unwrap() - before;
+                assert!((1..=2).contains(&more), "{name}: {more} kubelet starts");
+            }
+            assert!(killed > 0, "{victim} ran somewhere");
+        }
+    }
+    a_node_whose_power_is_cut_comes_back_to_the_newest_content(&cluster, &product, &nodes[1], round + 1);
+
+    product.delete().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    kill(&nodes, "globalps-controller");
+    kill(&nodes, "globalps-syncer");
+    product.wait_clean().unwrap();
+    for node in &nodes {
+        assert_eq!(Product::config_file(node).unwrap(), None, "{}", node.name());
+    }
+}
+
+fn content(round: u32) -> String {
+    docker_config(&[("killed.example.com", &format!("u:{round}"))])
+}
+
+fn is_as_it_should_be(node: &Node, round: u32, name: &str) {
+    let expected = Some(base64(&format!("u:{round}")));
+    assert_eq!(Product::auth_on_node(node, "killed.example.com").unwrap(), expected, "{name}");
+    node.exec(&["systemctl", "is-active", "kubelet.service"]).unwrap().ok().unwrap();
+    let folder = node.kubelet_dir();
+    let strays: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|file| file.contains("config.json") && file != "config.json")
+        .collect();
+    assert!(strays.is_empty(), "{name}: {strays:?}");
+}
+
+/// SIGKILL to every process of that name on the nodes: how many there were.
+fn kill(nodes: &[Node], program: &str) -> usize {
+    let killed = nodes.iter().map(|node| {
+        // The name that the kernel keeps has 15 bytes.
+        let script = format!("for p in $(pgrep -x {}); do kill -9 $p && echo killed; done", &program[..15]);
+        node.exec(&["sh", "-c", &script]).unwrap().stdout.lines().count()
+    });
+    killed.sum()
+}
+
+fn a_node_whose_power_is_cut_comes_back_to_the_newest_content(
+    cluster: &Cluster,
+    product: &Product,
+    node: &Node,
+    round: u32,
+) {
+    product.apply(&content(round)).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    node.power_cut().unwrap();
+    node.boot().unwrap();
+    node.wait_ready(DEADLINE).unwrap();
+    product.wait_synced().unwrap();
+    for node in cluster.nodes().unwrap() {
+        is_as_it_should_be(&node, round, &format!("{}, after a power cut", node.name()));
+    }
+}
