@@ -48,11 +48,8 @@ enum LogFormat {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Command::Run(args) = Cli::parse().command;
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new("globalps_controller=info,kube=warn")
-    });
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(tracing::Level::INFO)
         .with_writer(std::io::stderr);
     match args.log_format {
         LogFormat::Text => log.init(),
