@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Resource as _};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client, Resource as _};
 
 use crate::plan::{Aim, Plan};
 use crate::sources::{Verdict, loser};
@@ -16,8 +19,14 @@ use crate::sources::{Verdict, loser};
 const NOTE_LIMIT: usize = 1024;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Type, reason and note of an event.
+type Told = (&'static str, &'static str, String);
+
+const NORMAL: &str = "Normal";
+const WARNING: &str = "Warning";
+
 pub(crate) struct Teller {
-    recorder: Recorder,
+    events: Api<Event>,
     /// The user's Secret as it was seen last: events about its deletion need it too.
     reference: ObjectReference,
     /// Failures that were told: node and generation of what it failed at.
@@ -34,7 +43,7 @@ impl Teller {
             ..ObjectReference::default()
         };
         Self {
-            recorder: Recorder::new(client, Reporter::from(CONTROLLER)),
+            events: Api::namespaced(client, namespace),
             reference,
             failures: BTreeSet::new(),
         }
@@ -59,32 +68,42 @@ impl Teller {
             .into_iter()
             .chain(self.new_failures(nodes))
         {
-            let event = Event {
-                type_,
-                reason: reason.to_owned(),
-                note: Some(shorten(note)),
-                action: "Reconcile".to_owned(),
-                secondary: None,
-            };
-            let (recorder, reference) = (self.recorder.clone(), self.reference.clone());
+            let event = self.event(type_, reason, note);
+            let events = self.events.clone();
             tokio::spawn(async move {
-                match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &reference)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => {
-                        tracing::warn!(%error, reason = event.reason, "could not write an event");
-                    }
-                    Err(_) => {
-                        tracing::warn!(reason = event.reason, "could not write an event in time");
-                    }
+                match tokio::time::timeout(TIMEOUT, events.create(&PostParams::default(), &event))
+                    .await
+                {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, reason, "could not write an event"),
+                    Err(_) => tracing::warn!(reason, "could not write an event in time"),
                 }
             });
         }
     }
 
-    fn new_failures(
-        &mut self,
-        nodes: &[&NodePullSecret],
-    ) -> Vec<(EventType, &'static str, String)> {
+    /// An object of its own for each: kube's recorder counts events of one reason up and keeps the first one's note,
+    /// which would tell of yesterday's mistake.
+    fn event(&self, type_: &str, reason: &str, note: String) -> Event {
+        Event {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{ADDITIONAL_SECRET}.")),
+                namespace: self.reference.namespace.clone(),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(Timestamp::now())),
+            reporting_controller: Some(CONTROLLER.to_owned()),
+            reporting_instance: Some(CONTROLLER.to_owned()),
+            action: Some("Reconcile".to_owned()),
+            type_: Some(type_.to_owned()),
+            reason: Some(reason.to_owned()),
+            note: Some(shorten(note)),
+            regarding: Some(self.reference.clone()),
+            ..Event::default()
+        }
+    }
+
+    fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Told> {
         let mut failures = BTreeSet::new();
         let mut news = Vec::new();
         for node in nodes {
@@ -98,11 +117,7 @@ impl Teller {
             };
             let failure = (name.clone(), status.observed_generation);
             if !self.failures.contains(&failure) {
-                news.push((
-                    EventType::Warning,
-                    reason,
-                    format!("{name}: {}", status.message),
-                ));
+                news.push((WARNING, reason, format!("{name}: {}", status.message)));
             }
             failures.insert(failure);
         }
@@ -115,7 +130,7 @@ fn changes(
     plan: &Plan,
     before: Option<&GlobalPullSecretStatus>,
     after: &GlobalPullSecretStatus,
-) -> Vec<(EventType, &'static str, String)> {
+) -> Vec<Told> {
     let find = |status: &GlobalPullSecretStatus, type_: &str| {
         let found = status
             .conditions
@@ -138,7 +153,7 @@ fn changes(
         && matches!(plan.resolved.additional, Verdict::Invalid(_))
     {
         events.push((
-            EventType::Warning,
+            WARNING,
             if reason == "Invalid" {
                 "Invalid"
             } else {
@@ -149,7 +164,7 @@ fn changes(
     }
     if plan.global.is_some() && after.revision > before.map_or(0, |before| before.revision) {
         events.push((
-            EventType::Normal,
+            NORMAL,
             "Merged",
             format!("revision {} is ready to roll out", after.revision),
         ));
@@ -172,26 +187,22 @@ fn changes(
             format!("{winner:?}").to_lowercase(),
             loser(winner),
         );
-        events.push((EventType::Warning, "Conflict", note));
+        events.push((WARNING, "Conflict", note));
     }
     if let Some((_, _, message)) = became(condition::READY, "True")
         && before.is_none_or(|before| {
             find(before, condition::READY).is_none_or(|ready| ready.0 != "True")
         })
     {
-        events.push((EventType::Normal, "RolledOut", message));
+        events.push((NORMAL, "RolledOut", message));
     }
     if let Some((_, reason, message)) = became(condition::DEGRADED, "True")
         && reason == "RolloutHalted"
     {
-        events.push((EventType::Warning, "RolloutHalted", message));
+        events.push((WARNING, "RolloutHalted", message));
     }
     if plan.aim == Aim::CleanUp {
-        events.push((
-            EventType::Normal,
-            "Restored",
-            "every node is as it was".to_owned(),
-        ));
+        events.push((NORMAL, "Restored", "every node is as it was".to_owned()));
     }
     events
 }

@@ -194,7 +194,7 @@ fn controller_rules() -> Vec<PolicyRule> {
             [],
             ["list", "watch", "create", "patch", "delete"],
         ),
-        rule("events.k8s.io", ["events"], [], ["create", "patch"]),
+        rule("events.k8s.io", ["events"], [], ["create"]),
     ];
     rules.extend(syncer::rules());
     rules
