@@ -87,7 +87,7 @@ impl Teller {
     fn event(&self, type_: &str, reason: &str, note: String) -> Event {
         Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{ADDITIONAL_SECRET}.")),
+                generate_name: Some(format!("{ADDITIONAL_SECRET}-")),
                 namespace: self.reference.namespace.clone(),
                 ..ObjectMeta::default()
             },

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::CustomResourceExt as _;
+use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::Value;
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
@@ -62,6 +62,15 @@ impl Install {
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
         objects.push(value(self.deployment()));
+        if let Some(original) = &self.original {
+            // Only what was asked for: every other field is the user's, with its default.
+            objects.push(serde_json::json!({
+                "apiVersion": GlobalPullSecret::api_version(&()),
+                "kind": GlobalPullSecret::kind(&()),
+                "metadata": {"name": GLOBAL_SECRET, "namespace": self.namespace},
+                "spec": {"original": {"secretRef": original}},
+            }));
+        }
         objects
     }
 
