@@ -38,7 +38,14 @@ impl<'a> Product<'a> {
         let controller = product.push("globalps-controller")?;
         let syncer = product.push("globalps-syncer")?;
         let ran = product.plugin(
-            &["install", "--apply", "--controller-image", &controller, "--syncer-image", &syncer],
+            &[
+                "install",
+                "--apply",
+                "--controller-image",
+                &controller,
+                "--syncer-image",
+                &syncer,
+            ],
             "",
         )?;
         ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
@@ -52,8 +59,14 @@ impl<'a> Product<'a> {
 
     fn push(&self, name: &str) -> Result<String> {
         let archive = kubernetes::target_dir().join(format!("images/{name}.tar"));
-        ensure!(archive.exists(), "`{}` is missing: run `make image`", archive.display());
-        self.cluster.registry().push(&archive, Access::Open, &format!("{name}:test"))
+        ensure!(
+            archive.exists(),
+            "`{}` is missing: run `make image`",
+            archive.display()
+        );
+        self.cluster
+            .registry()
+            .push(&archive, Access::Open, &format!("{name}:test"))
     }
 
     /// The plugin's program, static, as it is shipped.
@@ -64,15 +77,22 @@ impl<'a> Product<'a> {
     /// A run of the plugin as the cluster's admin; `input` is its standard input.
     pub fn plugin(&self, args: &[&str], input: &str) -> Result<Ran> {
         let mut command = Command::new(Self::plugin_path());
-        command.args(args).env("KUBECONFIG", self.cluster.kubeconfig());
+        command
+            .args(args)
+            .env("KUBECONFIG", self.cluster.kubeconfig());
         run(&mut command, input)
     }
 
     /// `kubectl apply` of the additional Secret with this content. The type is `Opaque` where the content would not be
     /// taken otherwise.
     pub fn apply(&self, content: &str) -> Result<()> {
-        let valid_json = serde_json::from_str::<Value>(content).is_ok_and(|value| value.is_object());
-        let type_ = if valid_json { "kubernetes.io/dockerconfigjson" } else { "Opaque" };
+        let valid_json =
+            serde_json::from_str::<Value>(content).is_ok_and(|value| value.is_object());
+        let type_ = if valid_json {
+            "kubernetes.io/dockerconfigjson"
+        } else {
+            "Opaque"
+        };
         self.apply_secret(&json!({"type": type_, "stringData": {".dockerconfigjson": content}}))
     }
 
@@ -93,25 +113,61 @@ impl<'a> Product<'a> {
 
     /// `kubectl delete` of the additional Secret; no error where there is none.
     pub fn delete(&self) -> Result<()> {
-        self.cluster.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE, "--ignore-not-found"])?;
+        self.cluster.kubectl(&[
+            "delete",
+            "secret",
+            ADDITIONAL,
+            "-n",
+            NAMESPACE,
+            "--ignore-not-found",
+        ])?;
         Ok(())
     }
 
     /// Waits until the additional Secret's rollout, or its withdrawal, is complete, and nothing is left of the latter.
     pub fn wait_clean(&self) -> Result<()> {
-        until("everything that globalps created is gone", DEADLINE, POLL, || {
-            let mut left = Vec::new();
-            for what in ["nodepullsecrets", "daemonset/global-pull-secret-syncer", "secret/global-pull-secret"] {
-                left.push(self.cluster.kubectl(&["get", what, "-n", NAMESPACE, "-o", "name", "--ignore-not-found"])?);
-            }
-            Ok(left.concat().trim().is_empty().then_some(()))
-        })
+        until(
+            "everything that globalps created is gone",
+            DEADLINE,
+            POLL,
+            || {
+                let mut left = Vec::new();
+                for what in [
+                    "nodepullsecrets",
+                    "daemonset/global-pull-secret-syncer",
+                    "secret/global-pull-secret",
+                ] {
+                    left.push(self.cluster.kubectl(&[
+                        "get",
+                        what,
+                        "-n",
+                        NAMESPACE,
+                        "-o",
+                        "name",
+                        "--ignore-not-found",
+                    ])?);
+                }
+                Ok(left.concat().trim().is_empty().then_some(()))
+            },
+        )
     }
 
     /// `kubectl get ... -o json`, or null where there is no such object.
     pub fn get(&self, what: &str) -> Result<Value> {
-        let text = self.cluster.kubectl(&["get", what, "-n", NAMESPACE, "-o", "json", "--ignore-not-found"])?;
-        Ok(if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text)? })
+        let text = self.cluster.kubectl(&[
+            "get",
+            what,
+            "-n",
+            NAMESPACE,
+            "-o",
+            "json",
+            "--ignore-not-found",
+        ])?;
+        Ok(if text.trim().is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&text)?
+        })
     }
 
     /// Status of the `GlobalPullSecret`.
@@ -122,8 +178,16 @@ impl<'a> Product<'a> {
     /// Status, reason and message of one of its conditions.
     pub fn condition(&self, type_: &str) -> Result<(String, String, String)> {
         let status = self.status()?;
-        let found = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == type_);
-        let text = |name: &str| found.map(|found| found[name].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
+        let found = status["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == type_);
+        let text = |name: &str| {
+            found
+                .map(|found| found[name].as_str().unwrap_or_default().to_owned())
+                .unwrap_or_default()
+        };
         Ok((text("status"), text("reason"), text("message")))
     }
 
@@ -132,7 +196,10 @@ impl<'a> Product<'a> {
         let what = format!("condition {type_}={wanted}");
         let waited = until(&what, DEADLINE, POLL, || {
             let secret = self.get(&format!("secret/{ADDITIONAL}"))?;
-            let version = secret["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+            let version = secret["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             let seen = self.status()?["observedAdditional"] == version.as_str();
             let condition = self.condition(type_)?;
             Ok((seen && condition.0 == wanted).then_some(condition))
@@ -152,7 +219,14 @@ impl<'a> Product<'a> {
 
     /// A pod of the image on the node; replaced where there is one already.
     pub fn start_pod(&self, name: &str, image: &str, node: &str) -> Result<()> {
-        self.cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--grace-period=0", "--force"])?;
+        self.cluster.kubectl(&[
+            "delete",
+            "pod",
+            name,
+            "--ignore-not-found",
+            "--grace-period=0",
+            "--force",
+        ])?;
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {
@@ -168,7 +242,14 @@ impl<'a> Product<'a> {
     }
 
     pub fn delete_pod(&self, name: &str) -> Result<()> {
-        self.cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--grace-period=0", "--force"])?;
+        self.cluster.kubectl(&[
+            "delete",
+            "pod",
+            name,
+            "--ignore-not-found",
+            "--grace-period=0",
+            "--force",
+        ])?;
         Ok(())
     }
 
@@ -176,7 +257,8 @@ impl<'a> Product<'a> {
     pub fn wait_pod(&self, name: &str, refused: bool) -> Result<String> {
         let what = format!("pod {name} {}", if refused { "refused" } else { "running" });
         until(&what, DEADLINE, POLL, || {
-            let pod: Value = serde_json::from_str(&self.cluster.kubectl(&["get", "pod", name, "-o", "json"])?)?;
+            let pod: Value =
+                serde_json::from_str(&self.cluster.kubectl(&["get", "pod", name, "-o", "json"])?)?;
             if !refused {
                 return Ok((pod["status"]["phase"] == "Running").then(String::new));
             }
@@ -188,9 +270,21 @@ impl<'a> Product<'a> {
 
     /// Starts of the node's kubelet since the node booted, as its systemd counts them.
     pub fn kubelet_starts(&self, node: &Node) -> Result<usize> {
-        let journal = node.exec(&["journalctl", "-u", "kubelet.service", "-o", "json", "--no-pager"])?.ok()?;
+        let journal = node
+            .exec(&[
+                "journalctl",
+                "-u",
+                "kubelet.service",
+                "-o",
+                "json",
+                "--no-pager",
+            ])?
+            .ok()?;
         // systemd's own message of a unit that has started.
-        Ok(journal.lines().filter(|line| line.contains("39f53479d3a045ac8e11786248231fbf")).count())
+        Ok(journal
+            .lines()
+            .filter(|line| line.contains("39f53479d3a045ac8e11786248231fbf"))
+            .count())
     }
 
     /// The node's credentials file, or `None`: bytes, mode, owner and group.
@@ -210,9 +304,14 @@ impl<'a> Product<'a> {
 
     /// The same as bytes of a registry's `auth` on the node, where there is one.
     pub fn auth_on_node(node: &Node, registry: &str) -> Result<Option<String>> {
-        let Some(file) = Self::config_file(node)? else { return Ok(None) };
-        let config: Value = serde_json::from_slice(&file.bytes).context("the node's file is not JSON")?;
-        Ok(config["auths"][registry]["auth"].as_str().map(str::to_owned))
+        let Some(file) = Self::config_file(node)? else {
+            return Ok(None);
+        };
+        let config: Value =
+            serde_json::from_slice(&file.bytes).context("the node's file is not JSON")?;
+        Ok(config["auths"][registry]["auth"]
+            .as_str()
+            .map(str::to_owned))
     }
 
     /// Fails where one of these texts is found in anything that was logged, told or left for others to read: the logs
@@ -225,12 +324,26 @@ impl<'a> Product<'a> {
         }
         for node in self.cluster.nodes()? {
             if node.is_running()? {
-                let pods = node.exec(&["sh", "-c", "cat /var/log/pods/*/*/*.log 2>/dev/null || true"])?;
-                places.push((format!("pod logs of {}", node.name()), pods.stdout.into_bytes()));
+                let pods = node.exec(&[
+                    "sh",
+                    "-c",
+                    "cat /var/log/pods/*/*/*.log 2>/dev/null || true",
+                ])?;
+                places.push((
+                    format!("pod logs of {}", node.name()),
+                    pods.stdout.into_bytes(),
+                ));
             }
         }
-        for what in ["events", "globalpullsecrets,nodepullsecrets", "pods", "daemonsets,deployments"] {
-            let text = self.cluster.kubectl(&["get", what, "--all-namespaces", "-o", "yaml"])?;
+        for what in [
+            "events",
+            "globalpullsecrets,nodepullsecrets",
+            "pods",
+            "daemonsets,deployments",
+        ] {
+            let text = self
+                .cluster
+                .kubectl(&["get", what, "--all-namespaces", "-o", "yaml"])?;
             places.push((what.to_owned(), text.into_bytes()));
         }
         for process in std::fs::read_dir("/proc")? {
@@ -241,10 +354,17 @@ impl<'a> Product<'a> {
         }
         for (place, bytes) in &places {
             for secret in secrets {
-                ensure!(!String::from_utf8_lossy(bytes).contains(secret), "a credential is shown in {place}");
+                ensure!(
+                    !String::from_utf8_lossy(bytes).contains(secret),
+                    "a credential is shown in {place}"
+                );
             }
         }
-        ensure!(places.len() > 20, "too few places were looked at: {}", places.len());
+        ensure!(
+            places.len() > 20,
+            "too few places were looked at: {}",
+            places.len()
+        );
         Ok(())
     }
 }
@@ -271,7 +391,12 @@ pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("could not run {}", Path::new(command.get_program()).display()))?;
+        .with_context(|| {
+            format!(
+                "could not run {}",
+                Path::new(command.get_program()).display()
+            )
+        })?;
     let mut pipe = child.stdin.take().context("no pipe")?;
     if let Err(error) = pipe.write_all(input.as_bytes())
         && error.kind() != std::io::ErrorKind::BrokenPipe

@@ -23,11 +23,16 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
     for victim in ["globalps-controller", "globalps-syncer"] {
         for moment in MOMENTS {
             round += 1;
-            let starts: Vec<_> = nodes.iter().map(|node| product.kubelet_starts(node).unwrap()).collect();
+            let starts: Vec<_> = nodes
+                .iter()
+                .map(|node| product.kubelet_starts(node).unwrap())
+                .collect();
             product.apply(&content(round)).unwrap();
             std::thread::sleep(Duration::from_millis(moment));
             let killed = kill(&nodes, victim);
-            product.wait_synced().unwrap_or_else(|error| panic!("{victim} killed after {moment} ms: {error:#}"));
+            product
+                .wait_synced()
+                .unwrap_or_else(|error| panic!("{victim} killed after {moment} ms: {error:#}"));
             for (node, before) in nodes.iter().zip(starts) {
                 let name = format!("{}, {victim} killed after {moment} ms", node.name());
                 is_as_it_should_be(node, round, &name);
@@ -37,7 +42,12 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
             assert!(killed > 0, "{victim} ran somewhere");
         }
     }
-    a_node_whose_power_is_cut_comes_back_to_the_newest_content(&cluster, &product, &nodes[1], round + 1);
+    a_node_whose_power_is_cut_comes_back_to_the_newest_content(
+        &cluster,
+        &product,
+        &nodes[1],
+        round + 1,
+    );
 
     product.delete().unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -55,8 +65,15 @@ fn content(round: u32) -> String {
 
 fn is_as_it_should_be(node: &Node, round: u32, name: &str) {
     let expected = Some(base64(&format!("u:{round}")));
-    assert_eq!(Product::auth_on_node(node, "killed.example.com").unwrap(), expected, "{name}");
-    node.exec(&["systemctl", "is-active", "kubelet.service"]).unwrap().ok().unwrap();
+    assert_eq!(
+        Product::auth_on_node(node, "killed.example.com").unwrap(),
+        expected,
+        "{name}"
+    );
+    node.exec(&["systemctl", "is-active", "kubelet.service"])
+        .unwrap()
+        .ok()
+        .unwrap();
     let folder = node.kubelet_dir();
     let strays: Vec<_> = std::fs::read_dir(&folder)
         .unwrap()
@@ -70,8 +87,15 @@ fn is_as_it_should_be(node: &Node, round: u32, name: &str) {
 fn kill(nodes: &[Node], program: &str) -> usize {
     let killed = nodes.iter().map(|node| {
         // The name that the kernel keeps has 15 bytes.
-        let script = format!("for p in $(pgrep -x {}); do kill -9 $p && echo killed; done", &program[..15]);
-        node.exec(&["sh", "-c", &script]).unwrap().stdout.lines().count()
+        let script = format!(
+            "for p in $(pgrep -x {}); do kill -9 $p && echo killed; done",
+            &program[..15]
+        );
+        node.exec(&["sh", "-c", &script])
+            .unwrap()
+            .stdout
+            .lines()
+            .count()
     });
     killed.sum()
 }

@@ -23,7 +23,9 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     let cluster = cluster("flow", 3);
     let product = Product::install(&cluster).unwrap();
     let nodes = cluster.nodes().unwrap();
-    let [first, second, third] = &nodes[..] else { panic!("three nodes") };
+    let [first, second, third] = &nodes[..] else {
+        panic!("three nodes")
+    };
     let registry = cluster.registry();
     let private = registry.address(Access::Private);
     let image = format!("{private}/team/app:1");
@@ -34,14 +36,23 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     let overridden = docker_config(&[(&private, "puller:wrong"), (OTHERS, "own:own")]);
     own_file(third, &overridden, 0o640);
     for node in &nodes {
-        node.exec(&["systemctl", "restart", "kubelet.service"]).unwrap().ok().unwrap();
+        node.exec(&["systemctl", "restart", "kubelet.service"])
+            .unwrap()
+            .ok()
+            .unwrap();
     }
-    let before: Vec<_> = nodes.iter().map(|node| Product::config_file(node).unwrap()).collect();
+    let before: Vec<_> = nodes
+        .iter()
+        .map(|node| Product::config_file(node).unwrap())
+        .collect();
     assert_eq!(before[0], None);
 
     product.start_pod("before", &image, first.name()).unwrap();
     let refusal = product.wait_pod("before", true).unwrap();
-    assert!(refusal.contains("401") || refusal.contains("auth"), "{refusal}");
+    assert!(
+        refusal.contains("401") || refusal.contains("auth"),
+        "{refusal}"
+    );
     product.delete_pod("before").unwrap();
 
     // In.
@@ -49,7 +60,11 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     let good = registry.docker_config().unwrap();
     product.apply(&good).unwrap();
     product.wait_synced().unwrap();
-    assert_eq!(more_starts(&product, &nodes, &starts), [1, 1, 1], "one kubelet start a node");
+    assert_eq!(
+        more_starts(&product, &nodes, &starts),
+        [1, 1, 1],
+        "one kubelet start a node"
+    );
     for node in &nodes {
         let name = format!("on-{}", node.name());
         product.start_pod(&name, &image, node.name()).unwrap();
@@ -57,14 +72,23 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     }
     for (node, before) in nodes.iter().zip(&before) {
         let file = Product::config_file(node).unwrap().unwrap();
-        let expected = before.as_ref().map_or((0o600, (0, 0)), |before| (before.mode, before.owner));
+        let expected = before
+            .as_ref()
+            .map_or((0o600, (0, 0)), |before| (before.mode, before.owner));
         assert_eq!((file.mode, file.owner), expected, "{}", node.name());
     }
     let own = Some(base64("own:own"));
-    assert_eq!(Product::auth_on_node(second, OTHERS).unwrap(), own, "the node's own entry survives");
+    assert_eq!(
+        Product::auth_on_node(second, OTHERS).unwrap(),
+        own,
+        "the node's own entry survives"
+    );
     assert_eq!(Product::auth_on_node(third, OTHERS).unwrap(), own);
     let second_file = Product::config_file(second).unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&second_file.bytes).contains("credsStore"), "and its other members");
+    assert!(
+        String::from_utf8_lossy(&second_file.bytes).contains("credsStore"),
+        "and its other members"
+    );
 
     the_standard_checks_hold(&cluster, &nodes);
     status_tells_the_truth(&product, 1);
@@ -76,39 +100,83 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     product.wait_synced().unwrap();
     status_tells_the_truth(&product, 1);
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(more_starts(&product, &nodes, &starts), [0, 0, 0], "no kubelet start for another form");
+    assert_eq!(
+        more_starts(&product, &nodes, &starts),
+        [0, 0, 0],
+        "no kubelet start for another form"
+    );
 
     // A rotation, one node after the other.
-    let rotated = docker_config(&[(&private, &format!("puller:{password}")), ("more.example.com", "more:m0re-s3cret")]);
+    let rotated = docker_config(&[
+        (&private, &format!("puller:{password}")),
+        ("more.example.com", "more:m0re-s3cret"),
+    ]);
     let watch = Watch::start(&cluster);
     product.apply(&rotated).unwrap();
     product.wait_synced().unwrap();
-    assert_eq!(more_starts(&product, &nodes, &starts), [1, 1, 1], "one kubelet start a node and rotation");
-    assert_eq!(watch.most_at_once(2), 1, "never two nodes between grant and `Synced`");
+    assert_eq!(
+        more_starts(&product, &nodes, &starts),
+        [1, 1, 1],
+        "one kubelet start a node and rotation"
+    );
+    assert_eq!(
+        watch.most_at_once(2),
+        1,
+        "never two nodes between grant and `Synced`"
+    );
     for node in &nodes {
-        assert_eq!(Product::auth_on_node(node, "more.example.com").unwrap(), Some(base64("more:m0re-s3cret")));
+        assert_eq!(
+            Product::auth_on_node(node, "more.example.com").unwrap(),
+            Some(base64("more:m0re-s3cret"))
+        );
     }
 
     // Out.
     let starts = kubelet_starts(&product, &nodes);
     product.delete().unwrap();
     product.wait_clean().unwrap();
-    let after: Vec<_> = nodes.iter().map(|node| Product::config_file(node).unwrap()).collect();
+    let after: Vec<_> = nodes
+        .iter()
+        .map(|node| Product::config_file(node).unwrap())
+        .collect();
     assert_eq!(after, before, "the very bytes, mode and owner, or no file");
     for node in &nodes {
-        assert!(!node.kubelet_dir().join(".globalps").exists(), "nothing of ours is left on {}", node.name());
+        assert!(
+            !node.kubelet_dir().join(".globalps").exists(),
+            "nothing of ours is left on {}",
+            node.name()
+        );
     }
-    assert_eq!(more_starts(&product, &nodes, &starts), [1, 1, 1], "one kubelet start to restore");
+    assert_eq!(
+        more_starts(&product, &nodes, &starts),
+        [1, 1, 1],
+        "one kubelet start to restore"
+    );
     product.start_pod("after", &image, first.name()).unwrap();
     product.wait_pod("after", true).unwrap();
     for what in ["serviceaccount", "role", "rolebinding", "daemonset"] {
-        assert_eq!(product.get(&format!("{what}/global-pull-secret-syncer")).unwrap(), Value::Null, "{what} is gone");
+        assert_eq!(
+            product
+                .get(&format!("{what}/global-pull-secret-syncer"))
+                .unwrap(),
+            Value::Null,
+            "{what} is gone"
+        );
     }
     for reason in ["Merged", "RolledOut", "Restored"] {
-        assert!(has_event(&cluster, reason), "an event {reason} on the Secret");
+        assert!(
+            has_event(&cluster, reason),
+            "an event {reason} on the Secret"
+        );
     }
 
-    product.assert_never_shown(&[&password, &base64(&format!("puller:{password}")), "m0re-s3cret"]).unwrap();
+    product
+        .assert_never_shown(&[
+            &password,
+            &base64(&format!("puller:{password}")),
+            "m0re-s3cret",
+        ])
+        .unwrap();
 }
 
 fn own_file(node: &Node, content: &str, mode: u32) {
@@ -118,34 +186,79 @@ fn own_file(node: &Node, content: &str, mode: u32) {
 }
 
 fn kubelet_starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
-    nodes.iter().map(|node| product.kubelet_starts(node).unwrap()).collect()
+    nodes
+        .iter()
+        .map(|node| product.kubelet_starts(node).unwrap())
+        .collect()
 }
 
 fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize> {
-    kubelet_starts(product, nodes).iter().zip(before).map(|(now, before)| now - before).collect()
+    kubelet_starts(product, nodes)
+        .iter()
+        .zip(before)
+        .map(|(now, before)| now - before)
+        .collect()
 }
 
 /// What the users of the reference implementation look at.
 fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
-    let ready = until("every pod of the DaemonSet is ready", DEADLINE, Duration::from_millis(200), || {
-        let line = cluster.kubectl(&[
-            "get", "daemonset", "global-pull-secret-syncer", "-n", NAMESPACE, "-o", "jsonpath={.status.numberReady}",
-        ])?;
-        Ok((line == nodes.len().to_string()).then_some(line))
-    });
+    let ready = until(
+        "every pod of the DaemonSet is ready",
+        DEADLINE,
+        Duration::from_millis(200),
+        || {
+            let line = cluster.kubectl(&[
+                "get",
+                "daemonset",
+                "global-pull-secret-syncer",
+                "-n",
+                NAMESPACE,
+                "-o",
+                "jsonpath={.status.numberReady}",
+            ])?;
+            Ok((line == nodes.len().to_string()).then_some(line))
+        },
+    );
     ready.unwrap();
-    let type_ = cluster.kubectl(&["get", "secret", "global-pull-secret", "-n", NAMESPACE, "-o", "jsonpath={.type}"]);
+    let type_ = cluster.kubectl(&[
+        "get",
+        "secret",
+        "global-pull-secret",
+        "-n",
+        NAMESPACE,
+        "-o",
+        "jsonpath={.type}",
+    ]);
     assert_eq!(type_.unwrap(), "kubernetes.io/dockerconfigjson");
     let pods = cluster
-        .kubectl(&["get", "pods", "-n", NAMESPACE, "-l", "name=global-pull-secret-syncer", "--no-headers"])
+        .kubectl(&[
+            "get",
+            "pods",
+            "-n",
+            NAMESPACE,
+            "-l",
+            "name=global-pull-secret-syncer",
+            "--no-headers",
+        ])
         .unwrap();
-    assert_eq!(pods.lines().filter(|line| line.contains("Running")).count(), nodes.len(), "{pods}");
+    assert_eq!(
+        pods.lines().filter(|line| line.contains("Running")).count(),
+        nodes.len(),
+        "{pods}"
+    );
     let table = cluster.kubectl(&["get", "nps", "-n", NAMESPACE]).unwrap();
     for column in ["PHASE", "REVISION", "AGE", "REASON", "Synced"] {
         assert!(table.contains(column), "{table}");
     }
     cluster
-        .kubectl(&["wait", "--for=condition=Ready", "globalpullsecret/global-pull-secret", "-n", NAMESPACE, "--timeout=10s"])
+        .kubectl(&[
+            "wait",
+            "--for=condition=Ready",
+            "globalpullsecret/global-pull-secret",
+            "-n",
+            NAMESPACE,
+            "--timeout=10s",
+        ])
         .unwrap();
 }
 
@@ -154,16 +267,29 @@ fn status_tells_the_truth(product: &Product, revision: i64) {
     assert_eq!(status["revision"], revision);
     assert_eq!(status["counts"]["total"], 3);
     assert_eq!(status["counts"]["synced"], 3);
-    for (type_, expected) in
-        [("Ready", "True"), ("Progressing", "False"), ("Degraded", "False"), ("AdditionalValid", "True"), ("OriginalValid", "True")]
-    {
+    for (type_, expected) in [
+        ("Ready", "True"),
+        ("Progressing", "False"),
+        ("Degraded", "False"),
+        ("AdditionalValid", "True"),
+        ("OriginalValid", "True"),
+    ] {
         assert_eq!(product.condition(type_).unwrap().0, expected, "{type_}");
     }
 }
 
 fn has_event(cluster: &Cluster, reason: &str) -> bool {
     let selector = format!("reason={reason},involvedObject.name=additional-pull-secret");
-    let events = cluster.kubectl(&["get", "events", "-n", NAMESPACE, "--field-selector", &selector, "-o", "name"]);
+    let events = cluster.kubectl(&[
+        "get",
+        "events",
+        "-n",
+        NAMESPACE,
+        "--field-selector",
+        &selector,
+        "-o",
+        "name",
+    ]);
     !events.unwrap().trim().is_empty()
 }
 
@@ -177,14 +303,23 @@ impl Watch {
     fn start(cluster: &Cluster) -> Self {
         let mut kubectl = cluster
             .kubectl_command()
-            .args(["get", "nodepullsecrets", "-n", NAMESPACE, "--watch", "-o", "json"])
+            .args([
+                "get",
+                "nodepullsecrets",
+                "-n",
+                NAMESPACE,
+                "--watch",
+                "-o",
+                "json",
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let output = kubectl.stdout.take().unwrap();
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let objects = serde_json::Deserializer::from_reader(BufReader::new(output)).into_iter::<Value>();
+            let objects =
+                serde_json::Deserializer::from_reader(BufReader::new(output)).into_iter::<Value>();
             for object in objects.map_while(Result::ok) {
                 if sender.send(object).is_err() {
                     return;
@@ -206,7 +341,8 @@ impl Watch {
         while let Ok(object) = self.lines.recv_timeout(Duration::from_secs(1)) {
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
             let granted = object["spec"]["revision"] == revision;
-            let synced = object["status"]["phase"] == "Synced" && object["status"]["revision"] == revision;
+            let synced =
+                object["status"]["phase"] == "Synced" && object["status"]["revision"] == revision;
             open.insert(name, granted && !synced);
             most = most.max(open.values().filter(|open| **open).count());
         }
@@ -216,4 +352,3 @@ impl Watch {
         most
     }
 }
-

@@ -24,14 +24,19 @@ fn bad_secrets_and_broken_kubelets_lose_nothing() {
     a_node_that_rolled_back_takes_the_next_revision(&product, &nodes);
     a_node_without_a_file_that_rolls_back_has_none_again(&product, &nodes);
 
-    product.assert_never_shown(&[HIDDEN, &base64(&format!("u:{HIDDEN}"))]).unwrap();
+    product
+        .assert_never_shown(&[HIDDEN, &base64(&format!("u:{HIDDEN}"))])
+        .unwrap();
 }
 
 /// Bad content, and what the condition and the event must name.
 fn bad_secrets() -> Vec<(Value, Vec<&'static str>)> {
     let content = |text: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": text}});
     vec![
-        (json!({"type": "Opaque", "stringData": {"wrong-key": "{}"}}), vec!["`.dockerconfigjson`"]),
+        (
+            json!({"type": "Opaque", "stringData": {"wrong-key": "{}"}}),
+            vec!["`.dockerconfigjson`"],
+        ),
         (content("invalid json"), vec!["not JSON"]),
         (content("{}"), vec!["there is no `auths`"]),
         (content(r#"{"auths":{}}"#), vec!["no entries"]),
@@ -41,7 +46,10 @@ fn bad_secrets() -> Vec<(Value, Vec<&'static str>)> {
                 base64(HIDDEN),
                 base64("u:p"),
             )),
-            vec!["`bad.example.com`: `auth` is not base64 (byte", "`worse.example.com`: `auth` has no colon"],
+            vec![
+                "`bad.example.com`: `auth` is not base64 (byte",
+                "`worse.example.com`: `auth` has no colon",
+            ],
         ),
     ]
 }
@@ -58,8 +66,14 @@ fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, node
         }
         assert_eq!(product.condition("Ready").unwrap().0, "False");
     }
-    assert_eq!(product.get("daemonset/global-pull-secret-syncer").unwrap(), Value::Null);
-    assert_eq!(product.get("secret/global-pull-secret").unwrap(), Value::Null);
+    assert_eq!(
+        product.get("daemonset/global-pull-secret-syncer").unwrap(),
+        Value::Null
+    );
+    assert_eq!(
+        product.get("secret/global-pull-secret").unwrap(),
+        Value::Null
+    );
     for node in nodes {
         assert_eq!(Product::config_file(node).unwrap(), None);
         assert!(!node.kubelet_dir().join(".globalps").exists());
@@ -69,11 +83,20 @@ fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, node
 
 fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
     // Of type Opaque all the time, since a Secret's type can't be changed.
-    let secret = |content: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": content}});
-    product.apply_secret(&secret(&docker_config(&[("first.example.com", "u:first")]))).unwrap();
+    let secret =
+        |content: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": content}});
+    product
+        .apply_secret(&secret(&docker_config(&[("first.example.com", "u:first")])))
+        .unwrap();
     product.wait_synced().unwrap();
-    let starts: Vec<_> = nodes.iter().map(|node| product.kubelet_starts(node).unwrap()).collect();
-    let before: Vec<_> = nodes.iter().map(|node| Product::config_file(node).unwrap()).collect();
+    let starts: Vec<_> = nodes
+        .iter()
+        .map(|node| product.kubelet_starts(node).unwrap())
+        .collect();
+    let before: Vec<_> = nodes
+        .iter()
+        .map(|node| Product::config_file(node).unwrap())
+        .collect();
     for (body, _) in bad_secrets().into_iter().skip(1) {
         product.apply_secret(&body).unwrap();
         let (_, _, message) = product.wait_condition("AdditionalValid", "False").unwrap();
@@ -81,9 +104,18 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
         let (_, reason, _) = product.wait_condition("Ready", "False").unwrap();
         assert_eq!(reason, "AdditionalInvalid");
     }
-    let after: Vec<_> = nodes.iter().map(|node| Product::config_file(node).unwrap()).collect();
+    let after: Vec<_> = nodes
+        .iter()
+        .map(|node| Product::config_file(node).unwrap())
+        .collect();
     assert_eq!(before, after);
-    assert_eq!(starts, nodes.iter().map(|node| product.kubelet_starts(node).unwrap()).collect::<Vec<_>>());
+    assert_eq!(
+        starts,
+        nodes
+            .iter()
+            .map(|node| product.kubelet_starts(node).unwrap())
+            .collect::<Vec<_>>()
+    );
     assert_eq!(product.status().unwrap()["revision"], 1);
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -93,32 +125,68 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
 fn break_kubelet(node: &Node, registry: &str) {
     let folder = node.root().join("etc/systemd/system/kubelet.service.d");
     fs::create_dir_all(&folder).unwrap();
-    let check = format!("[Service]\nExecStartPre=/bin/sh -c '! grep -q {registry} /var/lib/kubelet/config.json'\n");
+    let check = format!(
+        "[Service]\nExecStartPre=/bin/sh -c '! grep -q {registry} /var/lib/kubelet/config.json'\n"
+    );
     fs::write(folder.join("broken.conf"), check).unwrap();
-    node.exec(&["systemctl", "daemon-reload"]).unwrap().ok().unwrap();
+    node.exec(&["systemctl", "daemon-reload"])
+        .unwrap()
+        .ok()
+        .unwrap();
 }
 
-fn a_kubelet_that_does_not_come_up_gets_its_file_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
-    let [first, second] = nodes else { panic!("two nodes") };
-    product.apply(&docker_config(&[("first.example.com", "u:first")])).unwrap();
+fn a_kubelet_that_does_not_come_up_gets_its_file_back(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let [first, second] = nodes else {
+        panic!("two nodes")
+    };
+    product
+        .apply(&docker_config(&[("first.example.com", "u:first")]))
+        .unwrap();
     product.wait_synced().unwrap();
-    let before: Vec<_> = nodes.iter().map(|node| Product::config_file(node).unwrap()).collect();
+    let before: Vec<_> = nodes
+        .iter()
+        .map(|node| Product::config_file(node).unwrap())
+        .collect();
     break_kubelet(first, "broken.example.com");
     product
-        .apply(&docker_config(&[("first.example.com", "u:first"), ("broken.example.com", &format!("u:{HIDDEN}"))]))
+        .apply(&docker_config(&[
+            ("first.example.com", "u:first"),
+            ("broken.example.com", &format!("u:{HIDDEN}")),
+        ]))
         .unwrap();
     let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
     assert_eq!(reason, "RolloutHalted");
-    assert!(message.contains(first.name()) && message.contains("kubelet.service"), "{message}");
+    assert!(
+        message.contains(first.name()) && message.contains("kubelet.service"),
+        "{message}"
+    );
     let status = product.node_status(first.name()).unwrap();
     assert_eq!(status["phase"], "RolledBack");
     assert_eq!(status["revision"], 1, "the last good revision is in force");
     assert!(!status["reason"].as_str().unwrap().is_empty(), "{status}");
-    assert_eq!(Product::config_file(first).unwrap(), before[0], "the very bytes are back");
-    assert_eq!(Product::config_file(second).unwrap(), before[1], "no further node is touched");
-    assert_eq!(product.node_status(second.name()).unwrap()["phase"], "Synced");
+    assert_eq!(
+        Product::config_file(first).unwrap(),
+        before[0],
+        "the very bytes are back"
+    );
+    assert_eq!(
+        Product::config_file(second).unwrap(),
+        before[1],
+        "no further node is touched"
+    );
+    assert_eq!(
+        product.node_status(second.name()).unwrap()["phase"],
+        "Synced"
+    );
     for node in nodes {
-        node.exec(&["systemctl", "is-active", "kubelet.service"]).unwrap().ok().unwrap();
+        node.exec(&["systemctl", "is-active", "kubelet.service"])
+            .unwrap()
+            .ok()
+            .unwrap();
         node.wait_ready(DEADLINE).unwrap();
     }
     for reason in ["NodeRolledBack", "RolloutHalted"] {
@@ -131,11 +199,22 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(cluster: &Cluster, product
 }
 
 fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[Node]) {
-    product.apply(&docker_config(&[("first.example.com", "u:first"), ("better.example.com", "u:better")])).unwrap();
+    product
+        .apply(&docker_config(&[
+            ("first.example.com", "u:first"),
+            ("better.example.com", "u:better"),
+        ]))
+        .unwrap();
     product.wait_synced().unwrap();
     for node in nodes {
-        assert_eq!(Product::auth_on_node(node, "better.example.com").unwrap(), Some(base64("u:better")));
-        assert_eq!(Product::auth_on_node(node, "broken.example.com").unwrap(), None);
+        assert_eq!(
+            Product::auth_on_node(node, "better.example.com").unwrap(),
+            Some(base64("u:better"))
+        );
+        assert_eq!(
+            Product::auth_on_node(node, "broken.example.com").unwrap(),
+            None
+        );
     }
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -144,24 +223,63 @@ fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[N
 fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes: &[Node]) {
     let first = &nodes[0];
     assert_eq!(Product::config_file(first).unwrap(), None);
-    product.apply(&docker_config(&[("broken.example.com", "u:p")])).unwrap();
+    product
+        .apply(&docker_config(&[("broken.example.com", "u:p")]))
+        .unwrap();
     product.wait_condition("Degraded", "True").unwrap();
-    assert_eq!(Product::config_file(first).unwrap(), None, "absent, not empty");
-    assert_eq!(product.node_status(first.name()).unwrap()["phase"], "RolledBack");
-    first.exec(&["systemctl", "is-active", "kubelet.service"]).unwrap().ok().unwrap();
+    assert_eq!(
+        Product::config_file(first).unwrap(),
+        None,
+        "absent, not empty"
+    );
+    assert_eq!(
+        product.node_status(first.name()).unwrap()["phase"],
+        "RolledBack"
+    );
+    first
+        .exec(&["systemctl", "is-active", "kubelet.service"])
+        .unwrap()
+        .ok()
+        .unwrap();
     product.delete().unwrap();
     product.wait_clean().unwrap();
     for node in nodes {
-        assert!(!node.kubelet_dir().join(".globalps").exists(), "nothing of ours is left on {}", node.name());
+        assert!(
+            !node.kubelet_dir().join(".globalps").exists(),
+            "nothing of ours is left on {}",
+            node.name()
+        );
     }
 }
 
 /// Waits for an event on the user's Secret with this text in its note.
 fn wait_event(cluster: &Cluster, reason: &str, text: &str) {
     let selector = format!("reason={reason},involvedObject.name=additional-pull-secret");
-    until(&format!("event {reason} that names {text}"), Duration::from_secs(10), Duration::from_millis(100), || {
-        let args = ["get", "events", "-n", NAMESPACE, "--field-selector", &selector, "-o", "yaml"];
-        Ok(cluster.kubectl(&args)?.replace("\n      ", " ").contains(text).then_some(()))
-    })
+    until(
+        &format!("event {reason} that names {text}"),
+        Duration::from_secs(10),
+        Duration::from_millis(100),
+        || {
+            let events = cluster.kubectl(&[
+                "get",
+                "events",
+                "-n",
+                NAMESPACE,
+                "--field-selector",
+                &selector,
+                "-o",
+                "json",
+            ])?;
+            let events: Value = serde_json::from_str(&events)?;
+            let mut items = events["items"].as_array().into_iter().flatten();
+            Ok(items
+                .any(|event| {
+                    event["message"]
+                        .as_str()
+                        .is_some_and(|note| note.contains(text))
+                })
+                .then_some(()))
+        },
+    )
     .unwrap();
 }

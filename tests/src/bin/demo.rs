@@ -46,26 +46,40 @@ impl Story {
             return command.status()?.code().context("the plugin was killed");
         };
         let mut child = command.stdin(Stdio::piped()).spawn()?;
-        std::io::Write::write_all(&mut child.stdin.take().context("no pipe")?, input.as_bytes())?;
+        std::io::Write::write_all(
+            &mut child.stdin.take().context("no pipe")?,
+            input.as_bytes(),
+        )?;
         child.wait()?.code().context("the plugin was killed")
     }
 }
 
 fn demo() -> Result<()> {
-    let mut story = Story { begun: Instant::now(), step: None };
+    let mut story = Story {
+        begun: Instant::now(),
+        step: None,
+    };
     let keep = std::env::var_os("KEEP").is_some_and(|keep| keep == "1");
 
     story.say("Three real nodes: systemd, containerd and kubelet each");
-    let cluster = Cluster::up(&Options { dir: default_dir(), nodes: 3 })?;
+    let cluster = Cluster::up(&Options {
+        dir: default_dir(),
+        nodes: 3,
+    })?;
     println!("{}", cluster.kubectl(&["get", "nodes"])?.trim_end());
 
     story.say("globalps is installed");
     let product = Product::install(&cluster)?;
     let nodes = cluster.nodes()?;
-    let [first, second, third] = &nodes[..] else { anyhow::bail!("not three nodes") };
+    let [first, second, third] = &nodes[..] else {
+        anyhow::bail!("not three nodes")
+    };
     let own = "{ \"auths\": { \"own.example.com\": { \"auth\": \"b3duOm93bg==\" } } }\n";
     std::fs::write(second.kubelet_dir().join("config.json"), own)?;
-    println!("    {} has credentials of its own in /var/lib/kubelet/config.json; the others have none", second.name());
+    println!(
+        "    {} has credentials of its own in /var/lib/kubelet/config.json; the others have none",
+        second.name()
+    );
     let before = files(&nodes)?;
 
     let registry = cluster.registry();
@@ -77,8 +91,19 @@ fn demo() -> Result<()> {
     product.delete_pod("app")?;
 
     story.say("One command, and every node has the password");
-    let add = ["add", "--registry", &private, "-u", registry.user(), "--password-stdin", "--wait"];
-    ensure!(story.plugin(&cluster, &add, Some(&registry.password()?))? == 0, "add failed");
+    let add = [
+        "add",
+        "--registry",
+        &private,
+        "-u",
+        registry.user(),
+        "--password-stdin",
+        "--wait",
+    ];
+    ensure!(
+        story.plugin(&cluster, &add, Some(&registry.password()?))? == 0,
+        "add failed"
+    );
 
     story.say("The pod runs, on each node");
     for node in [first, second, third] {
@@ -86,30 +111,55 @@ fn demo() -> Result<()> {
         product.start_pod(&name, &image, node.name())?;
         product.wait_pod(&name, false)?;
     }
-    println!("{}", cluster.kubectl(&["get", "pods", "-o", "wide"])?.trim_end());
+    println!(
+        "{}",
+        cluster.kubectl(&["get", "pods", "-o", "wide"])?.trim_end()
+    );
 
     story.say("What is where?");
-    ensure!(story.plugin(&cluster, &["status"], None)? == 0, "not every node is synced");
-    ensure!(story.plugin(&cluster, &["diff"], None)? == 0, "something is not in force");
+    ensure!(
+        story.plugin(&cluster, &["status"], None)? == 0,
+        "not every node is synced"
+    );
+    ensure!(
+        story.plugin(&cluster, &["diff"], None)? == 0,
+        "something is not in force"
+    );
 
     story.say("One command, and every node is as it was");
-    ensure!(story.plugin(&cluster, &["remove", "--all", "--yes", "--wait"], None)? == 0, "remove failed");
+    ensure!(
+        story.plugin(&cluster, &["remove", "--all", "--yes", "--wait"], None)? == 0,
+        "remove failed"
+    );
     product.wait_clean()?;
     let after = files(&nodes)?;
     for ((node, before), after) in nodes.iter().zip(&before).zip(&after) {
         ensure!(before == after, "{} is not as it was", node.name());
-        let what = if before.is_some() { "the same bytes, mode and owner as before" } else { "no file, as before" };
+        let what = if before.is_some() {
+            "the same bytes, mode and owner as before"
+        } else {
+            "no file, as before"
+        };
         println!("    {}: {what}", node.name());
     }
     story.done();
-    println!("\nall of it in {:.0} s", story.begun.elapsed().as_secs_f32());
+    println!(
+        "\nall of it in {:.0} s",
+        story.begun.elapsed().as_secs_f32()
+    );
 
     if keep {
         let kubeconfig = cluster.kubeconfig();
         cluster.keep()?;
-        println!("the cluster runs on; `make cluster-down` ends it\n  export KUBECONFIG={}", kubeconfig.display());
+        println!(
+            "the cluster runs on; `make cluster-down` ends it\n  export KUBECONFIG={}",
+            kubeconfig.display()
+        );
         println!("  export PATH=$PATH:{}", parent(&Product::plugin_path()));
-        println!("  export PATH=$PATH:{}", globalps_tests::kubernetes::bin_dir().display());
+        println!(
+            "  export PATH=$PATH:{}",
+            globalps_tests::kubernetes::bin_dir().display()
+        );
         println!("  kubectl globalps status");
     }
     Ok(())
@@ -122,4 +172,3 @@ fn parent(path: &std::path::Path) -> String {
 fn files(nodes: &[Node]) -> Result<Vec<Option<globalps_tests::product::ConfigFile>>> {
     nodes.iter().map(Product::config_file).collect()
 }
-

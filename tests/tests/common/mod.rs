@@ -14,8 +14,10 @@ pub fn cluster(name: &str, nodes: u8) -> Cluster {
 
 /// A credentials file: registry and `user:password`, each.
 pub fn docker_config(entries: &[(&str, &str)]) -> String {
-    let auths: serde_json::Map<String, serde_json::Value> =
-        entries.iter().map(|(registry, pair)| ((*registry).to_owned(), json!({"auth": base64(pair)}))).collect();
+    let auths: serde_json::Map<String, serde_json::Value> = entries
+        .iter()
+        .map(|(registry, pair)| ((*registry).to_owned(), json!({"auth": base64(pair)})))
+        .collect();
     json!({"auths": auths}).to_string()
 }
 
