@@ -5,7 +5,7 @@ RELEASE := target/$(MUSL)/release
 IMAGES  := target/images
 CLUSTER := target/debug/testcluster
 
-.PHONY: help demo test unit lint fmt image manifests cluster cluster-down deps kubernetes clean
+.PHONY: help demo test unit bench lint fmt image manifests cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -18,6 +18,9 @@ test: unit image kubernetes ## every promise, unit tests first, then on real nod
 
 unit: ## the tests that need neither root nor a cluster
 	cargo test --workspace --lib --bins
+
+bench: image kubernetes ## how fast a rotation is and how lean what runs, on three real nodes
+	cargo run -q -p globalps-tests --bin bench
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check

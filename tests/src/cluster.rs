@@ -129,13 +129,13 @@ impl Cluster {
             }
             work.into_iter().try_for_each(finish)
         })?;
-        say(&format!("{nodes} nodes booted"));
+        say(&format!("nodes booted: {nodes}"));
         self.wait_ready(&all, Duration::from_mins(3))?;
         State::update(&layout.dir, |state| {
             state.complete = true;
             Ok(())
         })?;
-        say(&format!("{nodes} nodes Ready"));
+        say(&format!("nodes Ready: {nodes}"));
         Ok(())
     }
 
@@ -181,8 +181,14 @@ impl Cluster {
                 },
                 reaper: None,
             }),
-            Some(_) => bail!("the cluster at `{}` never came up", dir.display()),
-            None => bail!("there is no cluster at `{}`", dir.display()),
+            Some(_) => bail!(
+                "the cluster at `{}` is not up yet, or was killed on its way: `testcluster up` starts it anew",
+                dir.display()
+            ),
+            None => bail!(
+                "there is no cluster at `{}`: `testcluster up` starts one",
+                dir.display()
+            ),
         }
     }
 

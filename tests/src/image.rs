@@ -1,5 +1,6 @@
 //! OCI image archives that hold one static program, the same bytes for the same input.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -126,11 +127,12 @@ impl Blob {
 }
 
 fn digest(content: &[u8]) -> String {
-    let hex: String = Sha256::digest(content)
+    Sha256::digest(content)
         .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256:{hex}")
+        .fold("sha256:".to_owned(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
 }
 
 /// A tar whose entries belong to root and are as old as the epoch.

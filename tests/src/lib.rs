@@ -9,6 +9,7 @@ pub mod image;
 pub mod kubernetes;
 pub mod preflight;
 pub mod product;
+pub mod watch;
 
 mod cgroup;
 mod cluster;

@@ -207,7 +207,7 @@ impl Node {
     pub fn reboot(&self) -> Result<()> {
         // No look at the outcome: the call may be cut off by what it asks for.
         self.exec(&["systemctl", "--no-block", "reboot"])?;
-        self.wait_down(Duration::from_secs(60))?;
+        self.wait_down(Duration::from_mins(1))?;
         self.boot()
     }
 

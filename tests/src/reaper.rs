@@ -65,10 +65,11 @@ fn program() -> Result<PathBuf> {
     if own.file_name().is_some_and(|name| name == "testcluster") {
         return Ok(own);
     }
-    let beside = own.ancestors().nth(2).map(|dir| dir.join("testcluster"));
-    match beside {
-        Some(program) if program.exists() => Ok(program),
-        _ => bail!(
+    // A program is beside it, and a test one folder below.
+    let mut folders = own.ancestors().skip(1).take(2);
+    match folders.find_map(|folder| Some(folder.join("testcluster")).filter(|path| path.exists())) {
+        Some(program) => Ok(program),
+        None => bail!(
             "no `testcluster` beside `{}`: run `cargo build -p globalps-tests`",
             own.display()
         ),

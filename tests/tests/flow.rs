@@ -3,15 +3,13 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::watch::Watch;
 use globalps_tests::{Access, Cluster, Node, until};
 use serde_json::Value;
 
@@ -111,7 +109,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         (&private, &format!("puller:{password}")),
         ("more.example.com", "more:m0re-s3cret"),
     ]);
-    let watch = Watch::start(&cluster);
+    let watch = Watch::start(&cluster, nodes.len()).unwrap();
     product.apply(&rotated).unwrap();
     product.wait_synced().unwrap();
     assert_eq!(
@@ -120,7 +118,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         "one kubelet start a node and rotation"
     );
     assert_eq!(
-        watch.most_at_once(2),
+        watch.most_at_once(2).unwrap(),
         1,
         "never two nodes between grant and `Synced`"
     );
@@ -291,64 +289,4 @@ fn has_event(cluster: &Cluster, reason: &str) -> bool {
         "name",
     ]);
     !events.unwrap().trim().is_empty()
-}
-
-/// Every change of a `NodePullSecret`, in order.
-struct Watch {
-    kubectl: std::process::Child,
-    lines: std::sync::mpsc::Receiver<Value>,
-}
-
-impl Watch {
-    fn start(cluster: &Cluster) -> Self {
-        let mut kubectl = cluster
-            .kubectl_command()
-            .args([
-                "get",
-                "nodepullsecrets",
-                "-n",
-                NAMESPACE,
-                "--watch",
-                "-o",
-                "json",
-            ])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = kubectl.stdout.take().unwrap();
-        let (sender, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let objects =
-                serde_json::Deserializer::from_reader(BufReader::new(output)).into_iter::<Value>();
-            for object in objects.map_while(Result::ok) {
-                if sender.send(object).is_err() {
-                    return;
-                }
-            }
-        });
-        // The first three are what is there now.
-        let watch = Self { kubectl, lines };
-        for _ in 0..3 {
-            watch.lines.recv_timeout(DEADLINE).unwrap();
-        }
-        watch
-    }
-
-    /// Most nodes that were granted the revision and not yet `Synced` at the same time.
-    fn most_at_once(mut self, revision: i64) -> usize {
-        let mut open: BTreeMap<String, bool> = BTreeMap::new();
-        let mut most = 0;
-        while let Ok(object) = self.lines.recv_timeout(Duration::from_secs(1)) {
-            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-            let granted = object["spec"]["revision"] == revision;
-            let synced =
-                object["status"]["phase"] == "Synced" && object["status"]["revision"] == revision;
-            open.insert(name, granted && !synced);
-            most = most.max(open.values().filter(|open| **open).count());
-        }
-        self.kubectl.kill().unwrap();
-        self.kubectl.wait().unwrap();
-        assert_eq!(open.len(), 3, "every node's change was seen");
-        most
-    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use globalps_tests::{Access, Cluster, Node, Options, default_dir, kubernetes, preflight, reap};
 
@@ -207,7 +207,7 @@ impl At {
     }
 
     fn attach(&self) -> Result<Cluster> {
-        Cluster::attach(&self.path()).context("`testcluster up` starts one")
+        Cluster::attach(&self.path())
     }
 }
 

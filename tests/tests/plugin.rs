@@ -1,0 +1,416 @@
+//! `kubectl globalps` as a user runs it, against a real cluster.
+
+mod common;
+
+use std::process::Command;
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{ADDITIONAL, Product, Ran};
+use globalps_tests::{Access, Cluster, kubernetes};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "pl4gin-s3cret";
+
+#[test]
+fn the_plugin_does_the_whole_job_and_tells_the_truth() {
+    let cluster = cluster("plugin", 2);
+    what_is_said_before_anything_is_installed(&cluster);
+    let product = Product::install(&cluster).unwrap();
+    what_is_said_before_anything_is_added(&product);
+    passwords_come_in_as_with_docker_login(&product);
+    add_waits_for_every_node(&cluster, &product);
+    diff_shows_what_is_not_in_force(&product);
+    a_bad_secret_is_refused_with_the_controllers_words(&product);
+    remove_takes_one_registry_or_all(&cluster, &product);
+    a_pod_runs_with_what_add_brought(&cluster, &product);
+    kubectl_finds_it_as_a_plugin(&cluster);
+    product
+        .assert_never_shown(&[PASSWORD, &base64(&format!("robot:{PASSWORD}"))])
+        .unwrap();
+    uninstall_restores_first_and_leaves_nothing(&cluster, &product);
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+/// The exit status and a text that standard error must have.
+fn fails(ran: &Ran, code: i32, text: &str) {
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    assert!(ran.stderr.contains(text), "{ran:?}");
+    assert!(
+        ran.stderr.contains("hint: "),
+        "every error has a way out: {ran:?}"
+    );
+    assert_eq!(ran.stdout, "", "errors are no data");
+}
+
+fn done(ran: Ran) -> Ran {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    ran
+}
+
+fn what_is_said_before_anything_is_installed(cluster: &Cluster) {
+    let product = Product::attach(cluster);
+    let status = product.plugin(&["status"], "").unwrap();
+    assert_eq!(status.code, Some(1), "{status:?}");
+    let printed = done(
+        product
+            .plugin(
+                &[
+                    "install",
+                    "--controller-image",
+                    "c:1",
+                    "--syncer-image",
+                    "s:1",
+                ],
+                "",
+            )
+            .unwrap(),
+    );
+    for text in [
+        "image: c:1",
+        "--syncer-image=s:1",
+        "kind: CustomResourceDefinition",
+        "pod-security.kubernetes.io/enforce: restricted",
+    ] {
+        assert!(printed.stdout.contains(text), "{text}");
+    }
+    assert_eq!(
+        cluster.kubectl(&["get", "crd", "-o", "name"]).unwrap(),
+        "",
+        "printing changes nothing"
+    );
+}
+
+fn what_is_said_before_anything_is_added(product: &Product) {
+    let status = product.plugin(&["status", "-o", "json"], "").unwrap();
+    assert_eq!(status.code, Some(1), "{status:?}");
+    assert_eq!(json(&status)["ready"], false);
+    fails(
+        &product.plugin(&["remove", "--all", "--yes"], "").unwrap(),
+        2,
+        ADDITIONAL,
+    );
+    done(
+        product
+            .plugin(&["remove", "--all", "--yes", "--ignore-not-found"], "")
+            .unwrap(),
+    );
+}
+
+fn passwords_come_in_as_with_docker_login(product: &Product) {
+    let add = |args: &[&str], input: &str| {
+        let all: Vec<&str> = [
+            "add",
+            "--registry",
+            "r.example.com",
+            "--dry-run=client",
+            "-o",
+            "json",
+        ]
+        .into_iter()
+        .chain(args.iter().copied())
+        .collect();
+        product.plugin(&all, input).unwrap()
+    };
+    let auth = |ran: Ran| {
+        let secret = json(&done(ran));
+        let data = secret["data"][".dockerconfigjson"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let config: Value = serde_json::from_slice(&decode(&data)).unwrap();
+        config["auths"]["r.example.com"]["auth"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    for (sentence, input, password) in [
+        ("one line ending is not a part of it", "p\n", "p"),
+        ("nor is that of another system", "p\r\n", "p"),
+        ("but only one is taken away", "p\n\n", "p\n"),
+        ("none need be there", "p", "p"),
+    ] {
+        assert_eq!(
+            auth(add(&["-u", "u", "--password-stdin"], input)),
+            base64(&format!("u:{password}")),
+            "{sentence}"
+        );
+    }
+    let warned = add(&["-u", "u", "-p", "p"], "");
+    assert!(warned.stderr.contains("warning"), "{warned:?}");
+    assert_eq!(auth(warned), base64("u:p"));
+    fails(&add(&["-u", "u", "--password-stdin"], ""), 2, "empty");
+    fails(&add(&["-u", "u"], ""), 2, "password");
+    for args in [
+        vec!["--password-stdin"],
+        vec!["-u", "u", "-p", "p", "--password-stdin"],
+    ] {
+        let ran = add(&args, "p");
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+    }
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
+}
+
+fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
+    let args = [
+        "add",
+        "--registry",
+        "one.example.com",
+        "-u",
+        "robot",
+        "--password-stdin",
+        "--wait",
+    ];
+    done(product.plugin(&args, PASSWORD).unwrap());
+    for node in cluster.nodes().unwrap() {
+        let auth = Product::auth_on_node(&node, "one.example.com").unwrap();
+        assert_eq!(
+            auth,
+            Some(base64(&format!("robot:{PASSWORD}"))),
+            "when `add --wait` returns, it is in force"
+        );
+    }
+    let args = [
+        "add",
+        "--docker-server",
+        "two.example.com",
+        "--docker-username",
+        "robot",
+        "--password-stdin",
+        "--wait",
+    ];
+    done(product.plugin(&args, PASSWORD).unwrap());
+
+    let status = done(product.plugin(&["status", "-o", "json"], "").unwrap());
+    let status = json(&status);
+    assert_eq!(status["ready"], true);
+    assert_eq!(status["revision"], 2);
+    assert_eq!(status["paused"], false);
+    let counts = json!({"total": 2, "synced": 2, "progressing": 0, "failed": 0, "unreachable": 0});
+    assert_eq!(status["counts"], counts);
+    let node = &status["nodes"][0];
+    for (field, value) in [
+        ("name", "node-1"),
+        ("phase", "Synced"),
+        ("reason", ""),
+        ("message", ""),
+    ] {
+        assert_eq!(node[field], value, "{node}");
+    }
+    assert!(node["since"].as_str().unwrap().ends_with('Z'), "{node}");
+    assert!(
+        status["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True")
+    );
+    let table = done(product.plugin(&["status"], "").unwrap()).stdout;
+    for text in [
+        "NODE", "PHASE", "REVISION", "AGE", "REASON", "node-2", "Synced", "2/2",
+    ] {
+        assert!(table.contains(text), "{table}");
+    }
+    assert!(!table.contains('\u{1b}'), "no colour off a terminal");
+    done(
+        product
+            .plugin(&["status", "--wait", "--timeout", "5s"], "")
+            .unwrap(),
+    );
+}
+
+fn diff_shows_what_is_not_in_force(product: &Product) {
+    let none = done(product.plugin(&["diff", "-o", "json"], "").unwrap());
+    assert_eq!(json(&none), json!({"changes": [], "laggingNodes": []}));
+    let proposed = docker_config(&[
+        ("one.example.com", "robot:other"),
+        ("three.example.com", "u:p"),
+    ]);
+    let ran = product
+        .plugin(&["diff", "-f", "-", "-o", "json"], &proposed)
+        .unwrap();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let changes = json(&ran)["changes"].clone();
+    assert_eq!(
+        changes,
+        json!([
+            {"registry": "one.example.com", "change": "changed"},
+            {"registry": "three.example.com", "change": "added"},
+            {"registry": "two.example.com", "change": "removed"},
+        ])
+    );
+    let text = product.plugin(&["diff", "-f", "-"], &proposed).unwrap();
+    assert!(
+        text.stdout.contains("***") && !text.stdout.contains(PASSWORD),
+        "{text:?}"
+    );
+    fails(
+        &product.plugin(&["diff", "-f", "/nowhere"], "").unwrap(),
+        2,
+        "/nowhere",
+    );
+}
+
+fn a_bad_secret_is_refused_with_the_controllers_words(product: &Product) {
+    let bad = format!(r#"{{"auths":{{"bad.example.com":{{"auth":"{PASSWORD}!"}}}}}}"#);
+    product.apply(&bad).unwrap();
+    let (_, _, words) = product.wait_condition("AdditionalValid", "False").unwrap();
+    let words = words.split(';').next().unwrap().to_owned();
+    assert!(
+        words.contains("`bad.example.com`: `auth` is not base64"),
+        "{words}"
+    );
+    let add = [
+        "add",
+        "--registry",
+        "one.example.com",
+        "-u",
+        "robot",
+        "--password-stdin",
+    ];
+    fails(&product.plugin(&add, PASSWORD).unwrap(), 2, &words);
+    let status = product.plugin(&["status"], "").unwrap();
+    assert_eq!(status.code, Some(1), "{status:?}");
+    assert!(
+        format!("{}{}", status.stdout, status.stderr).contains("bad.example.com"),
+        "{status:?}"
+    );
+    let waited = product
+        .plugin(&["status", "--wait", "--timeout", "30s"], "")
+        .unwrap();
+    assert_eq!(waited.code, Some(1), "it is no use to wait: {waited:?}");
+    product
+        .apply(&docker_config(&[
+            ("one.example.com", "robot:1"),
+            ("two.example.com", "robot:2"),
+        ]))
+        .unwrap();
+    product.wait_synced().unwrap();
+}
+
+fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
+    fails(
+        &product
+            .plugin(&["remove", "--registry", "one.example.com"], "")
+            .unwrap(),
+        2,
+        "--yes",
+    );
+    fails(
+        &product
+            .plugin(&["remove", "--registry", "none.example.com", "--yes"], "")
+            .unwrap(),
+        2,
+        "none.example.com",
+    );
+    done(
+        product
+            .plugin(
+                &["remove", "--registry", "one.example.com", "--yes", "--wait"],
+                "",
+            )
+            .unwrap(),
+    );
+    for node in cluster.nodes().unwrap() {
+        assert_eq!(
+            Product::auth_on_node(&node, "one.example.com").unwrap(),
+            None
+        );
+        assert!(
+            Product::auth_on_node(&node, "two.example.com")
+                .unwrap()
+                .is_some()
+        );
+    }
+    let ran = done(
+        product
+            .plugin(&["remove", "--all", "--yes", "--wait"], "")
+            .unwrap(),
+    );
+    assert!(ran.stderr.contains("stay usable"), "{ran:?}");
+    product.wait_clean().unwrap();
+    for node in cluster.nodes().unwrap() {
+        assert_eq!(
+            Product::config_file(&node).unwrap(),
+            None,
+            "when `remove --wait` returns, it is gone"
+        );
+    }
+}
+
+fn a_pod_runs_with_what_add_brought(cluster: &Cluster, product: &Product) {
+    let registry = cluster.registry();
+    let private = registry.address(Access::Private);
+    let args = [
+        "add",
+        "--registry",
+        &private,
+        "-u",
+        registry.user(),
+        "--password-stdin",
+        "--wait",
+    ];
+    done(
+        product
+            .plugin(&args, &registry.password().unwrap())
+            .unwrap(),
+    );
+    product
+        .start_pod("app", &format!("{private}/team/app:1"), "node-2")
+        .unwrap();
+    product.wait_pod("app", false).unwrap();
+    product.delete_pod("app").unwrap();
+}
+
+fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
+    let folder = Product::plugin_path().parent().unwrap().to_owned();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    // kubectl takes no flag before a plugin's name, so the environment names the cluster.
+    let mut kubectl = Command::new(kubernetes::bin_dir().join("kubectl"));
+    kubectl
+        .args(["globalps", "version", "-o", "json"])
+        .env("PATH", path)
+        .env("KUBECONFIG", cluster.kubeconfig());
+    let ran = globalps_tests::product::run(&mut kubectl, "").unwrap();
+    let version = json(&done(ran));
+    assert_eq!(version["client"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        version["controller"]["image"]
+            .as_str()
+            .unwrap()
+            .contains("globalps-controller"),
+        "{version}"
+    );
+}
+
+fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Product) {
+    fails(&product.plugin(&["uninstall"], "").unwrap(), 2, "--yes");
+    done(product.plugin(&["uninstall", "--yes"], "").unwrap());
+    for node in cluster.nodes().unwrap() {
+        assert_eq!(Product::config_file(&node).unwrap(), None);
+        assert!(!node.kubelet_dir().join(".globalps").exists());
+    }
+    let kinds = "crd,clusterroles,clusterrolebindings,namespaces";
+    let left = cluster.kubectl(&["get", kinds, "-o", "name"]).unwrap();
+    assert!(!left.contains("globalps"), "{left}");
+    let left = cluster
+        .kubectl(&[
+            "get",
+            "roles,rolebindings,secrets,serviceaccounts,daemonsets",
+            "-n",
+            "kube-system",
+            "-o",
+            "name",
+        ])
+        .unwrap();
+    assert!(
+        !left.contains("globalps") && !left.contains("pull-secret"),
+        "{left}"
+    );
+}
