@@ -30,7 +30,8 @@ fmt: ## format everything
 	cargo fmt --all
 
 image: deps ## two OCI archives in target/images, and the plugin in target/*-musl/release
-	cargo build --release --locked --target $(MUSL) -p globalps-controller -p globalps-syncer -p kubectl-globalps
+	cargo build --release --locked --target $(MUSL) -p globalps-controller -p globalps-syncer
+	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
 	mkdir -p $(IMAGES)
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-controller \
 		--name globalps-controller --user 65532:65532 --output $(IMAGES)/globalps-controller.tar

@@ -1,7 +1,7 @@
 //! The loop on the node: look, decide, act, tell.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::dockerconfig::DockerConfig;
@@ -9,12 +9,13 @@ use globalps_core::rollout::Goal;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::change::{Changer, Kubelet, Outcome};
+use crate::change::{Changer, Outcome};
 use crate::config_file::{self, Image};
 use crate::decide::{Action, NodeFacts, decide};
 use crate::journal::{Failure, Journal, JournalError, State, Step, Task};
-use crate::node_status::{Backoff, Cluster, FetchError, dated};
-use crate::systemd::{Systemd, UnitFacts};
+use crate::node_status::{Backoff, Cluster, FetchError};
+use crate::systemd::{Systemd, Unit};
+use crate::tell::Teller;
 
 /// A kubelet that dies so soon after a change was in force takes the change back.
 const UNDER_WATCH: Duration = Duration::from_secs(30);
@@ -31,47 +32,15 @@ pub(crate) struct Options {
     pub(crate) restart: bool,
 }
 
-/// The real kubelet, behind systemd.
-struct Unit {
-    systemd: Systemd,
-    /// The unit as it was when it was seen to serve last.
-    served: Option<UnitFacts>,
-}
-
-impl Kubelet for Unit {
-    async fn restart(&mut self, anew: bool) -> Result<(), String> {
-        let begun = Instant::now();
-        let facts = self
-            .systemd
-            .restart(anew)
-            .await
-            .map_err(|error| error.to_string())?;
-        tracing::info!(
-            unit = self.systemd.unit(),
-            "restarted, and it serves after {} ms",
-            begun.elapsed().as_millis()
-        );
-        self.served = Some(facts);
-        Ok(())
-    }
-
-    async fn serves_since(&mut self, time: SystemTime) -> bool {
-        let facts = self.systemd.serves_since(time).await.ok().flatten();
-        let serves = facts.is_some();
-        self.served = facts.or(self.served.take());
-        serves
-    }
-}
-
 pub(crate) struct Agent {
-    options: Options,
+    config_file: PathBuf,
+    restart: bool,
     cluster: Cluster,
     journal: Journal,
     unit: Unit,
     state: Option<State>,
     objects: watch::Receiver<Option<NodePullSecret>>,
-    statuses: watch::Sender<Option<NodePullSecretStatus>>,
-    told: Option<NodePullSecretStatus>,
+    teller: Teller,
     /// The granted content: its revision, and what it is.
     desired: Option<(i64, DockerConfig)>,
     backoff: Backoff,
@@ -86,15 +55,12 @@ impl Agent {
         Self {
             journal: Journal::beside(&options.config_file),
             objects: cluster.follow(),
-            statuses: cluster.reporter(),
-            unit: Unit {
-                systemd,
-                served: None,
-            },
-            options,
+            teller: Teller::new(cluster.reporter(), options.ready_file),
+            unit: Unit::new(systemd),
+            config_file: options.config_file,
+            restart: options.restart,
             cluster,
             state: None,
-            told: None,
             desired: None,
             backoff: Backoff::default(),
             watch_until: None,
@@ -105,8 +71,8 @@ impl Agent {
     /// Runs until it is dropped, which may be at any await: whoever comes next goes on from the journal.
     pub(crate) async fn run(&mut self) {
         // What is true now is not known yet, so the pod is not ready.
-        self.mark_ready(false);
-        config_file::sweep(&self.options.config_file);
+        self.teller.mark_ready(false);
+        config_file::sweep(&self.config_file);
         loop {
             match self.journal.load() {
                 Ok(state) => {
@@ -146,7 +112,7 @@ impl Agent {
     /// One look and what follows from it. Returns how long there is nothing more to do; zero: look again.
     async fn step(&mut self) -> Result<Duration, JournalError> {
         let task = self.objects.borrow_and_update().as_ref().and_then(task);
-        let file = config_file::read(&self.options.config_file)?;
+        let file = config_file::read(&self.config_file)?;
         let desired = task.as_ref().and_then(|task| {
             self.desired
                 .as_ref()
@@ -158,7 +124,7 @@ impl Agent {
             state: self.state.as_ref(),
             file: &file,
             desired,
-            restart: self.options.restart,
+            restart: self.restart,
         };
         match decide(&facts) {
             Action::Rest => Ok(FOR_EVER),
@@ -187,7 +153,7 @@ impl Agent {
             Action::Forget => {
                 self.journal.remove()?;
                 self.state = None;
-                self.tell_restored();
+                self.tell(Phase::Restored, "", "");
                 Ok(FOR_EVER)
             }
         }
@@ -221,7 +187,11 @@ impl Agent {
         file: Image,
         change: Option<crate::journal::Change>,
     ) -> Result<Duration, JournalError> {
-        let restarts = self.told_restarts();
+        let restarts = self
+            .objects
+            .borrow()
+            .as_ref()
+            .map_or(0, |object| self.teller.restarts(object));
         let mut state = self
             .state
             .take()
@@ -237,7 +207,7 @@ impl Agent {
             }
             None => {}
         }
-        let path = self.options.config_file.clone();
+        let path = self.config_file.clone();
         // Told beside the work: the file does not wait for the API server.
         let phase = if goal == Some(Goal::Restore) {
             Phase::Restoring
@@ -274,9 +244,10 @@ impl Agent {
                 Err(error)
             }
             Ok(Outcome::InForce) if is_restored => {
-                let restarts = self.state.take().map_or(0, |state| state.restarts);
                 tracing::info!("the node is as it was");
-                self.tell_restored_with(restarts);
+                // Its count of restarts is told once more; after that there is nothing of it any more.
+                self.tell(Phase::Restored, "", "");
+                self.state = None;
                 Ok(FOR_EVER)
             }
             Ok(Outcome::InForce) => {
@@ -297,7 +268,7 @@ impl Agent {
 
     /// Tells that the task is in force, and keeps the kubelet under watch for a while.
     async fn confirm(&mut self) -> Result<Duration, JournalError> {
-        let message = match (&self.set_aside, self.options.restart) {
+        let message = match (&self.set_aside, self.restart) {
             (Some(path), _) => {
                 format!(
                     "the node's own file was no credentials file and is kept as {}",
@@ -307,7 +278,7 @@ impl Agent {
             (None, true) => String::new(),
             (None, false) => "the kubelet takes it up by itself within 5 minutes".to_owned(),
         };
-        let reason = match (&self.set_aside, self.options.restart) {
+        let reason = match (&self.set_aside, self.restart) {
             (Some(_), _) => "FileSetAside",
             (None, true) => "",
             (None, false) => "RestartNever",
@@ -339,7 +310,7 @@ impl Agent {
         let Some(mut state) = self.state.take() else {
             return Ok(FOR_EVER);
         };
-        let path = self.options.config_file.clone();
+        let path = self.config_file.clone();
         let mut changer = Changer {
             journal: &self.journal,
             path: &path,
@@ -359,16 +330,26 @@ impl Agent {
         Ok(())
     }
 
-    fn told_restarts(&self) -> i64 {
-        let object = self.objects.borrow();
-        let status = object.as_ref().and_then(|object| object.status.as_ref());
-        status
-            .or(self.told.as_ref())
-            .map_or(0, |status| status.restarts)
+    fn tell(&mut self, phase: Phase, reason: &str, message: &str) {
+        let object = self.objects.borrow().clone();
+        let Some(object) = object else { return };
+        let status = NodePullSecretStatus {
+            phase,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            revision: self.state.as_ref().map_or(0, |state| state.revision),
+            restarts: self
+                .state
+                .as_ref()
+                .map_or_else(|| self.teller.restarts(&object), |state| state.restarts),
+            restored: phase == Phase::Restored,
+            ..NodePullSecretStatus::default()
+        };
+        self.teller.tell(&object, status);
     }
 
     fn tell_failure(&mut self, failure: &Failure) {
-        let (phase, reason, end) = if failure.stuck {
+        let (phase, reason, way_on) = if failure.stuck {
             (
                 Phase::Failed,
                 "KubeletDown",
@@ -378,70 +359,14 @@ impl Agent {
             (
                 Phase::RolledBack,
                 "KubeletDidNotStart",
-                "the file is what it was before and the kubelet runs; another content, or a new spec, is tried again",
+                "the file is what it was before and the kubelet runs; another content is tried again",
             )
         };
-        self.tell(phase, reason, &format!("{}; {end}", failure.why));
+        self.tell(phase, reason, &format!("{}; {way_on}", failure.why));
     }
 
     fn tell_error(&mut self, error: &JournalError) {
         self.tell(Phase::Failed, error.reason(), &error.to_string());
-    }
-
-    fn tell_restored(&mut self) {
-        self.tell_restored_with(self.told_restarts());
-    }
-
-    fn tell_restored_with(&mut self, restarts: i64) {
-        let status = NodePullSecretStatus {
-            phase: Phase::Restored,
-            restored: true,
-            restarts,
-            ..NodePullSecretStatus::default()
-        };
-        self.tell_status(status);
-    }
-
-    fn tell(&mut self, phase: Phase, reason: &str, message: &str) {
-        let status = NodePullSecretStatus {
-            phase,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            revision: self.state.as_ref().map_or(0, |state| state.revision),
-            restarts: self
-                .state
-                .as_ref()
-                .map_or_else(|| self.told_restarts(), |state| state.restarts),
-            ..NodePullSecretStatus::default()
-        };
-        self.tell_status(status);
-    }
-
-    /// Hands the status to the reporter where it says something new.
-    fn tell_status(&mut self, mut status: NodePullSecretStatus) {
-        let object = self.objects.borrow().clone();
-        let Some(object) = object else { return };
-        status.observed_generation = object.metadata.generation.unwrap_or_default();
-        let told = self.told.as_ref().or(object.status.as_ref());
-        let status = dated(status, told);
-        self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
-        if self.told.as_ref() != Some(&status) {
-            self.told = Some(status.clone());
-            self.statuses.send_replace(Some(status));
-        }
-    }
-
-    /// The file that the readiness probe looks for.
-    fn mark_ready(&self, ready: bool) {
-        let path = &self.options.ready_file;
-        let result = match (ready, path.exists()) {
-            (true, false) => std::fs::write(path, ""),
-            (false, true) => std::fs::remove_file(path),
-            _ => Ok(()),
-        };
-        if let Err(error) = result {
-            tracing::warn!(path = %path.display(), %error, "the readiness of this pod could not be marked");
-        }
     }
 }
 

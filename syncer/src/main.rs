@@ -12,6 +12,7 @@ mod decide;
 mod journal;
 mod node_status;
 mod systemd;
+mod tell;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -8,7 +8,6 @@ use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use globalps_core::dockerconfig::{self, DockerConfig};
 use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER};
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
@@ -210,16 +209,4 @@ fn send(sender: &watch::Sender<Option<NodePullSecret>>, object: Option<NodePullS
         *known = object;
         is_news
     });
-}
-
-/// The status to be told, with the time of its phase: that of `told` where the phase is the same.
-pub(crate) fn dated(
-    mut new: NodePullSecretStatus,
-    told: Option<&NodePullSecretStatus>,
-) -> NodePullSecretStatus {
-    let since = told
-        .filter(|told| told.phase == new.phase)
-        .and_then(|told| told.last_transition_time.clone());
-    new.last_transition_time = Some(since.unwrap_or_else(|| Time(jiff::Timestamp::now())));
-    new
 }

@@ -9,6 +9,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
+use crate::change::Kubelet;
+
 /// For one restart job, from the call to systemd's word that it ended.
 const JOB_TIMEOUT: Duration = Duration::from_secs(90);
 /// For one question to systemd.
@@ -279,6 +281,47 @@ impl Systemd {
             }
             sleep(POLL).await;
         }
+    }
+}
+
+/// The real kubelet, behind systemd.
+pub(crate) struct Unit {
+    pub(crate) systemd: Systemd,
+    /// The unit as it was when it was seen to serve last.
+    pub(crate) served: Option<UnitFacts>,
+}
+
+impl Unit {
+    pub(crate) fn new(systemd: Systemd) -> Self {
+        Self {
+            systemd,
+            served: None,
+        }
+    }
+}
+
+impl Kubelet for Unit {
+    async fn restart(&mut self, anew: bool) -> Result<(), String> {
+        let begun = Instant::now();
+        let facts = self
+            .systemd
+            .restart(anew)
+            .await
+            .map_err(|error| error.to_string())?;
+        tracing::info!(
+            unit = self.systemd.unit(),
+            "restarted, and it serves after {} ms",
+            begun.elapsed().as_millis()
+        );
+        self.served = Some(facts);
+        Ok(())
+    }
+
+    async fn serves_since(&mut self, time: SystemTime) -> bool {
+        let facts = self.systemd.serves_since(time).await.ok().flatten();
+        let serves = facts.is_some();
+        self.served = facts.or(self.served.take());
+        serves
     }
 }
 

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::control_plane::{self, kubectl, kubectl_command};
-use crate::instance::{self, Claim};
+use crate::instance;
 use crate::layout::{Layout, MAX_NODES, bridge, usable_dir};
 use crate::node::{Node, is_ready};
 use crate::pki::{Authority, write_private};
-use crate::process::{kill_all, marked};
+use crate::process::marked;
 use crate::reaper::Reaper;
 use crate::registry::{Access, Registry};
 use crate::state::State;
+use crate::teardown::{adopt, clear, take_down};
 use crate::wait::until;
-use crate::{cgroup, kubernetes, mounts, net, pause, preflight};
+use crate::{kubernetes, net, pause, preflight};
 
 /// What a new cluster is like.
 pub struct Options {
@@ -59,6 +60,7 @@ impl Cluster {
         let claim = instance::claim(&dir, reaper.pid())?;
         reaper.arm()?;
         clear(&claim, &dir)?;
+        adopt(&dir)?;
         let layout = Layout {
             dir,
             instance: claim.instance,
@@ -173,7 +175,7 @@ impl Cluster {
     /// The cluster that another process left running in a directory.
     pub fn attach(dir: &Path) -> Result<Self> {
         let dir = usable_dir(dir)?;
-        match State::load(&dir)? {
+        match state_of(&dir)? {
             Some(state) if state.complete => Ok(Self {
                 layout: Layout {
                     dir,
@@ -327,81 +329,20 @@ fn finish(work: thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// What the directory says about its cluster, while the cluster's number is still its own: after a reboot of
+/// the machine another may have it.
+fn state_of(dir: &Path) -> Result<Option<State>> {
+    let own = instance::of(dir)?;
+    Ok(State::load(dir)?.filter(|state| own == Some(state.instance)))
+}
+
 /// Whether the directory's cluster came up and its API server still runs.
 fn is_running(dir: &Path) -> Result<bool> {
-    let Some(state) = State::load(dir)?.filter(|state| state.complete) else {
+    let Some(state) = state_of(dir)?.filter(|state| state.complete) else {
         return Ok(false);
     };
     let processes = marked(&bridge(state.instance))?;
     Ok(processes
         .iter()
         .any(|process| process.component == "kube-apiserver"))
-}
-
-/// Takes down the cluster of a directory, or what is left of it, and forgets it. It is no error where there
-/// is none.
-pub(crate) fn take_down(dir: &Path, keep_logs: bool) -> Result<()> {
-    let Some(instance) = instance::of(dir)? else {
-        return remove_files(dir, keep_logs);
-    };
-    stop(&bridge(instance))?;
-    remove_files(dir, keep_logs)?;
-    instance::release(instance)
-}
-
-/// Clears the way for a new cluster.
-fn clear(claim: &Claim, dir: &Path) -> Result<()> {
-    stop(&bridge(claim.instance))?;
-    if let Some(remains) = &claim.remains {
-        remove_files(remains, true)?;
-    }
-    remove_files(dir, false)
-}
-
-fn stop(bridge: &str) -> Result<()> {
-    kill_all(&format!("the processes of {bridge}"), || {
-        let mut pids = cgroup::processes(bridge)?;
-        pids.extend(marked(bridge)?.into_iter().map(|process| process.pid));
-        Ok(pids)
-    })?;
-    cgroup::remove(bridge, None)?;
-    net::remove(bridge)
-}
-
-/// Removes what a cluster puts into its directory, and nothing else that may be there.
-fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
-    const FOLDERS: [&str; 7] = [
-        "nodes",
-        "pki",
-        "etcd",
-        "registry",
-        "images",
-        "kubectl-cache",
-        "logs",
-    ];
-    const FILES: [&str; 5] = [
-        "kubeconfig",
-        "audit-policy.yaml",
-        "state.lock",
-        "state.json.new",
-        "state.json",
-    ];
-    mounts::unmount_below(dir)?;
-    for folder in FOLDERS {
-        let path = dir.join(folder);
-        if path.exists() && !(keep_logs && folder == "logs") {
-            fs::remove_dir_all(&path)
-                .with_context(|| format!("could not remove `{}`", path.display()))?;
-        }
-    }
-    for file in FILES {
-        let path = dir.join(file);
-        if path.exists() {
-            fs::remove_file(&path)
-                .with_context(|| format!("could not remove `{}`", path.display()))?;
-        }
-    }
-    // Goes unless something of another's is in it.
-    let _ = fs::remove_dir(dir);
-    Ok(())
 }

@@ -26,6 +26,7 @@ mod process;
 mod reaper;
 mod registry;
 mod state;
+mod teardown;
 mod wait;
 
 pub use cluster::{Cluster, Options, default_dir};

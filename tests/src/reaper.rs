@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cluster, instance};
+use crate::instance;
+use crate::teardown::take_down;
 
 const ARMED: &[u8] = b"armed";
 
@@ -54,7 +55,7 @@ pub fn reap(dir: &Path) -> Result<()> {
     let mut order = Vec::new();
     std::io::stdin().read_to_end(&mut order)?;
     if order == ARMED && instance::is_owner(dir, std::process::id())? {
-        cluster::take_down(dir, true)?;
+        take_down(dir, true)?;
     }
     Ok(())
 }

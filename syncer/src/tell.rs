@@ -1,0 +1,128 @@
+//! What the node tells of itself: its status, and whether its pod is ready.
+
+use std::path::PathBuf;
+
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::sync::watch;
+
+pub(crate) struct Teller {
+    statuses: watch::Sender<Option<NodePullSecretStatus>>,
+    told: Option<NodePullSecretStatus>,
+    /// The file that the readiness probe looks for.
+    ready_file: PathBuf,
+}
+
+impl Teller {
+    pub(crate) fn new(
+        statuses: watch::Sender<Option<NodePullSecretStatus>>,
+        ready_file: PathBuf,
+    ) -> Self {
+        Self {
+            statuses,
+            told: None,
+            ready_file,
+        }
+    }
+
+    /// Restarts of the kubelet as they were told last, for a node that remembers none.
+    pub(crate) fn restarts(&self, object: &NodePullSecret) -> i64 {
+        self.told
+            .as_ref()
+            .or(object.status.as_ref())
+            .map_or(0, |status| status.restarts)
+    }
+
+    /// Hands the status on where it says something new. It is about the object's spec as it is now.
+    pub(crate) fn tell(&mut self, object: &NodePullSecret, mut status: NodePullSecretStatus) {
+        status.observed_generation = object.metadata.generation.unwrap_or_default();
+        let before = self.told.as_ref().or(object.status.as_ref());
+        let status = dated(status, before, jiff::Timestamp::now());
+        self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
+        if self.told.as_ref() != Some(&status) {
+            self.told = Some(status.clone());
+            self.statuses.send_replace(Some(status));
+        }
+    }
+
+    pub(crate) fn mark_ready(&self, ready: bool) {
+        let path = &self.ready_file;
+        let result = match (ready, path.exists()) {
+            (true, false) => std::fs::write(path, ""),
+            (false, true) => std::fs::remove_file(path),
+            _ => Ok(()),
+        };
+        if let Err(error) = result {
+            tracing::warn!(path = %path.display(), %error, "the readiness of this pod could not be marked");
+        }
+    }
+}
+
+/// With the time of its phase: that of `before` where the phase is the same.
+fn dated(
+    mut new: NodePullSecretStatus,
+    before: Option<&NodePullSecretStatus>,
+    now: jiff::Timestamp,
+) -> NodePullSecretStatus {
+    let since = before
+        .filter(|before| before.phase == new.phase)
+        .and_then(|before| before.last_transition_time.clone());
+    new.last_transition_time = Some(since.unwrap_or(Time(now)));
+    new
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::api::NodePullSecretSpec;
+
+    use super::*;
+
+    fn status(phase: Phase) -> NodePullSecretStatus {
+        NodePullSecretStatus {
+            phase,
+            ..NodePullSecretStatus::default()
+        }
+    }
+
+    #[test]
+    fn the_time_changes_with_the_phase_and_only_with_it() {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let first = dated(status(Phase::Syncing), None, at(1));
+        let more = NodePullSecretStatus {
+            message: "more".to_owned(),
+            ..status(Phase::Syncing)
+        };
+        let same = dated(more, Some(&first), at(2));
+        assert_eq!(same.last_transition_time.unwrap().0, at(1));
+        assert_eq!(
+            dated(status(Phase::Synced), Some(&first), at(3))
+                .last_transition_time
+                .unwrap()
+                .0,
+            at(3)
+        );
+    }
+
+    #[test]
+    fn the_pod_is_ready_exactly_while_what_was_granted_is_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let (sender, receiver) = watch::channel(None);
+        let mut teller = Teller::new(sender, ready.clone());
+        let mut object = NodePullSecret::new("n", NodePullSecretSpec::default());
+        object.metadata.generation = Some(4);
+        for (phase, expected) in [
+            (Phase::Syncing, false),
+            (Phase::Synced, true),
+            (Phase::RolledBack, false),
+            (Phase::Restored, true),
+            (Phase::Failed, false),
+        ] {
+            teller.tell(&object, status(phase));
+            assert_eq!(ready.exists(), expected, "{phase}");
+            let told = receiver.borrow().clone().unwrap();
+            assert_eq!((told.phase, told.observed_generation), (phase, 4));
+        }
+    }
+}

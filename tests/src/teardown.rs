@@ -1,0 +1,134 @@
+//! The end of a cluster, orderly or not: its processes, control groups, network, mounts and files.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::instance::{self, Claim};
+use crate::layout::bridge;
+use crate::process::{kill_all, marked};
+use crate::{cgroup, mounts, net};
+
+/// A file that says that a directory is a test cluster's.
+const MARK: &str = ".testcluster";
+
+/// Takes down the cluster of a directory, or what is left of it, and forgets it. It is no error where there
+/// is none.
+pub(crate) fn take_down(dir: &Path, keep_logs: bool) -> Result<()> {
+    let Some(instance) = instance::of(dir)? else {
+        return remove_files(dir, keep_logs);
+    };
+    stop(&bridge(instance))?;
+    remove_files(dir, keep_logs)?;
+    instance::release(instance)
+}
+
+/// Makes the directory a cluster's. One with files of somebody else's in it is refused: the end of the cluster
+/// would take some of them along.
+pub(crate) fn adopt(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("could not make `{}`", dir.display()))?;
+    if !dir.join(MARK).exists() && fs::read_dir(dir)?.next().is_some() {
+        bail!(
+            "`{}` has files in it and is no test cluster's: use an empty directory",
+            dir.display()
+        );
+    }
+    fs::write(dir.join(MARK), "").context("could not mark the directory")
+}
+
+/// Clears the way for a new cluster.
+pub(crate) fn clear(claim: &Claim, dir: &Path) -> Result<()> {
+    stop(&bridge(claim.instance))?;
+    if let Some(remains) = &claim.remains {
+        remove_files(remains, true)?;
+    }
+    remove_files(dir, false)
+}
+
+fn stop(bridge: &str) -> Result<()> {
+    kill_all(&format!("the processes of {bridge}"), || {
+        let mut pids = cgroup::processes(bridge)?;
+        pids.extend(marked(bridge)?.into_iter().map(|process| process.pid));
+        Ok(pids)
+    })?;
+    cgroup::remove(bridge, None)?;
+    net::remove(bridge)
+}
+
+/// Removes what a cluster puts into its directory.
+fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
+    const FOLDERS: [&str; 7] = [
+        "nodes",
+        "pki",
+        "etcd",
+        "registry",
+        "images",
+        "kubectl-cache",
+        "logs",
+    ];
+    const FILES: [&str; 5] = [
+        "kubeconfig",
+        "audit-policy.yaml",
+        "state.lock",
+        "state.json.new",
+        "state.json",
+    ];
+    if !dir.join(MARK).exists() {
+        return Ok(());
+    }
+    mounts::unmount_below(dir)?;
+    for folder in FOLDERS {
+        let path = dir.join(folder);
+        if path.exists() && !(keep_logs && folder == "logs") {
+            fs::remove_dir_all(&path)
+                .with_context(|| format!("could not remove `{}`", path.display()))?;
+        }
+    }
+    for file in FILES {
+        let path = dir.join(file);
+        if path.exists() {
+            fs::remove_file(&path)
+                .with_context(|| format!("could not remove `{}`", path.display()))?;
+        }
+    }
+    if !keep_logs {
+        fs::remove_file(dir.join(MARK))?;
+        // Stays if something else came to be in it.
+        let _ = fs::remove_dir(dir);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_cluster_s_own_directory_loses_files() {
+        for (case, before, adopted, after) in [
+            ("empty", &[][..], true, &[][..]),
+            (
+                "a cluster's",
+                &[MARK, "state.json", "notes"],
+                true,
+                &["notes"],
+            ),
+            ("somebody's", &["images"], false, &["images"]),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            for name in before {
+                fs::write(dir.path().join(name), "").unwrap();
+            }
+            assert_eq!(adopt(dir.path()).is_ok(), adopted, "{case}");
+            remove_files(dir.path(), false).unwrap();
+            for name in ["images", "notes", "state.json", MARK] {
+                assert_eq!(
+                    dir.path().join(name).exists(),
+                    after.contains(&name),
+                    "{case}: {name}"
+                );
+            }
+        }
+    }
+}
