@@ -5,6 +5,7 @@
 //! [`Cluster::keep`] leaves it running for [`Cluster::attach`]. Everything it adds to the machine carries
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
+pub mod config_file;
 pub mod image;
 pub mod kubernetes;
 pub mod preflight;

@@ -287,33 +287,6 @@ impl<'a> Product<'a> {
             .count())
     }
 
-    /// The node's credentials file, or `None`: bytes, mode, owner and group.
-    pub fn config_file(node: &Node) -> Result<Option<ConfigFile>> {
-        use std::os::unix::fs::MetadataExt as _;
-        let path = node.kubelet_dir().join("config.json");
-        match std::fs::metadata(&path) {
-            Ok(meta) => Ok(Some(ConfigFile {
-                bytes: std::fs::read(&path)?,
-                mode: meta.mode() & 0o7777,
-                owner: (meta.uid(), meta.gid()),
-            })),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The same as bytes of a registry's `auth` on the node, where there is one.
-    pub fn auth_on_node(node: &Node, registry: &str) -> Result<Option<String>> {
-        let Some(file) = Self::config_file(node)? else {
-            return Ok(None);
-        };
-        let config: Value =
-            serde_json::from_slice(&file.bytes).context("the node's file is not JSON")?;
-        Ok(config["auths"][registry]["auth"]
-            .as_str()
-            .map(str::to_owned))
-    }
-
     /// Fails where one of these texts is found in anything that was logged, told or left for others to read: the logs
     /// of the control plane, the nodes and the pods, events, statuses, arguments of processes.
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
@@ -366,21 +339,6 @@ impl<'a> Product<'a> {
             places.len()
         );
         Ok(())
-    }
-}
-
-/// What a credentials file is on the disk.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ConfigFile {
-    pub bytes: Vec<u8>,
-    pub mode: u32,
-    pub owner: (u32, u32),
-}
-
-impl std::fmt::Debug for ConfigFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = String::from_utf8_lossy(&self.bytes);
-        write!(f, "{text:?} mode {:o} owner {:?}", self.mode, self.owner)
     }
 }
 

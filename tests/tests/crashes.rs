@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Cluster, Node};
+use globalps_tests::{Cluster, Node, config_file};
 
 /// Milliseconds after a rotation at which something is killed. A rotation of two nodes takes about two seconds.
 const MOMENTS: [u64; 8] = [0, 60, 120, 250, 500, 900, 1300, 1800];
@@ -55,7 +55,7 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
     kill(&nodes, "globalps-syncer");
     product.wait_clean().unwrap();
     for node in &nodes {
-        assert_eq!(Product::config_file(node).unwrap(), None, "{}", node.name());
+        assert_eq!(config_file::read(node).unwrap(), None, "{}", node.name());
     }
 }
 
@@ -66,7 +66,7 @@ fn content(round: u32) -> String {
 fn is_as_it_should_be(node: &Node, round: u32, name: &str) {
     let expected = Some(base64(&format!("u:{round}")));
     assert_eq!(
-        Product::auth_on_node(node, "killed.example.com").unwrap(),
+        config_file::auth(node, "killed.example.com").unwrap(),
         expected,
         "{name}"
     );

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{base64, cluster, docker_config};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
 use globalps_tests::watch::Watch;
-use globalps_tests::{Access, Cluster, Node, until};
+use globalps_tests::{Access, Cluster, Node, config_file, until};
 use serde_json::Value;
 
 const OTHERS: &str = "own.example.com";
@@ -41,7 +41,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     }
     let before: Vec<_> = nodes
         .iter()
-        .map(|node| Product::config_file(node).unwrap())
+        .map(|node| config_file::read(node).unwrap())
         .collect();
     assert_eq!(before[0], None);
 
@@ -69,7 +69,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         product.wait_pod(&name, false).unwrap();
     }
     for (node, before) in nodes.iter().zip(&before) {
-        let file = Product::config_file(node).unwrap().unwrap();
+        let file = config_file::read(node).unwrap().unwrap();
         let expected = before
             .as_ref()
             .map_or((0o600, (0, 0)), |before| (before.mode, before.owner));
@@ -77,12 +77,12 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     }
     let own = Some(base64("own:own"));
     assert_eq!(
-        Product::auth_on_node(second, OTHERS).unwrap(),
+        config_file::auth(second, OTHERS).unwrap(),
         own,
         "the node's own entry survives"
     );
-    assert_eq!(Product::auth_on_node(third, OTHERS).unwrap(), own);
-    let second_file = Product::config_file(second).unwrap().unwrap();
+    assert_eq!(config_file::auth(third, OTHERS).unwrap(), own);
+    let second_file = config_file::read(second).unwrap().unwrap();
     assert!(
         String::from_utf8_lossy(&second_file.bytes).contains("credsStore"),
         "and its other members"
@@ -124,7 +124,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     );
     for node in &nodes {
         assert_eq!(
-            Product::auth_on_node(node, "more.example.com").unwrap(),
+            config_file::auth(node, "more.example.com").unwrap(),
             Some(base64("more:m0re-s3cret"))
         );
     }
@@ -135,7 +135,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     product.wait_clean().unwrap();
     let after: Vec<_> = nodes
         .iter()
-        .map(|node| Product::config_file(node).unwrap())
+        .map(|node| config_file::read(node).unwrap())
         .collect();
     assert_eq!(after, before, "the very bytes, mode and owner, or no file");
     for node in &nodes {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::product::{ADDITIONAL, Product, Ran};
-use globalps_tests::{Access, Cluster, kubernetes};
+use globalps_tests::{Access, Cluster, config_file, kubernetes};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "pl4gin-s3cret";
@@ -169,7 +169,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     ];
     done(product.plugin(&args, PASSWORD).unwrap());
     for node in cluster.nodes().unwrap() {
-        let auth = Product::auth_on_node(&node, "one.example.com").unwrap();
+        let auth = config_file::auth(&node, "one.example.com").unwrap();
         assert_eq!(
             auth,
             Some(base64(&format!("robot:{PASSWORD}"))),
@@ -318,12 +318,9 @@ fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
             .unwrap(),
     );
     for node in cluster.nodes().unwrap() {
-        assert_eq!(
-            Product::auth_on_node(&node, "one.example.com").unwrap(),
-            None
-        );
+        assert_eq!(config_file::auth(&node, "one.example.com").unwrap(), None);
         assert!(
-            Product::auth_on_node(&node, "two.example.com")
+            config_file::auth(&node, "two.example.com")
                 .unwrap()
                 .is_some()
         );
@@ -337,7 +334,7 @@ fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
     product.wait_clean().unwrap();
     for node in cluster.nodes().unwrap() {
         assert_eq!(
-            Product::config_file(&node).unwrap(),
+            config_file::read(&node).unwrap(),
             None,
             "when `remove --wait` returns, it is gone"
         );
@@ -393,7 +390,7 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
     fails(&product.plugin(&["uninstall"], "").unwrap(), 2, "--yes");
     done(product.plugin(&["uninstall", "--yes"], "").unwrap());
     for node in cluster.nodes().unwrap() {
-        assert_eq!(Product::config_file(&node).unwrap(), None);
+        assert_eq!(config_file::read(&node).unwrap(), None);
         assert!(!node.kubelet_dir().join(".globalps").exists());
     }
     let kinds = "crd,clusterroles,clusterrolebindings,namespaces";

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
-use globalps_tests::{Cluster, Node, until};
+use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const HIDDEN: &str = "v3ry-hidden";
@@ -75,7 +75,7 @@ fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, node
         Value::Null
     );
     for node in nodes {
-        assert_eq!(Product::config_file(node).unwrap(), None);
+        assert_eq!(config_file::read(node).unwrap(), None);
         assert!(!node.kubelet_dir().join(".globalps").exists());
     }
     product.delete().unwrap();
@@ -95,7 +95,7 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
         .collect();
     let before: Vec<_> = nodes
         .iter()
-        .map(|node| Product::config_file(node).unwrap())
+        .map(|node| config_file::read(node).unwrap())
         .collect();
     for (body, _) in bad_secrets().into_iter().skip(1) {
         product.apply_secret(&body).unwrap();
@@ -106,7 +106,7 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
     }
     let after: Vec<_> = nodes
         .iter()
-        .map(|node| Product::config_file(node).unwrap())
+        .map(|node| config_file::read(node).unwrap())
         .collect();
     assert_eq!(before, after);
     assert_eq!(
@@ -149,7 +149,7 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     product.wait_synced().unwrap();
     let before: Vec<_> = nodes
         .iter()
-        .map(|node| Product::config_file(node).unwrap())
+        .map(|node| config_file::read(node).unwrap())
         .collect();
     break_kubelet(first, "broken.example.com");
     product
@@ -169,12 +169,12 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     assert_eq!(status["revision"], 1, "the last good revision is in force");
     assert!(!status["reason"].as_str().unwrap().is_empty(), "{status}");
     assert_eq!(
-        Product::config_file(first).unwrap(),
+        config_file::read(first).unwrap(),
         before[0],
         "the very bytes are back"
     );
     assert_eq!(
-        Product::config_file(second).unwrap(),
+        config_file::read(second).unwrap(),
         before[1],
         "no further node is touched"
     );
@@ -208,13 +208,10 @@ fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[N
     product.wait_synced().unwrap();
     for node in nodes {
         assert_eq!(
-            Product::auth_on_node(node, "better.example.com").unwrap(),
+            config_file::auth(node, "better.example.com").unwrap(),
             Some(base64("u:better"))
         );
-        assert_eq!(
-            Product::auth_on_node(node, "broken.example.com").unwrap(),
-            None
-        );
+        assert_eq!(config_file::auth(node, "broken.example.com").unwrap(), None);
     }
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -222,16 +219,12 @@ fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[N
 
 fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes: &[Node]) {
     let first = &nodes[0];
-    assert_eq!(Product::config_file(first).unwrap(), None);
+    assert_eq!(config_file::read(first).unwrap(), None);
     product
         .apply(&docker_config(&[("broken.example.com", "u:p")]))
         .unwrap();
     product.wait_condition("Degraded", "True").unwrap();
-    assert_eq!(
-        Product::config_file(first).unwrap(),
-        None,
-        "absent, not empty"
-    );
+    assert_eq!(config_file::read(first).unwrap(), None, "absent, not empty");
     assert_eq!(
         product.node_status(first.name()).unwrap()["phase"],
         "RolledBack"

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use globalps_tests::product::Product;
-use globalps_tests::{Access, Cluster, Node, Options, default_dir};
+use globalps_tests::{Access, Cluster, Node, Options, config_file, default_dir};
 
 fn main() -> ExitCode {
     match demo() {
@@ -169,6 +169,6 @@ fn parent(path: &std::path::Path) -> String {
     path.parent().unwrap_or(path).display().to_string()
 }
 
-fn files(nodes: &[Node]) -> Result<Vec<Option<globalps_tests::product::ConfigFile>>> {
-    nodes.iter().map(Product::config_file).collect()
+fn files(nodes: &[Node]) -> Result<Vec<Option<config_file::ConfigFile>>> {
+    nodes.iter().map(config_file::read).collect()
 }
