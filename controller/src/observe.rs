@@ -94,7 +94,10 @@ impl World {
         match change {
             Change::Additional(event) => self.additional.handle(event),
             Change::Original(event) => {
-                self.original_error = None;
+                // A relist that only begins does not tell yet whether it may be read.
+                if !matches!(event, Event::Init) {
+                    self.original_error = None;
+                }
                 self.original.handle(event);
             }
             Change::Global(event) => self.global.handle(event),

@@ -44,6 +44,8 @@ pub(crate) struct Agent {
     /// The granted content: its revision, and what it is.
     desired: Option<(i64, DockerConfig)>,
     backoff: Backoff,
+    /// uid and generation of the object that what is told is about.
+    about: Option<(String, i64)>,
     /// Until when the kubelet is under watch.
     watch_until: Option<Instant>,
     /// What to tell about a file that was no credentials file.
@@ -61,6 +63,7 @@ impl Agent {
             restart: options.restart,
             cluster,
             state: None,
+            about: None,
             desired: None,
             backoff: Backoff::default(),
             watch_until: None,
@@ -81,6 +84,7 @@ impl Agent {
                 }
                 Err(error) => {
                     tracing::error!(%error, "the state of this node cannot be used");
+                    self.about = self.objects.borrow_and_update().as_ref().map(identity);
                     self.tell_error(&error);
                     self.wait(DISK_RETRY).await;
                 }
@@ -111,7 +115,9 @@ impl Agent {
 
     /// One look and what follows from it. Returns how long there is nothing more to do; zero: look again.
     async fn step(&mut self) -> Result<Duration, JournalError> {
-        let task = self.objects.borrow_and_update().as_ref().and_then(task);
+        let object = self.objects.borrow_and_update().clone();
+        let task = object.as_ref().and_then(task);
+        self.about = object.as_ref().map(identity);
         let file = config_file::read(&self.config_file)?;
         let desired = task.as_ref().and_then(|task| {
             self.desired
@@ -196,10 +202,13 @@ impl Agent {
             .state
             .take()
             .unwrap_or_else(|| State::new(file, restarts));
-        let goal = change
+        let task = change
             .as_ref()
             .or(state.change.as_ref())
-            .map(|change| change.task.goal());
+            .map(|change| &change.task);
+        // Whatever the object asks for by the time it is done: what is told is about this task.
+        self.about = task.map(|task| (task.uid.clone(), task.generation));
+        let goal = task.map(Task::goal);
         match goal {
             Some(Goal::Restore) => tracing::info!("putting the node back as it was"),
             Some(Goal::Revision(revision)) => {
@@ -333,7 +342,15 @@ impl Agent {
     fn tell(&mut self, phase: Phase, reason: &str, message: &str) {
         let object = self.objects.borrow().clone();
         let Some(object) = object else { return };
+        let Some((_, generation)) = self
+            .about
+            .clone()
+            .filter(|(uid, _)| *uid == identity(&object).0)
+        else {
+            return;
+        };
         let status = NodePullSecretStatus {
+            observed_generation: generation,
             phase,
             reason: reason.to_owned(),
             message: message.to_owned(),
@@ -373,13 +390,23 @@ impl Agent {
 /// Between two looks at a `global-pull-secret` that is at another revision than the granted one.
 const RECHECK: Duration = Duration::from_secs(5);
 
+/// uid and generation.
+fn identity(object: &NodePullSecret) -> (String, i64) {
+    let meta = &object.metadata;
+    (
+        meta.uid.clone().unwrap_or_default(),
+        meta.generation.unwrap_or_default(),
+    )
+}
+
 /// What the object asks of the node; `None`: nothing yet.
 fn task(object: &NodePullSecret) -> Option<Task> {
-    let (spec, meta) = (&object.spec, &object.metadata);
+    let spec = &object.spec;
     let revision = if spec.restore { 0 } else { spec.revision };
-    (spec.restore || revision > 0).then(|| Task {
-        uid: meta.uid.clone().unwrap_or_default(),
-        generation: meta.generation.unwrap_or_default(),
+    let (uid, generation) = identity(object);
+    (spec.restore || revision > 0).then_some(Task {
+        uid,
+        generation,
         revision,
     })
 }

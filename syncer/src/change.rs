@@ -102,6 +102,7 @@ impl<K: Kubelet> Changer<'_, K> {
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
             state.change = None;
+            state.failed = None;
             return Ok(Outcome::InForce);
         }
         state.ours = change.target_ours.clone();
