@@ -9,6 +9,8 @@ use tokio::sync::watch;
 pub(crate) struct Teller {
     statuses: watch::Sender<Option<NodePullSecretStatus>>,
     told: Option<NodePullSecretStatus>,
+    /// uid of the object that `told` was told to: another one knows nothing of it.
+    told_to: Option<String>,
     /// The file that the readiness probe looks for.
     ready_file: PathBuf,
 }
@@ -21,6 +23,7 @@ impl Teller {
         Self {
             statuses,
             told: None,
+            told_to: None,
             ready_file,
         }
     }
@@ -35,6 +38,10 @@ impl Teller {
 
     /// Hands the status on where it says something new.
     pub(crate) fn tell(&mut self, object: &NodePullSecret, status: NodePullSecretStatus) {
+        if self.told_to != object.metadata.uid {
+            self.told_to.clone_from(&object.metadata.uid);
+            self.told = None;
+        }
         let before = self.told.as_ref().or(object.status.as_ref());
         let status = dated(status, before, jiff::Timestamp::now());
         self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
@@ -120,6 +127,20 @@ mod tests {
             teller.tell(&object, status(phase));
             assert_eq!(ready.exists(), expected, "{phase}");
             assert_eq!(receiver.borrow().clone().unwrap().phase, phase);
+        }
+    }
+
+    #[test]
+    fn an_object_that_was_made_anew_is_told_the_same_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, mut receiver) = watch::channel(None);
+        let mut teller = Teller::new(sender, folder.path().join("ready"));
+        let mut object = NodePullSecret::new("n", NodePullSecretSpec::default());
+        for (uid, expected) in [("first", true), ("first", false), ("second", true)] {
+            object.metadata.uid = Some(uid.to_owned());
+            teller.tell(&object, status(Phase::Synced));
+            assert_eq!(receiver.has_changed().unwrap(), expected, "{uid}");
+            receiver.borrow_and_update();
         }
     }
 }
