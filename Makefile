@@ -14,7 +14,7 @@ demo: image kubernetes ## three real nodes pick up a private registry's password
 	cargo run -q -p globalps-tests --bin demo
 
 test: unit image kubernetes ## every promise, unit tests first, then on real nodes
-	cargo test -p globalps-tests --tests
+	cargo test -p globalps-tests --test '*'
 
 unit: ## the tests that need neither root nor a cluster
 	cargo test --workspace --lib --bins

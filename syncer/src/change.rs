@@ -101,8 +101,8 @@ impl<K: Kubelet> Changer<'_, K> {
         }
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
-            state.change = None;
-            state.failed = None;
+            // Of the node's history only the number of restarts is left, to be told once more.
+            *state = State::new(change.target, state.restarts);
             return Ok(Outcome::InForce);
         }
         state.ours = change.target_ours.clone();
@@ -410,6 +410,47 @@ mod tests {
             assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
             assert_eq!(kubelet.restarts, restarts, "{sentence}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restore_nothing_is_left_but_the_number_of_restarts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        config_file::replace(&path, &image(Some(NEW))).unwrap();
+        let journal = Journal::beside(&path);
+        let mut state = State::new(image(None), 6);
+        state.revision = 3;
+        let failed = Task {
+            uid: "u".to_owned(),
+            generation: 1,
+            revision: 2,
+        };
+        state.failed = Some(Failure {
+            task: failed,
+            why: String::new(),
+            stuck: false,
+        });
+        let mut kubelet = Fake {
+            failures: 0,
+            restarts: 0,
+            serves_since: false,
+        };
+        let mut changer = Changer {
+            journal: &journal,
+            path: &path,
+            kubelet: &mut kubelet,
+        };
+        let restore = Change {
+            target: image(None),
+            ..change(&image(Some(NEW)), 0, true)
+        };
+        assert_eq!(
+            changer.begin(&mut state, restore).await.unwrap(),
+            Outcome::InForce
+        );
+        assert_eq!(on_disk(&path), None);
+        assert_eq!((state.revision, state.restarts, state.failed), (0, 7, None));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[tokio::test(start_paused = true)]
