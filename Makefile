@@ -5,7 +5,7 @@ RELEASE := target/$(MUSL)/release
 IMAGES  := target/images
 CLUSTER := target/debug/testcluster
 
-.PHONY: help demo test unit bench lint fmt image manifests cluster cluster-down deps kubernetes clean
+.PHONY: help demo test unit bench fuzz lint fmt image manifests cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -21,6 +21,9 @@ unit: ## the tests that need neither root nor a cluster
 
 bench: image kubernetes ## how fast a rotation is and how lean what runs, on three real nodes
 	cargo run -q -p globalps-tests --bin bench
+
+fuzz: deps ## CASES generated credentials files (a million), judged by the kubelet's and CRI-O's own code
+	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --seed $(or $(SEED),1)
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check

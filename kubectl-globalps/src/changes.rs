@@ -126,11 +126,15 @@ pub(crate) fn text(changes: &[Change]) -> String {
 
 /// The credentials in a Secret manifest (JSON or YAML) or in a config.json, if they are valid.
 pub(crate) fn proposed(bytes: &[u8]) -> Result<DockerConfig, Failure> {
-    let content = match manifest(bytes)? {
-        Some(secret) => content_of(secret)?,
-        None => bytes.to_vec(),
-    };
-    valid(&content)
+    valid(&content(bytes)?)
+}
+
+/// What a Secret manifest (JSON or YAML) has for credentials; a file that is no manifest is taken for a config.json.
+pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+    match manifest(bytes)? {
+        Some(secret) => content_of(secret),
+        None => Ok(bytes.to_vec()),
+    }
 }
 
 /// The credentials, if they are valid.

@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Remove(Remove),
     Install(Install),
     Uninstall(Uninstall),
+    Validate(Validate),
+    Explain(Explain),
     Version(Version),
 }
 
@@ -320,6 +322,46 @@ pub(crate) struct Uninstall {
     /// How long to wait for the nodes
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub timeout: Span,
+}
+
+/// Say what nodes would make of a credentials file; no cluster is asked
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps validate ~/.docker/config.json
+
+  # In a pipeline, before the Secret is applied
+  kubectl globalps validate secret.yaml -o json",
+    after_help = "Exit status: 0 valid, 1 not valid, 2 it could not be read"
+)]
+pub(crate) struct Validate {
+    /// A config.json or a Secret manifest; `-`: from stdin
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
+}
+
+/// Say which credentials go with an image: what the kubelet tries, and what CRI-O sends
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps explain quay.io/org/app:1 --authfile config.json",
+    after_help = "Exit status: 0 the kubelet has a credential for it, 1 it has none, 2 it could not be found out"
+)]
+pub(crate) struct Explain {
+    /// Name of an image, as in a pod
+    #[arg(value_name = "IMAGE")]
+    pub image: String,
+    /// A config.json or a Secret manifest; `-`: from stdin
+    #[arg(long, value_name = "FILE")]
+    pub authfile: PathBuf,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
 }
 
 /// Show the versions of the plugin and of the controller

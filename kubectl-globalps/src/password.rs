@@ -91,8 +91,8 @@ fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
         .map_err(|_| Failure::new("the password from stdin is not UTF-8", HINT))?;
     let password = Secret::new(text);
     let text = password.expose();
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    let text = text.strip_suffix('\r').unwrap_or(text);
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
     check_password(Secret::new(text))
 }
 
@@ -125,7 +125,7 @@ mod tests {
             let found = password.as_ref().map(Secret::expose);
             assert_eq!(
                 found.map_err(|failure| failure.message.as_str()),
-                expected,
+                expected.map(str::as_bytes),
                 "{text:?}"
             );
         }

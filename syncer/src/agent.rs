@@ -1,6 +1,6 @@
 //! The loop on the node: look, decide, act, tell.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
@@ -13,9 +13,9 @@ use crate::change::{Changer, Outcome};
 use crate::config_file::{self, Image};
 use crate::decide::{Action, NodeFacts, decide};
 use crate::journal::{Failure, Journal, JournalError, State, Step, Task};
-use crate::node_status::{Backoff, Cluster, FetchError};
+use crate::node_status::{Backoff, Cluster, FetchError, identity, task};
 use crate::systemd::{Systemd, Unit};
-use crate::tell::Teller;
+use crate::tell::{self, Teller};
 
 /// A kubelet that dies so soon after a change was in force takes the change back.
 const UNDER_WATCH: Duration = Duration::from_secs(30);
@@ -43,6 +43,8 @@ pub(crate) struct Agent {
     teller: Teller,
     /// The granted content: its revision, and what it is.
     desired: Option<(i64, DockerConfig)>,
+    /// The granted revision that `global-pull-secret` is not at.
+    superseded: Option<i64>,
     backoff: Backoff,
     /// uid and generation of the object that what is told is about.
     about: Option<(String, i64)>,
@@ -65,6 +67,7 @@ impl Agent {
             state: None,
             about: None,
             desired: None,
+            superseded: None,
             backoff: Backoff::default(),
             watch_until: None,
             set_aside: None,
@@ -130,6 +133,9 @@ impl Agent {
             state: self.state.as_ref(),
             file: &file,
             desired,
+            superseded: task
+                .as_ref()
+                .is_some_and(|task| self.superseded == Some(task.revision)),
             restart: self.restart,
         };
         match decide(&facts) {
@@ -174,8 +180,16 @@ impl Agent {
                 Duration::ZERO
             }
             Err(error @ FetchError::OtherRevision { .. }) => {
+                let known = self.superseded.replace(task.revision);
+                let in_force = self.state.as_ref().map_or(0, |state| state.revision);
+                if in_force == task.revision {
+                    return Duration::ZERO;
+                }
                 // The grant of the newer one is on its way.
-                tracing::info!(%error, "waiting");
+                if known != Some(task.revision) {
+                    tracing::info!(%error, "waiting");
+                }
+                self.teller.mark_ready(false);
                 RECHECK
             }
             Err(error) => {
@@ -255,7 +269,10 @@ impl Agent {
             Ok(Outcome::InForce) if is_restored => {
                 tracing::info!("the node is as it was");
                 // Its count of restarts is told once more; after that there is nothing of it any more.
-                self.tell(Phase::Restored, "", "");
+                match self.set_aside.take().filter(|path| path.exists()) {
+                    Some(path) => self.tell(Phase::Restored, "FileSetAside", &kept(&path)),
+                    None => self.tell(Phase::Restored, "", ""),
+                }
                 self.state = None;
                 Ok(FOR_EVER)
             }
@@ -277,20 +294,13 @@ impl Agent {
 
     /// Tells that the task is in force, and keeps the kubelet under watch for a while.
     async fn confirm(&mut self) -> Result<Duration, JournalError> {
-        let message = match (&self.set_aside, self.restart) {
-            (Some(path), _) => {
-                format!(
-                    "the node's own file was no credentials file and is kept as {}",
-                    path.display()
-                )
-            }
-            (None, true) => String::new(),
-            (None, false) => "the kubelet takes it up by itself within 5 minutes".to_owned(),
-        };
-        let reason = match (&self.set_aside, self.restart) {
-            (Some(_), _) => "FileSetAside",
-            (None, true) => "",
-            (None, false) => "RestartNever",
+        let (reason, message) = match (&self.set_aside, self.restart) {
+            (Some(path), _) => ("FileSetAside", kept(path)),
+            (None, true) => ("", String::new()),
+            (None, false) => (
+                "RestartNever",
+                "the kubelet takes it up by itself within 5 minutes".to_owned(),
+            ),
         };
         self.tell(Phase::Synced, reason, &message);
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
@@ -366,20 +376,8 @@ impl Agent {
     }
 
     fn tell_failure(&mut self, failure: &Failure) {
-        let (phase, reason, way_on) = if failure.stuck {
-            (
-                Phase::Failed,
-                "KubeletDown",
-                "look at the kubelet's journal on the node",
-            )
-        } else {
-            (
-                Phase::RolledBack,
-                "KubeletDidNotStart",
-                "the file is what it was before and the kubelet runs; another content is tried again",
-            )
-        };
-        self.tell(phase, reason, &format!("{}; {way_on}", failure.why));
+        let (phase, reason, message) = tell::of_failure(failure);
+        self.tell(phase, reason, &message);
     }
 
     fn tell_error(&mut self, error: &JournalError) {
@@ -390,23 +388,7 @@ impl Agent {
 /// Between two looks at a `global-pull-secret` that is at another revision than the granted one.
 const RECHECK: Duration = Duration::from_secs(5);
 
-/// uid and generation.
-fn identity(object: &NodePullSecret) -> (String, i64) {
-    let meta = &object.metadata;
-    (
-        meta.uid.clone().unwrap_or_default(),
-        meta.generation.unwrap_or_default(),
-    )
-}
-
-/// What the object asks of the node; `None`: nothing yet.
-fn task(object: &NodePullSecret) -> Option<Task> {
-    let spec = &object.spec;
-    let revision = if spec.restore { 0 } else { spec.revision };
-    let (uid, generation) = identity(object);
-    (spec.restore || revision > 0).then_some(Task {
-        uid,
-        generation,
-        revision,
-    })
+fn kept(path: &Path) -> String {
+    let path = path.display();
+    format!("the node's own file was no credentials file and is kept as {path}")
 }

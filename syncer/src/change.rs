@@ -8,6 +8,7 @@ use globalps_core::rollout::Goal;
 use tokio::time::sleep;
 
 use crate::config_file::{self, Image};
+use crate::decide;
 use crate::journal::{Change, Failure, Journal, JournalError, State, Step};
 
 /// Attempts at a restart, and the pauses between them.
@@ -57,9 +58,38 @@ impl<K: Kubelet> Changer<'_, K> {
             Step::Watching => Ok(Outcome::InForce),
             Step::Back => self.back(state).await,
             Step::Forward => {
+                self.keep_what_others_wrote(state)?;
+                let Some(change) = &state.change else {
+                    return Ok(Outcome::InForce);
+                };
                 let owed = change.restart && !self.is_taken_up(&change.target).await?;
                 self.forward(state, owed).await
             }
+        }
+    }
+
+    /// The file is neither what it was nor what it was to be: somebody else wrote it meanwhile, and the change is made
+    /// one of their file.
+    fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), JournalError> {
+        let Some(change) = &state.change else {
+            return Ok(());
+        };
+        let file = config_file::read(self.path)?;
+        if file == change.target || file == change.before {
+            return Ok(());
+        }
+        match (decide::rebase(change, &file, &state.snapshot), &file) {
+            (Some(rebased), _) => {
+                tracing::info!("somebody else wrote the file meanwhile, and what they wrote stays");
+                state.change = Some(rebased);
+                self.journal.save(state)
+            }
+            (None, Image::File { bytes, .. }) => {
+                let path = self.journal.set_aside(bytes)?;
+                tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
+                Ok(())
+            }
+            (None, Image::Absent) => Ok(()),
         }
     }
 
@@ -131,6 +161,7 @@ impl<K: Kubelet> Changer<'_, K> {
     }
 
     async fn back(&mut self, state: &mut State) -> Result<Outcome, JournalError> {
+        self.keep_what_others_wrote(state)?;
         let Some(change) = state.change.clone() else {
             return Ok(Outcome::InForce);
         };
@@ -512,5 +543,49 @@ mod tests {
         assert_eq!(error.reason(), "NotARegularFile");
         assert_eq!(kubelet.restarts, 0);
         assert!(journal.load().unwrap().unwrap().change.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_others_wrote_while_nobody_looked_survives_the_way_ahead_and_back() {
+        const THEIRS: &str =
+            r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="},"theirs":{"auth":"bzpv"}}}"#;
+        for (step, content, sentence) in [
+            (Step::Forward, THEIRS, "they wrote before us"),
+            (Step::Back, THEIRS, "they wrote on our way back"),
+            (Step::Forward, "{", "they wrote what is no credentials file"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("config.json");
+            config_file::replace(&path, &image(Some(content))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.change = Some(Change {
+                step,
+                ..change(&image(Some(OLD)), 4, true)
+            });
+            let mut kubelet = Fake {
+                failures: 0,
+                restarts: 0,
+                serves_since: false,
+            };
+            let mut changer = Changer {
+                journal: &journal,
+                path: &path,
+                kubelet: &mut kubelet,
+            };
+            changer.resume(&mut state).await.unwrap();
+            assert_eq!(kubelet.restarts, 1, "{sentence}");
+            let after = on_disk(&path).unwrap();
+            if content == THEIRS {
+                assert!(after.contains("theirs"), "{sentence}: {after}");
+            } else {
+                assert_eq!(after, NEW, "{sentence}");
+                let aside = fs::read_dir(folder.path().join(".globalps"))
+                    .unwrap()
+                    .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
+                    .any(|kept| kept == content);
+                assert!(aside, "{sentence}: it is kept");
+            }
+        }
     }
 }

@@ -40,6 +40,14 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
+    /// Whether both are files with one content, whoever may read them.
+    pub(crate) fn has_bytes_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File { bytes, .. }, Self::File { bytes: others, .. }) => bytes == others,
+            _ => false,
+        }
+    }
+
     /// This content, with mode and owner of `self`, or those of a new file: 0600 and root.
     pub(crate) fn with_bytes(&self, bytes: Vec<u8>) -> Self {
         match *self {

@@ -16,6 +16,8 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) file: &'a Image,
     /// Content of the granted revision; `None`: not fetched, or `global-pull-secret` is at another one.
     pub(crate) desired: Option<&'a DockerConfig>,
+    /// `global-pull-secret` is at another revision than the granted one, so its content is not to be had.
+    pub(crate) superseded: bool,
     /// Whether the kubelet is to be restarted at all.
     pub(crate) restart: bool,
 }
@@ -64,6 +66,12 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     match (task.goal(), facts.state, facts.desired) {
         (Goal::Restore, None, _) => Action::Forget,
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &DockerConfig::default()),
+        // A rollout that is held leaves nodes on an older revision, and they are no worse for it.
+        (Goal::Revision(revision), Some(state), None)
+            if facts.superseded && state.revision == revision =>
+        {
+            Action::Confirm
+        }
         (Goal::Revision(_), _, None) => Action::Fetch,
         (Goal::Revision(_), state, Some(desired)) => {
             let first = State::new(facts.file.clone(), 0);
@@ -73,7 +81,11 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
 }
 
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
-    let (existing, unparsable) = parsed(facts.file);
+    let spoilt = is_spoilt(facts.file);
+    // A file that is no credentials file any more tells nothing of the node's own entries; the one from before does.
+    let existing = parsed(facts.file)
+        .or_else(|| parsed(&state.snapshot))
+        .unwrap_or_default();
     let merged = merge_on_node(
         &existing,
         desired,
@@ -81,7 +93,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         &state.ours.overridden(),
     );
     let target_ours = Ours::new(desired, merged.overridden);
-    let same = !unparsable && merged.config.means_the_same(&existing);
+    let same = !spoilt && merged.config.means_the_same(&existing);
     let target = match task.goal() {
         Goal::Restore => restored(&merged.config, facts.file, &state.snapshot),
         Goal::Revision(_) if same && *facts.file != Image::Absent => facts.file.clone(),
@@ -109,24 +121,75 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
     };
     Action::Begin {
         change: Box::new(change),
-        set_aside: unparsable && task.goal() != Goal::Restore,
+        set_aside: spoilt,
     }
 }
 
-/// The file's entries, and whether it is no credentials file.
-fn parsed(file: &Image) -> (DockerConfig, bool) {
-    match file {
-        Image::Absent => (DockerConfig::default(), false),
-        Image::File { bytes, .. } => dockerconfig::parse(bytes).map_or_else(
-            |_| (DockerConfig::default(), true),
-            |config| (config, false),
-        ),
-    }
+/// The change, for a file that somebody else wrote after it was written down: ahead and back, what they wrote stays.
+/// It must be known whose an entry is without knowing how far the change came, so all of ours from before and of the
+/// target count as ours. `None`: it is no credentials file, so there is nothing in it to keep.
+pub(crate) fn rebase(change: &Change, file: &Image, snapshot: &Image) -> Option<Change> {
+    let existing = parsed(file)?;
+    let ours = change.before_ours.and(&change.target_ours);
+    let on_file = |image: &Image, wanted: &Ours| {
+        let wanted = wanted.among(&parsed(image).unwrap_or_default());
+        merge_on_node(&existing, &wanted, &ours.keys, &ours.overridden())
+    };
+    let as_file = |config: &DockerConfig| {
+        if config.means_the_same(&existing) && *file != Image::Absent {
+            file.clone()
+        } else {
+            file.with_bytes(config.render())
+        }
+    };
+    let ahead = on_file(&change.target, &change.target_ours);
+    let back = on_file(&change.before, &change.before_ours);
+    let target = match change.task.goal() {
+        Goal::Restore => restored(&ahead.config, file, snapshot),
+        Goal::Revision(_) => as_file(&ahead.config),
+    };
+    // Where there was no file, or they took it away, there is none again, rather than one with nothing in it.
+    let was_absent = change.before == Image::Absent || *file == Image::Absent;
+    let before = if was_absent && back.config.is_empty() {
+        Image::Absent
+    } else {
+        as_file(&back.config)
+    };
+    Some(Change {
+        target,
+        target_ours: change.target_ours.overriding(ahead.overridden),
+        before,
+        before_ours: change.before_ours.overriding(back.overridden),
+        ..change.clone()
+    })
+}
+
+/// The file's entries that a kubelet can read; `None`: it is no credentials file.
+fn parsed(file: &Image) -> Option<DockerConfig> {
+    let Image::File { bytes, .. } = file else {
+        return Some(DockerConfig::default());
+    };
+    let config = dockerconfig::parse(bytes).ok()?;
+    let readable = config
+        .entries()
+        .iter()
+        .filter(|entry| entry.credential().is_ok())
+        .cloned()
+        .collect();
+    Some(config.with_entries(readable))
+}
+
+/// Whether a kubelet drops the file: for one entry that it can't read, it drops all of it.
+fn is_spoilt(file: &Image) -> bool {
+    let Image::File { bytes, .. } = file else {
+        return false;
+    };
+    !dockerconfig::parse(bytes).is_ok_and(|config| config.is_kubelet_readable())
 }
 
 /// The file without ours: the very bytes from before where nothing else has changed since, else what others made of it.
 fn restored(without_ours: &DockerConfig, file: &Image, snapshot: &Image) -> Image {
-    let (before, _) = parsed(snapshot);
+    let before = parsed(snapshot).unwrap_or_default();
     if without_ours.means_the_same(&before) {
         snapshot.clone()
     } else {
@@ -137,12 +200,17 @@ fn restored(without_ours: &DockerConfig, file: &Image, snapshot: &Image) -> Imag
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
     const NEWER: &str = r#"{"auths":{"r":{"auth":"dTpx"}}}"#;
     const OWN: &str = "{ \"auths\": {\"own\": {\"auth\": \"bzpv\"}}, \"x\": 1 }\n";
     const OWN_AND_OURS: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpw"}},"x":1}"#;
+    const TWICE: &str = r#"{"auths":{"https://q":{"auth":"bzpv"},"q":{"auth":"bzpx"}}}"#;
+    const TWICE_AND_OURS: &str =
+        r#"{"auths":{"https://q":{"auth":"bzpv"},"q":{"auth":"bzpx"},"r":{"auth":"dTpw"}}}"#;
     const OWN_R: &str = r#"{"auths":{"https://r/":{"auth":"bzpv"}}}"#;
 
     fn task(revision: i64) -> Task {
@@ -168,16 +236,25 @@ mod tests {
     /// The state after revision 1 was put in force on a node whose file was this.
     fn synced(snapshot: &str) -> State {
         let mut state = State::new(file(snapshot), 1);
-        let existing = parsed(&file(snapshot)).0;
-        let merged = merge_on_node(
-            &existing,
-            &config(OURS),
-            &std::collections::BTreeSet::default(),
-            &[],
-        );
+        let existing = parsed(&file(snapshot)).unwrap_or_default();
+        let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
         state.ours = Ours::new(&config(OURS), merged.overridden);
         state.revision = 1;
         state
+    }
+
+    fn with_step(step: Step) -> Change {
+        Change {
+            task: task(1),
+            step,
+            restart: true,
+            target: file(OURS),
+            target_ours: Ours::default(),
+            before: Image::Absent,
+            before_ours: Ours::default(),
+            before_revision: 0,
+            failure: String::new(),
+        }
     }
 
     /// The decision in one line.
@@ -193,6 +270,7 @@ mod tests {
             state,
             file: &file(content),
             desired: desired.as_ref(),
+            superseded: false,
             restart: true,
         };
         match decide(&facts) {
@@ -355,6 +433,54 @@ mod tests {
                 "{, restart".to_owned(),
             ),
             (
+                "members of a file without `auths` stay",
+                Some(&one),
+                None,
+                r#"{"credHelpers":{"x":"y"}}"#,
+                Some(OURS),
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"}}, restart"#.to_owned(),
+            ),
+            (
+                "a file that was spoilt later: the node's own entries come from the snapshot",
+                Some(&one),
+                Some(synced(OWN)),
+                "{",
+                Some(OURS),
+                format!("{OWN_AND_OURS}, restart, set aside"),
+            ),
+            (
+                "a file that was spoilt later: the very bytes from before are back",
+                Some(&restore),
+                Some(synced(OWN)),
+                "{",
+                None,
+                format!("{OWN}, restart, set aside"),
+            ),
+            (
+                "two spellings of one registry are back as they were",
+                Some(&restore),
+                Some(synced(TWICE)),
+                TWICE_AND_OURS,
+                None,
+                format!("{TWICE}, restart"),
+            ),
+            (
+                "one bad entry spoils a file: it is kept aside, and its good entries stay",
+                Some(&one),
+                None,
+                r#"{"auths":{"own":{"auth":"bzpv"},"bad":{"auth":"pants"}},"x":1}"#,
+                Some(OURS),
+                format!("{OWN_AND_OURS}, restart, set aside"),
+            ),
+            (
+                "two spellings of one registry stay",
+                Some(&one),
+                None,
+                TWICE,
+                Some(OURS),
+                format!("{TWICE_AND_OURS}, restart"),
+            ),
+            (
                 "nothing to take out: forgotten",
                 Some(&restore),
                 Some(synced("")),
@@ -376,18 +502,7 @@ mod tests {
         let (one, two) = (task(1), task(2));
         let with = |step| {
             let mut state = synced("");
-            let target = file(OURS);
-            state.change = Some(Change {
-                task: one.clone(),
-                step,
-                restart: true,
-                target,
-                target_ours: Ours::default(),
-                before: Image::Absent,
-                before_ours: Ours::default(),
-                before_revision: 0,
-                failure: String::new(),
-            });
+            state.change = Some(with_step(step));
             state
         };
         for (step, task, expected) in [
@@ -414,8 +529,98 @@ mod tests {
             state: None,
             file: &file,
             desired: Some(&desired),
+            superseded: false,
             restart: false,
         };
         assert!(matches!(decide(&facts), Action::Begin { change, .. } if !change.restart));
+    }
+
+    #[test]
+    fn what_is_in_force_stays_so_where_the_rollout_of_something_newer_is_held() {
+        let (one, two, state, file) = (task(1), task(2), synced(""), file(OURS));
+        for (task, superseded, expected) in [
+            (&one, true, "Confirm"),
+            (&one, false, "Fetch"),
+            (&two, true, "Fetch"),
+        ] {
+            let facts = NodeFacts {
+                task: Some(task),
+                state: Some(&state),
+                file: &file,
+                desired: None,
+                superseded,
+                restart: true,
+            };
+            let action = format!("{:?}", decide(&facts));
+            assert_eq!(action, expected, "{task:?}, superseded: {superseded}");
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_meanwhile_stays_ahead_and_back() {
+        const THEIRS: &str = r#"{"auths":{"theirs":{"auth":"dDp0"}}}"#;
+        const THEIRS_AND_OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"},"theirs":{"auth":"dDp0"}}}"#;
+        const THEIRS_AND_OWN_R: &str =
+            r#"{"auths":{"https://r/":{"auth":"bzpv"},"theirs":{"auth":"dDp0"}}}"#;
+        for (sentence, before, content, ahead, back) in [
+            (
+                "before ours was written",
+                "",
+                THEIRS,
+                THEIRS_AND_OURS,
+                THEIRS,
+            ),
+            (
+                "after ours was written",
+                "",
+                THEIRS_AND_OURS,
+                THEIRS_AND_OURS,
+                THEIRS,
+            ),
+            (
+                "before one of their own was overridden",
+                OWN_R,
+                THEIRS_AND_OWN_R,
+                THEIRS_AND_OURS,
+                THEIRS_AND_OWN_R,
+            ),
+            (
+                "after one of their own was overridden",
+                OWN_R,
+                THEIRS_AND_OURS,
+                THEIRS_AND_OURS,
+                THEIRS_AND_OWN_R,
+            ),
+            (
+                "a file that they removed is made for ours, and none on the way back",
+                OWN,
+                "",
+                OURS,
+                "",
+            ),
+        ] {
+            let text = |image: &Image| match image {
+                Image::Absent => String::new(),
+                Image::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+            };
+            let desired = config(OURS);
+            let (task, state, before) = (task(1), State::new(file(before), 0), file(before));
+            let facts = NodeFacts {
+                task: Some(&task),
+                state: None,
+                file: &before,
+                desired: Some(&desired),
+                superseded: false,
+                restart: true,
+            };
+            let Action::Begin { change, .. } = decide(&facts) else {
+                panic!("{sentence}: not begun")
+            };
+            let rebased = rebase(&change, &file(content), &state.snapshot).unwrap();
+            assert_eq!(text(&rebased.target), ahead, "{sentence}: ahead");
+            assert_eq!(text(&rebased.before), back, "{sentence}: back");
+            assert_eq!(rebased.target_ours.keys, change.target_ours.keys);
+        }
+        assert!(rebase(&with_step(Step::Forward), &file("{"), &Image::Absent).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! What the syncer remembers on the node: the file before its first change, what it put there last, and the change
 //! that is under way. Whoever starts anew goes on from here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -17,6 +17,8 @@ use crate::config_file::{self, FileError, Image};
 /// Form of the state file that this program writes. It reads this one and older ones.
 const VERSION: u32 = 1;
 const STATE_FILE: &str = "state.json";
+/// What names of contents that were set aside begin with; then comes a time.
+const SET_ASIDE: &str = "config.json.unparsable-";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalError {
@@ -82,6 +84,37 @@ impl Ours {
         let overridden =
             serde_json::from_slice(&DockerConfig::new(overridden).render()).unwrap_or_default();
         Self { keys, overridden }
+    }
+
+    /// The same keys, standing in for these.
+    pub(crate) fn overriding(&self, overridden: Vec<Entry>) -> Self {
+        Self {
+            keys: self.keys.clone(),
+            ..Self::new(&DockerConfig::default(), overridden)
+        }
+    }
+
+    /// All of both; what stands in for one entry in both does so for that of `later`.
+    pub(crate) fn and(&self, later: &Self) -> Self {
+        let mut overridden = self.overridden();
+        overridden.extend(later.overridden());
+        let both: BTreeMap<String, Entry> = overridden
+            .into_iter()
+            .map(|entry| (dockerconfig::canonical_key(entry.key()), entry))
+            .collect();
+        Self {
+            keys: &self.keys | &later.keys,
+            ..Self::new(&DockerConfig::default(), both.into_values().collect())
+        }
+    }
+
+    /// Those of the entries that are ours.
+    pub(crate) fn among(&self, config: &DockerConfig) -> DockerConfig {
+        let is_ours = |entry: &&Entry| {
+            self.keys
+                .contains(&dockerconfig::canonical_key(entry.key()))
+        };
+        DockerConfig::new(config.entries().iter().filter(is_ours).cloned().collect())
     }
 
     pub(crate) fn overridden(&self) -> Vec<Entry> {
@@ -166,6 +199,7 @@ struct Versioned {
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     directory: PathBuf,
+    config_file: PathBuf,
 }
 
 impl Journal {
@@ -175,6 +209,7 @@ impl Journal {
                 .parent()
                 .unwrap_or(Path::new("/"))
                 .join(STATE_DIR),
+            config_file: config_file.to_owned(),
         }
     }
 
@@ -215,23 +250,44 @@ impl Journal {
     pub(crate) fn set_aside(&self, bytes: &[u8]) -> Result<PathBuf, JournalError> {
         self.make_directory()?;
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-        let path = self
-            .directory
-            .join(format!("config.json.unparsable-{time}"));
+        let path = self.directory.join(format!("{SET_ASIDE}{time}"));
         config_file::replace(&path, &Image::Absent.with_bytes(bytes.to_vec()))?;
         Ok(path)
     }
 
-    /// The end: nothing of globalps is left on the node.
+    /// The end: nothing of globalps is left on the node. Only a content that was set aside, and that the credentials
+    /// file does not hold again, is somebody's and stays.
     pub(crate) fn remove(&self) -> Result<(), JournalError> {
         let io = |source| FileError::Io {
             action: "remove",
             path: self.directory.clone(),
             source,
         };
-        match fs::remove_dir_all(&self.directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error).into()),
-            _ => {}
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(io)?,
+        };
+        let back = config_file::read(&self.config_file)?;
+        // The state goes first: without it there is nothing that a half removed directory could mislead to.
+        config_file::replace(&self.path(), &Image::Absent)?;
+        let mut is_empty = true;
+        for entry in entries {
+            let entry = entry.map_err(io)?;
+            let is_set_aside = entry.file_name().to_string_lossy().starts_with(SET_ASIDE);
+            if is_set_aside && !config_file::read(&entry.path())?.has_bytes_of(&back) {
+                tracing::warn!(path = %entry.path().display(), "kept: it was in the file's place and is no credentials file");
+                is_empty = false;
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io(error).into());
+                }
+                _ => {}
+            }
+        }
+        if is_empty {
+            fs::remove_dir(&self.directory).map_err(io)?;
         }
         Ok(config_file::sync_directory(
             self.directory.parent().unwrap_or(Path::new("/")),
@@ -297,6 +353,23 @@ mod tests {
             fs::write(journal.path(), content).unwrap();
             assert_eq!(journal.load().unwrap_err().reason(), reason);
             assert_eq!(fs::read_to_string(journal.path()).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn what_was_set_aside_goes_only_where_the_file_holds_it_again() {
+        for (back, kept) in [("{", false), ("{}", true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("config.json");
+            fs::write(&path, back).unwrap();
+            let journal = Journal::beside(&path);
+            let aside = journal.set_aside(b"{").unwrap();
+            journal.save(&State::new(Image::Absent, 0)).unwrap();
+            journal.remove().unwrap();
+            assert_eq!(journal.directory.exists(), kept, "{back}");
+            assert_eq!(fs::read(&aside).is_ok_and(|bytes| bytes == b"{"), kept);
+            assert!(journal.load().unwrap().is_none());
+            journal.remove().unwrap();
         }
     }
 }

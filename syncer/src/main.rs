@@ -45,7 +45,7 @@ struct RunArgs {
     #[arg(long, env = "NODE_NAME")]
     node_name: String,
     /// Namespace of the Secrets
-    #[arg(long, default_value = names::NAMESPACE)]
+    #[arg(long, env = "NAMESPACE", default_value = names::NAMESPACE)]
     namespace: String,
     /// The kubelet's credentials file, where this program sees it
     #[arg(long, default_value = names::CONFIG_FILE)]

@@ -11,7 +11,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::journal::Task;
 
 /// For one request that is not a watch.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -106,14 +108,12 @@ impl Cluster {
         tokio::spawn(async move {
             let mut backoff = Backoff::default();
             loop {
-                match cluster.watch_once(&sender, &mut backoff).await {
-                    Ok(()) => {}
-                    Err(error) => {
-                        let pause = backoff.next();
-                        tracing::warn!(%error, "the watch failed, trying again in {} ms", pause.as_millis());
-                        sleep(pause).await;
-                    }
+                let ended = cluster.watch_once(&sender, &mut backoff).await;
+                let pause = backoff.next();
+                if let Err(error) = ended {
+                    tracing::warn!(%error, "the watch failed, trying again in {} ms", pause.as_millis());
                 }
+                sleep(pause).await;
             }
         });
         receiver
@@ -135,8 +135,8 @@ impl Cluster {
             let parameters = WatchParams::default().fields(&field).timeout(seconds);
             let stream = timeout(TIMEOUT, objects.watch(&parameters, &version)).await??;
             pin_mut!(stream);
+            let begun = Instant::now();
             while let Some(event) = timeout(WATCH + GRACE, stream.next()).await? {
-                backoff.reset();
                 match event? {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         version = object.resource_version().unwrap_or_default();
@@ -156,6 +156,11 @@ impl Cluster {
                         return Ok(());
                     }
                 }
+                backoff.reset();
+            }
+            if begun.elapsed() < GRACE {
+                // No renewal, but a server that does not keep its watches: not again without a pause.
+                return Ok(());
             }
         }
     }
@@ -209,4 +214,25 @@ fn send(sender: &watch::Sender<Option<NodePullSecret>>, object: Option<NodePullS
         *known = object;
         is_news
     });
+}
+
+/// uid and generation.
+pub(crate) fn identity(object: &NodePullSecret) -> (String, i64) {
+    let meta = &object.metadata;
+    (
+        meta.uid.clone().unwrap_or_default(),
+        meta.generation.unwrap_or_default(),
+    )
+}
+
+/// What the object asks of the node; `None`: nothing yet.
+pub(crate) fn task(object: &NodePullSecret) -> Option<Task> {
+    let spec = &object.spec;
+    let revision = if spec.restore { 0 } else { spec.revision };
+    let (uid, generation) = identity(object);
+    (spec.restore || revision > 0).then_some(Task {
+        uid,
+        generation,
+        revision,
+    })
 }

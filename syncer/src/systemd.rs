@@ -258,8 +258,11 @@ impl Systemd {
         loop {
             let facts = self.facts_over(connection).await?;
             let is_new = before.is_none_or(|before| before.invocation != facts.invocation);
-            let first = first.get_or_insert_with(|| facts.clone());
-            if facts.has_died_since(first) || facts.invocation != first.invocation {
+            if is_new {
+                first.get_or_insert_with(|| facts.clone());
+            }
+            let since = first.as_ref().unwrap_or(&facts);
+            if facts.has_died_since(since) || facts.invocation != since.invocation {
                 return Err(RestartError::Died {
                     unit: self.unit.clone(),
                     state: facts.active_state,
@@ -332,3 +335,6 @@ async fn takes_connections(socket: &Path) -> bool {
         Ok(Ok(_))
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@ use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 
+use crate::journal::Failure;
+
 pub(crate) struct Teller {
     statuses: watch::Sender<Option<NodePullSecretStatus>>,
     told: Option<NodePullSecretStatus>,
@@ -62,6 +64,22 @@ impl Teller {
             tracing::warn!(path = %path.display(), %error, "the readiness of this pod could not be marked");
         }
     }
+}
+
+/// Phase, reason and message for a task that did not work out.
+pub(crate) fn of_failure(failure: &Failure) -> (Phase, &'static str, String) {
+    let (phase, reason, way_on) = if failure.stuck {
+        (
+            Phase::Failed,
+            "KubeletDown",
+            "look at the kubelet's journal on the node",
+        )
+    } else {
+        let way_on =
+            "the file is what it was before and the kubelet runs; another content is tried again";
+        (Phase::RolledBack, "KubeletDidNotStart", way_on)
+    };
+    (phase, reason, format!("{}; {way_on}", failure.why))
 }
 
 /// With the time of its phase: that of `before` where the phase is the same.

@@ -74,6 +74,39 @@ pub fn build() -> Result<()> {
     Ok(())
 }
 
+/// Builds the oracle of `tests/kubernetes/oracle`, some seconds the first time, and gives its path.
+pub fn build_oracle() -> Result<PathBuf> {
+    let bin = std::path::absolute(bin_dir())?;
+    fs::create_dir_all(&bin)?;
+    let lock = File::create(bin.join(".lock"))?;
+    lock.lock()?;
+    let module = workspace().join("tests/kubernetes");
+    let program = bin.join("oracle");
+    // Without the tag, containers/image wants a C library.
+    let status = Command::new("go")
+        .current_dir(&module)
+        .env("CGO_ENABLED", "0")
+        .args([
+            "build",
+            "-trimpath",
+            "-tags",
+            "containers_image_openpgp",
+            "-o",
+        ])
+        .arg(&program)
+        .arg("./oracle")
+        .stdin(Stdio::null())
+        .status()
+        .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
+    if !status.success() {
+        bail!(
+            "`go build` of the oracle in `{}` failed ({status})",
+            module.display()
+        );
+    }
+    Ok(program)
+}
+
 fn linker_flags() -> String {
     let (major, minor) = VERSION
         .trim_start_matches('v')

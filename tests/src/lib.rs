@@ -5,9 +5,12 @@
 //! [`Cluster::keep`] leaves it running for [`Cluster::attach`]. Everything it adds to the machine carries
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
+pub mod cases;
 pub mod config_file;
 pub mod image;
+pub mod judge;
 pub mod kubernetes;
+pub mod oracle;
 pub mod preflight;
 pub mod product;
 pub mod watch;

@@ -1,29 +1,34 @@
 //! One name for each registry, whatever way it was written.
 
-/// The key as the kubelet indexes it: no `http://` or `https://`, no user, query or fragment, no leading
-/// `/v1/` or `/v2/` of the path, no path that is only `/`. Upper and lower case stay what they are.
-/// Two keys of one canonical key are one registry to a kubelet.
-pub fn canonical_key(key: &str) -> String {
+use super::url;
+
+/// The key as the kubelet indexes it: host, port and path of the URL, without scheme, user, query and fragment, and
+/// without a leading `/v1` or `/v2` and a path that is only `/`. Upper and lower case stay what they are. `None`: the
+/// kubelet passes the entry over, because Go can't parse the key.
+pub(super) fn index_key(key: &str) -> Option<Vec<u8>> {
     let rest = key
         .strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
         .unwrap_or(key);
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (authority, path) = match rest.find('/') {
-        Some(at) => rest.split_at(at),
-        None => (rest, ""),
-    };
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let path = if path.starts_with("/v1/") || path.starts_with("/v2/") {
+    let url::Url { host, path } = url::parse(rest.as_bytes())?;
+    let path = if path.starts_with(b"/v2/") || path.starts_with(b"/v1/") {
         &path[3..]
     } else {
-        path
+        &path
     };
-    if path == "/" {
-        host.to_owned()
+    Some(if path == b"/" {
+        host
     } else {
-        format!("{host}{path}")
-    }
+        [host.as_slice(), path].concat()
+    })
+}
+
+/// Two keys of one canonical key are one registry to a kubelet. A key that no kubelet can parse is its own.
+pub fn canonical_key(key: &str) -> String {
+    index_key(key).map_or_else(
+        || key.to_owned(),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -48,6 +53,7 @@ mod tests {
             ("localhost:5000", "localhost:5000"),
             ("Quay.io", "Quay.io"),
             ("*.azurecr.io", "*.azurecr.io"),
+            ("quay.io:*", "quay.io:*"),
             ("", ""),
         ] {
             assert_eq!(canonical_key(key), expected, "key {key:?}");

@@ -1,25 +1,27 @@
 //! One registry's entry, and credentials that can't be printed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-/// Text that must not be shown: `Debug` masks it, there is no `Display`, and its memory is wiped on drop.
+use super::json::{Json, Kind, quote};
+
+/// Bytes that must not be shown: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<String>);
+pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(Zeroizing::new(text.into()))
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(Zeroizing::new(bytes.into()))
     }
 
-    /// The text itself. Whoever calls this answers for where it goes.
-    pub fn expose(&self) -> &str {
+    /// The bytes themselves; mostly text. Whoever calls this answers for where they go.
+    pub fn expose(&self) -> &[u8] {
         &self.0
     }
 }
@@ -37,24 +39,44 @@ pub struct Credential {
     pub password: Secret,
 }
 
-/// Why an entry has no credential that a node can use.
+impl Credential {
+    /// What a kubelet sends for an entry that has nothing.
+    pub(super) fn empty() -> Self {
+        Self {
+            username: Secret::new(""),
+            password: Secret::new(""),
+        }
+    }
+}
+
+/// Why a kubelet can't read an entry. One such entry makes it drop the whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
+    #[error("the entry is not an object")]
+    NotObject,
     #[error("`{0}` is not a string")]
     NotString(&'static str),
     #[error("`auth` is not base64 (byte {0})")]
     NotBase64(usize),
-    #[error("`auth` is not UTF-8 once decoded")]
-    NotText,
     #[error("`auth` has no colon between user and password once decoded")]
     NoColon,
 }
+
+/// Names that a reader looks for, whatever their case; the last one is containers/image's alone.
+const KNOWN: [&str; 5] = ["username", "password", "email", "auth", IDENTITY_TOKEN];
+const IDENTITY_TOKEN: &str = "identitytoken";
 
 /// One registry's entry of `auths`: the key as written, and its fields. `Debug` shows the key only.
 #[derive(Clone)]
 pub struct Entry {
     key: String,
-    fields: Map<String, Value>,
+    /// By name, in lower case where a reader knows it; each value as compact JSON. Of names that are one to Go, the
+    /// last one counts, and null does not.
+    fields: BTreeMap<String, Zeroizing<String>>,
+    /// Whether the value is an object or null, which is an object without fields.
+    is_object: bool,
+    /// A field that a reader wants to be a string and that is none, even where another one of its name follows.
+    not_strings: Vec<&'static str>,
 }
 
 impl fmt::Debug for Entry {
@@ -64,17 +86,38 @@ impl fmt::Debug for Entry {
 }
 
 impl Entry {
-    pub(super) fn new(key: String, fields: Map<String, Value>) -> Self {
-        Self { key, fields }
+    pub(super) fn new(key: String, value: Json) -> Self {
+        let mut fields = BTreeMap::new();
+        let mut not_strings = Vec::new();
+        for (name, value) in value.members() {
+            let known = KNOWN.into_iter().find(|known| folds_to(&name, known));
+            match (known, value.kind()) {
+                (Some(_), Kind::Null) => continue,
+                (Some(known), kind) if kind != Kind::String => not_strings.push(known),
+                _ => {}
+            }
+            fields.insert(
+                known.map_or(name, str::to_owned),
+                Zeroizing::new(value.compact()),
+            );
+        }
+        let is_object = matches!(value.kind(), Kind::Object | Kind::Null);
+        Self {
+            key,
+            fields,
+            is_object,
+            not_strings,
+        }
     }
 
     /// An entry from a user and a password, in the one form that every reader understands.
     pub fn from_credential(key: &str, credential: &Credential) -> Self {
-        let mut fields = Map::new();
-        fields.insert("auth".to_owned(), Value::String(encode(credential)));
+        let fields = BTreeMap::from([("auth".to_owned(), encode(credential))]);
         Self {
             key: key.to_owned(),
             fields,
+            is_object: true,
+            not_strings: Vec::new(),
         }
     }
 
@@ -83,51 +126,105 @@ impl Entry {
         &self.key
     }
 
-    pub(super) fn fields(&self) -> &Map<String, Value> {
-        &self.fields
+    /// The text of a field, where it is there and a string.
+    fn text(&self, name: &str) -> Option<Zeroizing<String>> {
+        let json = Json::parse(self.fields.get(name)?.as_bytes()).ok()?;
+        json.text().map(Zeroizing::new)
     }
 
-    /// The field of that name; upper and lower case are one, as in Go.
-    fn field(&self, name: &'static str) -> Result<Option<&str>, EntryError> {
-        match self
-            .fields
-            .iter()
-            .rfind(|(k, _)| k.eq_ignore_ascii_case(name))
-        {
-            None | Some((_, Value::Null)) => Ok(None),
-            Some((_, Value::String(text))) => Ok(Some(text)),
-            Some(_) => Err(EntryError::NotString(name)),
-        }
-    }
-
-    /// What a kubelet reads from the entry; `None` where there is neither `auth` nor a user or password.
-    /// A non-empty `auth` wins over `username` and `password`.
+    /// What a kubelet reads from the entry; `None` where there is neither `auth` nor a user nor a password, and it
+    /// would send two empty texts. A non-empty `auth` wins over `username` and `password`.
     pub fn credential(&self) -> Result<Option<Credential>, EntryError> {
-        let username = self.field("username")?;
-        let password = self.field("password")?;
-        self.field("email")?;
-        if let Some(auth) = self.field("auth")?.filter(|auth| !auth.is_empty()) {
-            return decode(auth).map(Some);
+        if !self.is_object {
+            return Err(EntryError::NotObject);
         }
+        if let Some(name) = self
+            .not_strings
+            .iter()
+            .find(|name| **name != IDENTITY_TOKEN)
+        {
+            return Err(EntryError::NotString(name));
+        }
+        if let Some(auth) = self.text("auth").filter(|auth| !auth.is_empty()) {
+            return decode(&auth).map(Some);
+        }
+        let (username, password) = (self.text("username"), self.text("password"));
+        let bytes = |text: &Option<Zeroizing<String>>| {
+            text.as_deref()
+                .map_or(Vec::new(), |text| text.as_bytes().to_vec())
+        };
         Ok(
             (username.is_some() || password.is_some()).then(|| Credential {
-                username: Secret::new(username.unwrap_or_default()),
-                password: Secret::new(password.unwrap_or_default()),
+                username: Secret::new(bytes(&username)),
+                password: Secret::new(bytes(&password)),
             }),
         )
     }
 
+    /// What containers/image reads: only `auth`, which must be padded, beside `identitytoken`. `Ok(None)`: nothing.
+    pub(super) fn crio_credential(&self) -> Result<Option<Credential>, EntryError> {
+        let auth = self.text("auth").unwrap_or_default();
+        let decoded = decode_base64(&auth, true)?;
+        let Some(at) = decoded.iter().position(|byte| *byte == b':') else {
+            return Ok(None);
+        };
+        let password = &decoded[at + 1..];
+        let start = password
+            .iter()
+            .position(|byte| *byte != 0)
+            .unwrap_or(password.len());
+        let end = password
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(start, |last| last + 1);
+        let token = self.text(IDENTITY_TOKEN).filter(|token| !token.is_empty());
+        let has_token = token.is_some();
+        let credential = Credential {
+            username: Secret::new(&decoded[..at]),
+            password: Secret::new(&password[start..end]),
+        };
+        let is_empty = at == 0 && start == end && !has_token;
+        Ok((!is_empty).then_some(credential))
+    }
+
+    /// Whether containers/image can read the whole file, as far as this entry is concerned.
+    pub(super) fn is_crio_readable(&self) -> bool {
+        self.is_object
+            && !self
+                .not_strings
+                .iter()
+                .any(|name| ["auth", IDENTITY_TOKEN].contains(name))
+    }
+
+    pub(super) fn has_identity_token(&self) -> bool {
+        self.text(IDENTITY_TOKEN)
+            .is_some_and(|token| !token.is_empty())
+    }
+
+    pub(super) fn has_auth(&self) -> bool {
+        self.text("auth").is_some_and(|auth| !auth.is_empty())
+    }
+
     /// The entry with a padded `auth`, which every reader understands; the other fields stay.
     pub(super) fn normalised(&self) -> Self {
-        let mut fields = self.fields.clone();
+        let mut entry = self.clone();
         if let Ok(Some(credential)) = self.credential() {
-            fields.retain(|name, _| !name.eq_ignore_ascii_case("auth"));
-            fields.insert("auth".to_owned(), Value::String(encode(&credential)));
+            entry.fields.insert("auth".to_owned(), encode(&credential));
         }
-        Self {
-            key: self.key.clone(),
-            fields,
+        entry
+    }
+
+    /// The value as compact JSON, its fields sorted.
+    pub(super) fn render(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new("{".to_owned());
+        for (at, (name, value)) in self.fields.iter().enumerate() {
+            text.push_str(if at > 0 { "," } else { "" });
+            text.push_str(&quote(name));
+            text.push(':');
+            text.push_str(value);
         }
+        text.push('}');
+        text
     }
 
     /// Whether a node does the same with both, whatever the spelling of key and fields.
@@ -135,11 +232,7 @@ impl Entry {
         let rest = |entry: &Self| {
             let mut fields = entry.fields.clone();
             if entry.credential().is_ok() {
-                fields.retain(|name, _| {
-                    !["auth", "username", "password"]
-                        .iter()
-                        .any(|f| name.eq_ignore_ascii_case(f))
-                });
+                fields.retain(|name, _| !["auth", "username", "password"].contains(&name.as_str()));
             }
             fields
         };
@@ -147,19 +240,44 @@ impl Entry {
     }
 }
 
-fn encode(credential: &Credential) -> String {
-    let text = Zeroizing::new(format!(
-        "{}:{}",
-        credential.username.expose(),
-        credential.password.expose()
-    ));
-    BASE64_STANDARD.encode(text.as_bytes())
+/// Whether the name is this one to Go, which takes upper and lower case for one, and two more letters that fold to
+/// ASCII.
+pub(super) fn folds_to(name: &str, known: &str) -> bool {
+    let fold = |character: char| match character {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).eq(known.chars().map(fold))
 }
 
-/// `auth` as the kubelet decodes it: padded base64 where it ends with `=`, else unpadded; line breaks are skipped,
-/// and bits left over at the end may be anything. The text is cut at its first colon.
+/// `auth` as a JSON string.
+fn encode(credential: &Credential) -> Zeroizing<String> {
+    let mut pair = Zeroizing::new(credential.username.expose().to_vec());
+    pair.push(b':');
+    pair.extend_from_slice(credential.password.expose());
+    let encoded = Zeroizing::new(BASE64_STANDARD.encode(&*pair));
+    Zeroizing::new(quote(&encoded))
+}
+
+/// `auth` as the kubelet decodes it: padded base64 where it ends with `=`, else unpadded. The text is cut at its first
+/// colon; it need not be UTF-8.
 fn decode(auth: &str) -> Result<Credential, EntryError> {
-    let padding = if auth.trim().ends_with('=') {
+    // Go's `TrimSpace` knows white space beyond ASCII, as `trim` does.
+    let decoded = decode_base64(auth, auth.trim().ends_with('='))?;
+    let at = decoded
+        .iter()
+        .position(|byte| *byte == b':')
+        .ok_or(EntryError::NoColon)?;
+    Ok(Credential {
+        username: Secret::new(&decoded[..at]),
+        password: Secret::new(&decoded[at + 1..]),
+    })
+}
+
+/// Line breaks are skipped, and bits left over at the end may be anything, as in Go.
+fn decode_base64(text: &str, padded: bool) -> Result<Zeroizing<Vec<u8>>, EntryError> {
+    let padding = if padded {
         DecodePaddingMode::RequireCanonical
     } else {
         DecodePaddingMode::RequireNone
@@ -170,21 +288,18 @@ fn decode(auth: &str) -> Result<Credential, EntryError> {
             .with_decode_allow_trailing_bits(true)
             .with_decode_padding_mode(padding),
     );
-    let joined = Zeroizing::new(auth.replace(['\r', '\n'], ""));
-    let bytes = Zeroizing::new(engine.decode(joined.as_bytes()).map_err(|_| {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte);
-        EntryError::NotBase64(
-            auth.bytes()
-                .position(|byte| !allowed(byte))
-                .unwrap_or(auth.len()),
-        )
-    })?);
-    let text = std::str::from_utf8(&bytes).map_err(|_| EntryError::NotText)?;
-    let (username, password) = text.split_once(':').ok_or(EntryError::NoColon)?;
-    Ok(Credential {
-        username: Secret::new(username),
-        password: Secret::new(password),
-    })
+    let joined = Zeroizing::new(text.replace(['\r', '\n'], ""));
+    engine
+        .decode(joined.as_bytes())
+        .map(Zeroizing::new)
+        .map_err(|_| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte);
+            EntryError::NotBase64(
+                text.bytes()
+                    .position(|byte| !allowed(byte))
+                    .unwrap_or(text.len()),
+            )
+        })
 }
 
 #[cfg(test)]
@@ -193,12 +308,8 @@ mod tests {
     use super::*;
 
     fn decoded(auth: &str) -> Result<(String, String), EntryError> {
-        decode(auth).map(|c| {
-            (
-                c.username.expose().to_owned(),
-                c.password.expose().to_owned(),
-            )
-        })
+        let text = |secret: &Secret| String::from_utf8_lossy(secret.expose()).into_owned();
+        decode(auth).map(|c| (text(&c.username), text(&c.password)))
     }
 
     #[test]
@@ -237,12 +348,15 @@ mod tests {
             !shown.contains("robot") && !shown.contains("hunter2"),
             "{shown}"
         );
-        assert!(!shown.contains(encode(&credential).as_str()), "{shown}");
+        assert!(
+            !shown.contains(encode(&credential).trim_matches('"')),
+            "{shown}"
+        );
     }
 
     #[test]
     fn auth_and_username_with_password_mean_the_same() {
-        let parse = |text: &str| Entry::new("r".to_owned(), serde_json::from_str(text).unwrap());
+        let parse = |text: &str| Entry::new("r".to_owned(), Json::parse(text.as_bytes()).unwrap());
         let auth = parse(r#"{"auth":"dXNlcjpwYXNz"}"#);
         assert!(auth.means_the_same(&parse(r#"{"username":"user","password":"pass"}"#)));
         assert!(auth.means_the_same(&parse(r#"{"Auth":"dXNlcjpwYXNz"}"#)));

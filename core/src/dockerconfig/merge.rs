@@ -1,6 +1,6 @@
 //! Two files into one, in the controller (additional and original) and on the node (ours and the node's own).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -79,30 +79,24 @@ pub fn merge_on_node(
     overridden: &[Entry],
 ) -> NodeMerge {
     let desired = desired.by_canonical_key();
-    let mut own: BTreeMap<String, Entry> = overridden
+    let is_ours = |entry: &&Entry| applied.contains(&canonical_key(entry.key()));
+    let theirs: Vec<&Entry> = existing
+        .entries()
         .iter()
-        .map(|entry| (canonical_key(entry.key()), entry.clone()))
+        .filter(|entry| !is_ours(entry))
         .collect();
-    for entry in existing.entries() {
-        let key = canonical_key(entry.key());
-        if !applied.contains(&key) {
-            own.insert(key, entry.clone());
-        }
-    }
-    let mut overridden = Vec::new();
-    let mut entries: BTreeMap<String, Entry> = desired
+    // What somebody wrote anew under the same key stands for what was there before ours.
+    let written = |key: &str| theirs.iter().any(|entry| entry.key() == key);
+    let own = overridden
         .iter()
-        .map(|(k, entry)| (k.clone(), (*entry).clone()))
-        .collect();
-    for (key, entry) in own {
-        if desired.contains_key(&key) {
-            overridden.push(entry);
-        } else {
-            entries.insert(key, entry);
-        }
-    }
+        .filter(|entry| !written(entry.key()))
+        .chain(theirs.iter().copied());
+    let (overridden, kept): (Vec<Entry>, Vec<Entry>) = own
+        .cloned()
+        .partition(|entry| desired.contains_key(&canonical_key(entry.key())));
+    let entries = desired.into_values().cloned().chain(kept).collect();
     NodeMerge {
-        config: existing.with_entries(entries.into_values().collect()),
+        config: existing.with_entries(entries),
         overridden,
     }
 }
@@ -281,6 +275,35 @@ mod tests {
                 "{sentence}"
             );
         }
+    }
+
+    #[test]
+    fn a_file_that_spells_one_registry_twice_keeps_both_and_gets_both_back() {
+        let own = config(&[("https://q", OLD), ("q", USER), ("x", USER)]);
+        let none = BTreeSet::new();
+        let beside = merge_on_node(&own, &config(&[("r", USER)]), &none, &[]);
+        assert_eq!(
+            text(&beside.config),
+            text(&config(&[
+                ("https://q", OLD),
+                ("q", USER),
+                ("r", USER),
+                ("x", USER)
+            ]))
+        );
+        let over = merge_on_node(&own, &config(&[("q/", USER)]), &none, &[]);
+        assert_eq!(
+            text(&over.config),
+            text(&config(&[("q/", USER), ("x", USER)]))
+        );
+        let applied = BTreeSet::from(["q".to_owned()]);
+        let back = merge_on_node(
+            &over.config,
+            &DockerConfig::default(),
+            &applied,
+            &over.overridden,
+        );
+        assert_eq!(text(&back.config), text(&own));
     }
 
     #[test]

@@ -4,12 +4,19 @@
 
 mod canonical;
 mod entry;
+mod image;
+mod json;
+mod keys;
+mod matching;
 mod merge;
 mod parse;
+mod url;
 mod validate;
 
 pub use canonical::canonical_key;
 pub use entry::{Credential, Entry, Secret};
+pub use image::ImageError;
+pub use matching::{Crio, Explanation, Try, explain};
 pub use merge::{Conflict, Merged, NodeMerge, Precedence, merge, merge_on_node};
 pub use parse::{DockerConfig, ParseError, parse};
 pub use validate::{Code, Finding, Severity, validate, validate_bytes, validate_data};

@@ -1,22 +1,32 @@
 //! Bytes to entries, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use super::canonical::canonical_key;
-use super::entry::Entry;
+use super::entry::{Entry, folds_to};
+use super::json::{Json, Kind, quote};
 
 /// A whole `config.json`: the entries of `auths`, and every other top-level member as it was.
 #[derive(Clone, Debug, Default)]
 pub struct DockerConfig {
     entries: Vec<Entry>,
     others: Others,
+    has_auths: bool,
+    /// Entries whose key came again. They count for nothing, but one that can't be read still spoils the file.
+    overwritten: Vec<Entry>,
+    /// `HttpHeaders` is no object of strings, which spoils the file for a kubelet.
+    bad_headers: bool,
+    /// Registries that have a credential helper, which containers/image asks first.
+    helpers: BTreeSet<String>,
+    /// `credHelpers` is no object of strings, which spoils the file for containers/image.
+    bad_helpers: bool,
 }
 
-/// Top-level members besides `auths`. They may hold credentials too, so `Debug` shows the names only.
+/// Top-level members besides `auths`, each as compact JSON. They may hold credentials too, so `Debug` shows names only.
 #[derive(Clone, Default, PartialEq)]
-struct Others(Map<String, Value>);
+struct Others(BTreeMap<String, Zeroizing<String>>);
 
 impl std::fmt::Debug for Others {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -24,62 +34,99 @@ impl std::fmt::Debug for Others {
     }
 }
 
-/// Why the bytes are no registry credentials file. Every message is about form, never about content.
+/// Why the bytes are no registry credentials file to a kubelet. Every message is about form, never about content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     #[error("not JSON (line {line}, column {column})")]
     NotJson { line: usize, column: usize },
     #[error("not a JSON object")]
     NotObject,
-    #[error("there is no `auths`")]
-    NoAuths,
     #[error("`auths` is not an object")]
     AuthsNotObject,
-    #[error("`{registry}`: the entry is not an object")]
-    EntryNotObject { registry: String },
 }
 
-/// Reads the modern form, `{"auths": {...}}`. `auths` in any case is `auths`, as to the kubelet.
-/// Entries are not looked into: [`super::validate`] does that.
+/// Reads `{"auths": {...}}` as the kubelet's decoder does: `auths` in any case is `auths`, several of them are one, the
+/// last of two same keys counts, null is nothing. Entries are not looked into: [`super::validate`] does that.
 pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| ParseError::NotJson {
-        line: error.line(),
-        column: error.column(),
-    })?;
-    let Value::Object(mut members) = value else {
+    let json = Json::parse(bytes).map_err(|error| not_json(bytes, error.offset))?;
+    if !matches!(json.kind(), Kind::Object | Kind::Null) {
         return Err(ParseError::NotObject);
-    };
-    let names: Vec<String> = members
-        .keys()
-        .filter(|name| name.eq_ignore_ascii_case("auths"))
-        .cloned()
-        .collect();
-    if names.is_empty() {
-        return Err(ParseError::NoAuths);
     }
-    let mut entries = Vec::new();
-    for name in names {
-        let Some(Value::Object(auths)) = members.remove(&name) else {
-            return Err(ParseError::AuthsNotObject);
-        };
-        for (key, value) in auths {
-            let Value::Object(fields) = value else {
-                return Err(ParseError::EntryNotObject { registry: key });
-            };
-            entries.push(Entry::new(key, fields));
+    let mut config = DockerConfig::default();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, value) in json.members() {
+        if folds_to(&name, "auths") {
+            config.has_auths = true;
+            match value.kind() {
+                Kind::Object => config.add(value, &mut places),
+                Kind::Null => {
+                    config.overwritten.append(&mut config.entries);
+                    places.clear();
+                }
+                _ => return Err(ParseError::AuthsNotObject),
+            }
+            continue;
         }
+        if folds_to(&name, "httpheaders") {
+            config.bad_headers |= !is_object_of_strings(value);
+        }
+        if folds_to(&name, "credhelpers") {
+            config.bad_helpers |= !is_object_of_strings(value);
+            if value.kind() == Kind::Null {
+                config.helpers.clear();
+            }
+            config
+                .helpers
+                .extend(value.members().into_iter().map(|(registry, _)| registry));
+        }
+        config
+            .others
+            .0
+            .insert(name, Zeroizing::new(value.compact()));
     }
-    Ok(DockerConfig {
-        entries,
-        others: Others(members),
-    })
+    Ok(config)
+}
+
+/// An object whose members are strings or null, or null itself.
+fn is_object_of_strings(value: Json) -> bool {
+    let string = |value: Json| matches!(value.kind(), Kind::String | Kind::Null);
+    matches!(value.kind(), Kind::Object | Kind::Null)
+        && value.members().into_iter().all(|(_, value)| string(value))
+}
+
+/// Line and column count from 1, the column in bytes.
+fn not_json(bytes: &[u8], offset: usize) -> ParseError {
+    let before = &bytes[..offset];
+    let line = before.split(|byte| *byte == b'\n').count();
+    let column = offset
+        - before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1)
+        + 1;
+    ParseError::NotJson { line, column }
 }
 
 impl DockerConfig {
+    /// The members of one `auths`, beside those of another one before.
+    fn add(&mut self, auths: Json, places: &mut BTreeMap<String, usize>) {
+        for (key, value) in auths.members() {
+            let entry = Entry::new(key.clone(), value);
+            if let Some(place) = places.get(&key) {
+                self.overwritten
+                    .push(std::mem::replace(&mut self.entries[*place], entry));
+            } else {
+                places.insert(key, self.entries.len());
+                self.entries.push(entry);
+            }
+        }
+    }
+
     pub fn new(entries: Vec<Entry>) -> Self {
         Self {
             entries,
-            others: Others::default(),
+            has_auths: true,
+            ..Self::default()
         }
     }
 
@@ -87,18 +134,79 @@ impl DockerConfig {
         &self.entries
     }
 
+    /// Nothing in it that a reader could use.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.others.0.is_empty()
+    }
+
+    /// The old form of `.dockercfg`: what is in `auths` now stood at the top.
+    pub(super) fn is_old_form(&self) -> bool {
+        let is_entry = |value: &Zeroizing<String>| {
+            let members = Json::parse(value.as_bytes())
+                .map(Json::members)
+                .unwrap_or_default();
+            members
+                .iter()
+                .any(|(name, _)| folds_to(name, "auth") || folds_to(name, "username"))
+        };
+        !self.has_auths && !self.others.0.is_empty() && self.others.0.values().all(is_entry)
+    }
+
+    /// Whether there is an `auths` at all.
+    pub(super) fn has_auths(&self) -> bool {
+        self.has_auths
+    }
+
     /// The same top-level members besides `auths`, other entries.
     #[must_use]
     pub fn with_entries(&self, entries: Vec<Entry>) -> Self {
         Self {
             entries,
-            others: self.others.clone(),
+            has_auths: true,
+            overwritten: Vec::new(),
+            ..self.clone()
         }
     }
 
-    /// Nothing in it that a reader could use.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.others.0.is_empty()
+    /// Registries that have a credential helper here.
+    pub(super) fn helpers(&self) -> &BTreeSet<String> {
+        &self.helpers
+    }
+
+    /// Entries that count for nothing, because their key came again.
+    pub(super) fn overwritten(&self) -> &[Entry] {
+        &self.overwritten
+    }
+
+    pub(super) fn has_bad_headers(&self) -> bool {
+        self.bad_headers
+    }
+
+    /// Why containers/image can't read the file at all, with the key where an entry is why.
+    pub(super) fn crio_error(&self) -> Option<(&str, &'static str)> {
+        let mut entries = self.entries.iter().chain(&self.overwritten);
+        if let Some(entry) = entries.find(|entry| !entry.is_crio_readable()) {
+            return Some((
+                entry.key(),
+                "CRI-O can't read the file because of this entry",
+            ));
+        }
+        self.bad_helpers
+            .then_some(("", "`credHelpers` is not an object of strings"))
+    }
+
+    pub(super) fn has_creds_store(&self) -> bool {
+        self.others.0.contains_key("credsStore")
+    }
+
+    /// Whether a kubelet reads the file at all: one entry that it can't read makes it drop all of it.
+    pub fn is_kubelet_readable(&self) -> bool {
+        !self.bad_headers
+            && self
+                .entries
+                .iter()
+                .chain(&self.overwritten)
+                .all(|entry| entry.credential().is_ok())
     }
 
     /// Entries by canonical key. Of two spellings of one key the first counts.
@@ -112,28 +220,67 @@ impl DockerConfig {
 
     /// Whether a node does the same with both, whatever order, form and spelling.
     pub fn means_the_same(&self, other: &Self) -> bool {
-        let (ours, theirs) = (self.by_canonical_key(), other.by_canonical_key());
+        let (ours, theirs) = (self.spellings(), other.spellings());
+        let same = |one: &Vec<&Entry>, other: &Vec<&Entry>| {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|(one, other)| one.means_the_same(other))
+        };
         self.others == other.others
             && ours.len() == theirs.len()
-            && ours.iter().all(|(key, entry)| {
-                theirs
-                    .get(key)
-                    .is_some_and(|other| entry.means_the_same(other))
-            })
+            && ours
+                .iter()
+                .all(|(key, entries)| theirs.get(key).is_some_and(|others| same(entries, others)))
+    }
+
+    /// All entries by canonical key, those of one key in the order of their spelling.
+    fn spellings(&self) -> BTreeMap<String, Vec<&Entry>> {
+        let mut spellings: BTreeMap<String, Vec<&Entry>> = BTreeMap::new();
+        for entry in &self.entries {
+            spellings
+                .entry(canonical_key(entry.key()))
+                .or_default()
+                .push(entry);
+        }
+        for entries in spellings.values_mut() {
+            entries.sort_by_key(|entry| entry.key());
+        }
+        spellings
     }
 
     /// Compact JSON, sorted by name: the same content is always the same bytes.
     pub fn render(&self) -> Vec<u8> {
-        let mut auths = Map::new();
-        for entry in &self.entries {
-            auths.insert(
-                entry.key().to_owned(),
-                Value::Object(entry.fields().clone()),
-            );
+        let entries: BTreeMap<&str, &Entry> = self
+            .entries
+            .iter()
+            .map(|entry| (entry.key(), entry))
+            .collect();
+        let mut auths = Zeroizing::new("{".to_owned());
+        for (at, (key, entry)) in entries.into_iter().enumerate() {
+            auths.push_str(if at > 0 { "," } else { "" });
+            auths.push_str(&quote(key));
+            auths.push(':');
+            auths.push_str(&entry.render());
         }
-        let mut members = self.others.0.clone();
-        members.insert("auths".to_owned(), Value::Object(auths));
-        Value::Object(members).to_string().into_bytes()
+        auths.push('}');
+        let mut members: BTreeMap<&str, &Zeroizing<String>> = self
+            .others
+            .0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+            .collect();
+        members.insert("auths", &auths);
+        let mut text = "{".to_owned();
+        for (at, (name, value)) in members.into_iter().enumerate() {
+            text.push_str(if at > 0 { "," } else { "" });
+            text.push_str(&quote(name));
+            text.push(':');
+            text.push_str(value);
+        }
+        text.push('}');
+        text.into_bytes()
     }
 }
 
@@ -145,41 +292,108 @@ mod tests {
     #[test]
     fn what_is_no_credentials_file_is_refused_with_the_reason() {
         for (text, expected) in [
-            ("", ParseError::NotJson { line: 1, column: 0 }),
-            ("   ", ParseError::NotJson { line: 1, column: 3 }),
+            ("", ParseError::NotJson { line: 1, column: 1 }),
+            ("   ", ParseError::NotJson { line: 1, column: 4 }),
             ("invalid json", ParseError::NotJson { line: 1, column: 1 }),
             (
                 r#"{"auths":{}"#,
                 ParseError::NotJson {
                     line: 1,
-                    column: 11,
+                    column: 12,
                 },
             ),
             (
-                r#"{"auths":{},}"#,
+                "{\n\"auths\":{},}",
                 ParseError::NotJson {
-                    line: 1,
-                    column: 13,
+                    line: 2,
+                    column: 12,
                 },
             ),
             ("{auths:{}}", ParseError::NotJson { line: 1, column: 2 }),
-            ("null", ParseError::NotObject),
+            ("\u{feff}{}", ParseError::NotJson { line: 1, column: 1 }),
+            ("{} {}", ParseError::NotJson { line: 1, column: 4 }),
             ("\"text\"", ParseError::NotObject),
             ("[]", ParseError::NotObject),
             ("123", ParseError::NotObject),
-            ("{}", ParseError::NoAuths),
-            (r#"{"config":{"auths":{}}}"#, ParseError::NoAuths),
-            (r#"{"auths":null}"#, ParseError::AuthsNotObject),
+            ("true", ParseError::NotObject),
             (r#"{"auths":"not an object"}"#, ParseError::AuthsNotObject),
             (r#"{"auths":[]}"#, ParseError::AuthsNotObject),
-            (
-                r#"{"auths":{"r":1}}"#,
-                ParseError::EntryNotObject {
-                    registry: "r".to_owned(),
-                },
-            ),
+            (r#"{"auths":{},"Auths":1}"#, ParseError::AuthsNotObject),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap_err(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_kubelet_takes_is_taken() {
+        for (text, keys) in [
+            ("null", ""),
+            ("{}", ""),
+            (r#"{"auths":null}"#, ""),
+            (r#"{"config":{"auths":{"a":{}}}}"#, ""),
+            (r#"{"auths":{"a":{},"b":null}}"#, "a b"),
+            (r#"{"AUTHS":{"a":{}},"auth\u017f":{"b":{}}}"#, "a b"),
+            (r#"{"auths":{"a":{}},"auths":null,"auths":{"b":{}}}"#, "b"),
+            (
+                r#"{"auths":{"a":{"x":1},"a":{}},"HttpHeaders":{"x":null}}"#,
+                "a",
+            ),
+        ] {
+            let config = parse(text.as_bytes()).unwrap();
+            let found: Vec<_> = config.entries().iter().map(Entry::key).collect();
+            assert_eq!(found.join(" "), keys, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_kubelet_stumbles_over_spoils_the_file_even_where_it_counts_for_nothing() {
+        for (text, readable) in [
+            (
+                r#"{"auths":{"a":{"auth":"dTpw"}},"HttpHeaders":{"x":null}}"#,
+                true,
+            ),
+            (
+                r#"{"auths":{"a":{"auth":"dTpw"}},"HTTPheaders":{"x":1}}"#,
+                false,
+            ),
+            (r#"{"auths":{"a":{"auth":"dTpw"}},"HttpHeaders":[]}"#, false),
+            (
+                r#"{"auths":{"a":{"auth":"pants"},"a":{"auth":"dTpw"}}}"#,
+                false,
+            ),
+            (r#"{"auths":{"a":1},"auths":null}"#, false),
+            (r#"{"auths":{"a":{"auth":1,"auth":"dTpw"}}}"#, false),
+            (
+                r#"{"auths":{"a":{"identitytoken":1,"auth":"dTpw"}},"credHelpers":1}"#,
+                true,
+            ),
+        ] {
+            assert_eq!(
+                parse(text.as_bytes()).unwrap().is_kubelet_readable(),
+                readable,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_of_fields_that_are_one_counts_and_null_does_not() {
+        for (text, expected) in [
+            (r#"{"auth":"dTpw","Auth":"dTpx"}"#, r#"{"auth":"dTpx"}"#),
+            (r#"{"Auth":"dTpx","auth":"dTpw"}"#, r#"{"auth":"dTpw"}"#),
+            (r#"{"auth":"dTpw","AUTH":null}"#, r#"{"auth":"dTpw"}"#),
+            (
+                r#"{"paſſword":"p","x":[1, {"y": " z "}]}"#,
+                r#"{"password":"p","x":[1,{"y":" z "}]}"#,
+            ),
+        ] {
+            let config = parse(format!(r#"{{"auths":{{"r":{text}}}}}"#).as_bytes()).unwrap();
+            let rendered = String::from_utf8(config.render()).unwrap();
+            assert_eq!(
+                rendered,
+                format!(r#"{{"auths":{{"r":{expected}}}}}"#),
+                "{text}"
+            );
         }
     }
 

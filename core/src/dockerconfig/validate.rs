@@ -1,10 +1,16 @@
 //! What a node would make of a credentials file, before it gets there.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::canonical::canonical_key;
-use super::entry::EntryError;
+use super::entry::{Entry, EntryError};
+use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
+
+/// All of a Secret's data, in bytes.
+const MAX_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -19,18 +25,43 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Code {
     NoData,
+    TooLarge,
     NotJson,
     NotObject,
+    OldForm,
     NoAuths,
     AuthsNotObject,
+    HttpHeaders,
     NoEntries,
     EntryNotObject,
     FieldNotString,
     BadBase64,
     NoColon,
-    EmptyKey,
+    // From here on, warnings.
+    EmptyUser,
+    EmptyPassword,
+    Unpadded,
+    NoAuth,
     NoCredential,
+    IdentityTokenOnly,
+    CredHelpers,
+    CredsStore,
     DuplicateKey,
+    EmptyKey,
+    KeyNotUrl,
+    BracketGlob,
+    UpperCase,
+    SchemeWithPath,
+    ApiPath,
+    TrailingSlash,
+    TagOrDigest,
+    GlobInPath,
+    GlobMatchesNothing,
+    GlobMatchesEverything,
+    GlobNotForCrio,
+    DefaultPort,
+    HubName,
+    PathIsPrefix,
 }
 
 /// One finding. `message` and `hint` never hold a credential or a part of one.
@@ -53,6 +84,13 @@ impl Finding {
             registry: registry.to_owned(),
             message,
             hint,
+        }
+    }
+
+    pub(super) fn warning(code: Code, registry: &str, message: String, hint: &'static str) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(code, registry, message, hint)
         }
     }
 
@@ -95,6 +133,21 @@ pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>
 
 /// Parses and validates: the file, where a node can use it, and all findings. No config: at least one is an error.
 pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {
+    if bytes.len() > MAX_BYTES {
+        let message = format!(
+            "{} bytes are more than the {MAX_BYTES} of a Secret",
+            bytes.len()
+        );
+        return (
+            None,
+            vec![Finding::error(
+                Code::TooLarge,
+                "",
+                message,
+                "take registries out",
+            )],
+        );
+    }
     match parse(bytes) {
         Ok(config) => {
             let findings = validate(&config);
@@ -106,28 +159,34 @@ pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {
 }
 
 fn unparsable(error: &ParseError) -> Finding {
-    let (code, registry) = match error {
-        ParseError::NotJson { .. } => (Code::NotJson, ""),
-        ParseError::NotObject => (Code::NotObject, ""),
-        ParseError::NoAuths => (Code::NoAuths, ""),
-        ParseError::AuthsNotObject => (Code::AuthsNotObject, ""),
-        ParseError::EntryNotObject { registry } => {
-            return Finding::error(
-                Code::EntryNotObject,
-                registry,
-                "the entry is not an object".to_owned(),
-                FORM_HINT,
-            );
-        }
+    let code = match error {
+        ParseError::NotJson { .. } => Code::NotJson,
+        ParseError::NotObject => Code::NotObject,
+        ParseError::AuthsNotObject => Code::AuthsNotObject,
     };
-    Finding::error(code, registry, error.to_string(), FORM_HINT)
+    Finding::error(code, "", error.to_string(), FORM_HINT)
 }
 
-/// Every finding of a file that parsed, in the order of its entries. Not one entry is the kubelet's to skip:
-/// a single bad one makes it drop the whole file.
+/// Every finding of a file that parsed, in the order of its entries. Not one bad entry is the kubelet's to skip: a
+/// single one makes it drop the whole file. What works on a node, if only for one reader, is a warning at most.
 pub fn validate(config: &DockerConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if config.entries().is_empty() {
+    if config.is_old_form() {
+        let message = "this is the old form of `.dockercfg`, without `auths`".to_owned();
+        findings.push(Finding::error(
+            Code::OldForm,
+            "",
+            message,
+            "put all of it under `auths`",
+        ));
+    } else if !config.has_auths() {
+        findings.push(Finding::error(
+            Code::NoAuths,
+            "",
+            "there is no `auths`".to_owned(),
+            FORM_HINT,
+        ));
+    } else if config.entries().is_empty() {
         findings.push(Finding::error(
             Code::NoEntries,
             "",
@@ -135,45 +194,106 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
             FORM_HINT,
         ));
     }
-    let mut seen = std::collections::BTreeMap::new();
+    if config.has_bad_headers() {
+        let message = "`HttpHeaders` is not an object of strings".to_owned();
+        findings.push(Finding::error(
+            Code::HttpHeaders,
+            "",
+            message,
+            "leave `HttpHeaders` out; no node sends them",
+        ));
+    }
+    findings.extend(
+        config
+            .overwritten()
+            .iter()
+            .flat_map(entry_findings)
+            .filter(Finding::is_error),
+    );
+    let mut seen = BTreeMap::new();
     for entry in config.entries() {
         let key = entry.key();
-        if key.trim().is_empty() {
-            findings.push(Finding::error(
-                Code::EmptyKey,
+        findings.extend(entry_findings(entry));
+        findings.extend(key_findings(key));
+        if let Some(first) = seen.insert(canonical_key(key), key) {
+            let message = format!(
+                "the same registry as `{first}` to a kubelet, which tries both in any order"
+            );
+            findings.push(Finding::warning(
+                Code::DuplicateKey,
                 key,
-                "an entry has no registry name".to_owned(),
-                "name the registry, for example `quay.io`",
+                message,
+                "keep one of them",
             ));
         }
-        if let Some(first) = seen.insert(canonical_key(key), key) {
-            findings.push(Finding {
-                severity: Severity::Warning,
-                code: Code::DuplicateKey,
-                registry: key.to_owned(),
-                message: format!("the same registry as `{first}`; only one of the two is used"),
-                hint: "keep one of them",
-            });
+    }
+    findings.extend(helper_findings(config));
+    findings
+}
+
+fn entry_findings(entry: &Entry) -> Vec<Finding> {
+    let key = entry.key();
+    let warning =
+        |code, message: &str, hint| vec![Finding::warning(code, key, message.to_owned(), hint)];
+    let credential = match entry.credential() {
+        Ok(Some(credential)) => credential,
+        Ok(None) if entry.has_identity_token() => {
+            let message = "only `identitytoken`, which a kubelet does not read";
+            return warning(Code::IdentityTokenOnly, message, AUTH_HINT);
         }
-        match entry.credential() {
-            Ok(Some(_)) => {}
-            Ok(None) => findings.push(Finding {
-                severity: Severity::Warning,
-                code: Code::NoCredential,
-                registry: key.to_owned(),
-                message: "no `auth` and no user with password; the kubelet has nothing to send"
-                    .to_owned(),
-                hint: AUTH_HINT,
-            }),
-            Err(error) => {
-                let code = match error {
-                    EntryError::NotString(_) => Code::FieldNotString,
-                    EntryError::NotBase64(_) | EntryError::NotText => Code::BadBase64,
-                    EntryError::NoColon => Code::NoColon,
-                };
-                findings.push(Finding::error(code, key, error.to_string(), AUTH_HINT));
-            }
+        Ok(None) => {
+            let message = "no `auth` and no user with password; the kubelet has nothing to send";
+            return warning(Code::NoCredential, message, AUTH_HINT);
         }
+        Err(error) => {
+            let code = match error {
+                EntryError::NotObject => Code::EntryNotObject,
+                EntryError::NotString(_) => Code::FieldNotString,
+                EntryError::NotBase64(_) => Code::BadBase64,
+                EntryError::NoColon => Code::NoColon,
+            };
+            return vec![Finding::error(code, key, error.to_string(), AUTH_HINT)];
+        }
+    };
+    let mut findings = Vec::new();
+    if credential.username.expose().is_empty() {
+        findings.extend(warning(Code::EmptyUser, "the user is empty", AUTH_HINT));
+    }
+    if credential.password.expose().is_empty() {
+        findings.extend(warning(
+            Code::EmptyPassword,
+            "the password is empty",
+            AUTH_HINT,
+        ));
+    }
+    if !entry.has_auth() {
+        let message = "`username` and `password` without `auth`, which CRI-O does not read";
+        findings.extend(warning(
+            Code::NoAuth,
+            message,
+            "add `auth`; globalps does so by itself",
+        ));
+    } else if entry.crio_credential().is_err() {
+        let message = "`auth` lacks the padding at its end, so that CRI-O fails for this registry";
+        findings.extend(warning(
+            Code::Unpadded,
+            message,
+            "add the `=`; globalps does so by itself",
+        ));
+    }
+    findings
+}
+
+fn helper_findings(config: &DockerConfig) -> Vec<Finding> {
+    const HINT: &str = "put user and password into `auths`";
+    let mut findings = Vec::new();
+    for registry in config.helpers() {
+        let message = "a credential helper is named for it, and a node has none".to_owned();
+        findings.push(Finding::warning(Code::CredHelpers, registry, message, HINT));
+    }
+    if config.has_creds_store() {
+        let message = "`credsStore` names a credential helper, and a node has none".to_owned();
+        findings.push(Finding::warning(Code::CredsStore, "", message, HINT));
     }
     findings
 }
@@ -194,10 +314,69 @@ mod tests {
     fn a_good_file_has_no_findings() {
         for text in [
             r#"{"auths":{"quay.io":{"auth":"dXNlcjpwYXNz"}}}"#,
-            r#"{"auths":{"quay.io":{"auth":"dXNlcjpwYXNz"},"r2":{"username":"u","password":"p"}},"credsStore":"x"}"#,
+            r#"{"auths":{"quay.io":{"auth":"dXNlcjpwYXNz"},"r2":{"auth":"dTpw","x":1}},"HttpHeaders":{"a":"b"}}"#,
         ] {
             assert_eq!(found(text), [], "{text}");
         }
+    }
+
+    #[test]
+    fn what_works_on_some_node_is_a_warning_and_the_file_is_taken() {
+        for (text, expected) in [
+            (
+                r#"{"auths":{"r":{"auth":"OnBhc3M="}}}"#,
+                &[Code::EmptyUser][..],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dXNlcjo="}}}"#,
+                &[Code::EmptyPassword],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dXNlcjpwYXNzd29yZA"}}}"#,
+                &[Code::Unpadded],
+            ),
+            (
+                r#"{"auths":{"r":{"username":"u","password":"p"}}}"#,
+                &[Code::NoAuth],
+            ),
+            (r#"{"auths":{"r":{}}}"#, &[Code::NoCredential]),
+            (r#"{"auths":{"r":null}}"#, &[Code::NoCredential]),
+            (
+                r#"{"auths":{"r":{"identitytoken":"t"}}}"#,
+                &[Code::IdentityTokenOnly],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"}}"#,
+                &[Code::CredHelpers],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x"}"#,
+                &[Code::CredsStore],
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"dTpw"},"https://r":{"auth":"dTpw"}}}"#,
+                &[Code::DuplicateKey],
+            ),
+            (r#"{"auths":{" ":{"auth":"dTpw"}}}"#, &[Code::EmptyKey]),
+            (
+                r#"{"auths":{"*.*":{"auth":"dTpw"}}}"#,
+                &[Code::GlobMatchesEverything],
+            ),
+        ] {
+            let (config, findings) = validate_bytes(text.as_bytes());
+            assert!(config.is_some(), "{text}: {findings:?}");
+            let codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
+            assert_eq!(codes, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_secret_is_refused() {
+        let text = format!(
+            r#"{{"auths":{{"r":{{"auth":"dTpw","x":"{}"}}}}}}"#,
+            "x".repeat(MAX_BYTES)
+        );
+        assert_eq!(validate_bytes(text.as_bytes()).1[0].code, Code::TooLarge);
     }
 
     #[test]
@@ -239,23 +418,19 @@ mod tests {
                 ],
             ),
             (
-                r#"{"auths":{" ":{"auth":"dTpw"}}}"#,
-                vec![(Error, EmptyKey, "` `: an entry has no registry name")],
-            ),
-            (
-                r#"{"auths":{"https://r":{"auth":"dTpw"},"r":{"auth":"dTpw"}}}"#,
+                r#"{"quay.io":{"auth":"dTpw"}}"#,
                 vec![(
-                    Warning,
-                    DuplicateKey,
-                    "`r`: the same registry as `https://r`; only one of the two is used",
+                    Error,
+                    OldForm,
+                    "this is the old form of `.dockercfg`, without `auths`",
                 )],
             ),
             (
-                r#"{"auths":{"r":{"identitytoken":"t"}}}"#,
+                r#"{"auths":{"r":{"auth":"dTpw"}},"HttpHeaders":[]}"#,
                 vec![(
-                    Warning,
-                    NoCredential,
-                    "`r`: no `auth` and no user with password; the kubelet has nothing to send",
+                    Error,
+                    HttpHeaders,
+                    "`HttpHeaders` is not an object of strings",
                 )],
             ),
         ] {

@@ -1,14 +1,11 @@
 //! `diff`: what the additional pull secret changes.
 
-use std::io::Read as _;
-use std::path::Path;
-
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::additional;
+use super::{additional, read};
 use crate::additional::data_of;
 use crate::changes::{Difference, InForce, changes, proposed, text, valid};
 use crate::cli::{Connection, Diff, TextFormat};
@@ -93,22 +90,4 @@ async fn in_cluster(cluster: &Cluster<'_>) -> Result<DockerConfig, Failure> {
         Some(secret) => valid(data_of(&secret, names::DATA_KEY).unwrap_or_default()),
         None => Ok(DockerConfig::default()),
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let bytes = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map(|_| bytes)
-    } else {
-        std::fs::read(path)
-    };
-    bytes.map_err(|error| {
-        Failure::new(
-            format!("`{}` could not be read: {error}", path.display()),
-            "name a Secret manifest or a config.json, or `-` for stdin",
-        )
-    })
 }

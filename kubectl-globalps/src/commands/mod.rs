@@ -2,12 +2,16 @@
 
 mod add;
 mod diff;
+mod explain;
 mod install;
 mod remove;
 mod status;
 mod uninstall;
+mod validate;
 mod version;
 
+use std::io::Read as _;
+use std::path::Path;
 use std::time::Duration;
 
 use globalps_core::api::NodePullSecret;
@@ -45,8 +49,29 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Remove(args) => remove::run(args, flags, printer).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
+            Command::Validate(args) => validate::run(args, printer),
+            Command::Explain(args) => explain::run(args, printer),
             Command::Version(args) => version::run(args, flags, printer).await,
         }
+    })
+}
+
+/// A file, or with `-` what is piped in.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map(|_| bytes)
+    } else {
+        std::fs::read(path)
+    };
+    bytes.map_err(|error| {
+        Failure::new(
+            format!("`{}` could not be read: {error}", path.display()),
+            "name a Secret manifest or a config.json, or `-` for stdin",
+        )
     })
 }
 

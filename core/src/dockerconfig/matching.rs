@@ -1,0 +1,620 @@
+//! Which credentials go with an image: those that the kubelet tries, in its order, and the one that CRI-O sends.
+
+use super::canonical::index_key;
+use super::entry::{Credential, Entry};
+use super::image::{ImageError, repository};
+use super::parse::DockerConfig;
+use super::url;
+
+/// The index key of Docker Hub, which stands in where nothing else matches.
+const HUB: &[u8] = b"index.docker.io";
+
+/// One credential that a reader has for an image, with the key as it was written.
+#[derive(Clone, Debug)]
+pub struct Try {
+    pub key: String,
+    pub credential: Credential,
+}
+
+/// What CRI-O does for an image.
+#[derive(Clone, Debug)]
+pub enum Crio {
+    Credential(Try),
+    /// It asks without a password.
+    None,
+    /// The pull fails before the registry is asked. The key, where an entry is why.
+    Error {
+        key: String,
+        why: &'static str,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    pub repository: String,
+    /// The kubelet reads the file; else it has nothing of it at all.
+    pub accepted: bool,
+    /// One after the other, until a pull succeeds.
+    pub tries: Vec<Try>,
+    /// What CRI-O may do. More than one where it takes any of several keys that are one to it.
+    pub crio: Vec<Crio>,
+}
+
+/// What the file means for an image.
+pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageError> {
+    let repository = repository(image)?;
+    let accepted = config.is_kubelet_readable();
+    let tries = if accepted {
+        tries(config, &repository)
+    } else {
+        Vec::new()
+    };
+    let crio = crio(config, &repository);
+    Ok(Explanation {
+        repository,
+        accepted,
+        tries,
+        crio,
+    })
+}
+
+/// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.
+fn tries(config: &DockerConfig, repository: &str) -> Vec<Try> {
+    let indexed = |entry: &Entry| {
+        let credential = entry.credential().ok()?;
+        let credential = credential.unwrap_or_else(Credential::empty);
+        Some((
+            index_key(entry.key())?,
+            Try {
+                key: entry.key().to_owned(),
+                credential,
+            },
+        ))
+    };
+    let mut index: Vec<(Vec<u8>, Try)> = config.entries().iter().filter_map(indexed).collect();
+    // Not by length: backwards by bytes, which puts a longer path of the same host first.
+    index.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let target = url::parse(repository.as_bytes());
+    let matching = |key: &[u8]| target.as_ref().is_some_and(|target| matches(key, target));
+    let found: Vec<Try> = index
+        .iter()
+        .filter(|(key, _)| matching(key))
+        .map(|(_, found)| found.clone())
+        .collect();
+    if !found.is_empty() || !is_hub(repository) {
+        return found;
+    }
+    index
+        .into_iter()
+        .filter(|(key, _)| key == HUB)
+        .map(|(_, found)| found)
+        .collect()
+}
+
+/// Whether the kubelet takes the repository for Docker Hub's.
+fn is_hub(repository: &str) -> bool {
+    let first = repository.split('/').next().unwrap_or_default();
+    matches!(first, "docker.io" | "index.docker.io")
+        || (!first.is_empty() && !first.contains(['.', ':']))
+}
+
+/// Host by labels, each of which may be a pattern; the same port; and the key's path is what the target's begins with,
+/// be it in the middle of a name.
+fn matches(key: &[u8], target: &url::Url) -> bool {
+    let Some(key) = url::parse(key) else {
+        return false;
+    };
+    let (key_labels, key_port) = split_host(&key.host);
+    let (labels, port) = split_host(&target.host);
+    key_port == port
+        && key_labels.len() == labels.len()
+        && target.path.starts_with(&key.path)
+        && key_labels
+            .iter()
+            .zip(&labels)
+            .all(|(pattern, label)| glob(pattern, label) == Some(true))
+}
+
+/// Labels and port. What Go's `net.SplitHostPort` refuses is all host.
+fn split_host(host: &[u8]) -> (Vec<&[u8]>, &[u8]) {
+    let (name, port) = split_port(host).unwrap_or((host, b""));
+    (name.split(|byte| *byte == b'.').collect(), port)
+}
+
+fn split_port(host: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = host.iter().rposition(|byte| *byte == b':')?;
+    let port = &host[colon + 1..];
+    if host.first() == Some(&b'[') {
+        let end = host.iter().position(|byte| *byte == b']')?;
+        let clean = |text: &[u8]| !text.contains(&b'[') && !text.contains(&b']');
+        return (end + 1 == colon && clean(&host[1..end]) && clean(port))
+            .then(|| (&host[1..end], port));
+    }
+    let name = &host[..colon];
+    let clean = |text: &[u8]| !text.iter().any(|byte| b"[]".contains(byte));
+    (!name.contains(&b':') && clean(name) && clean(port)).then_some((name, port))
+}
+
+/// Go's `filepath.Match` for text without `/`; `None`: the pattern is malformed, as far as that was seen.
+fn glob(pattern: &[u8], text: &[u8]) -> Option<bool> {
+    let mut pattern = pattern;
+    let mut text = text;
+    'pattern: while !pattern.is_empty() {
+        let stars = pattern.iter().take_while(|byte| **byte == b'*').count();
+        let rest = &pattern[stars..];
+        let length = chunk_length(rest);
+        let (chunk, after) = rest.split_at(length);
+        if stars > 0 && chunk.is_empty() {
+            return Some(!text.contains(&b'/'));
+        }
+        let (matched, remaining) = match_chunk(chunk, text)?;
+        if matched && (remaining.is_empty() || !after.is_empty()) {
+            text = remaining;
+            pattern = after;
+            continue;
+        }
+        if stars > 0 {
+            for at in 0..text.len() {
+                let (matched, remaining) = match_chunk(chunk, &text[at + 1..])?;
+                if matched && (remaining.is_empty() || !after.is_empty()) {
+                    text = remaining;
+                    pattern = after;
+                    continue 'pattern;
+                }
+            }
+        }
+        // What is left must still be a pattern.
+        let mut pattern = after;
+        while !pattern.is_empty() {
+            let stars = pattern.iter().take_while(|byte| **byte == b'*').count();
+            let length = chunk_length(&pattern[stars..]);
+            match_chunk(&pattern[stars..stars + length], b"")?;
+            pattern = &pattern[stars + length..];
+        }
+        return Some(false);
+    }
+    Some(text.is_empty())
+}
+
+/// Up to the next `*` that is not in brackets.
+fn chunk_length(pattern: &[u8]) -> usize {
+    let (mut at, mut in_range) = (0, false);
+    while at < pattern.len() {
+        match pattern[at] {
+            b'\\' if at + 1 < pattern.len() => at += 1,
+            b'[' => in_range = true,
+            b']' => in_range = false,
+            b'*' if !in_range => break,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Whether the text begins with what the chunk says, and what is left of it then; `None`: the chunk is malformed. The
+/// rest of a chunk is looked through even where it does not match, as in Go.
+fn match_chunk<'a>(mut chunk: &[u8], text: &'a [u8]) -> Option<(bool, &'a [u8])> {
+    let mut rest = text;
+    let mut failed = false;
+    while let Some((first, after)) = chunk.split_first() {
+        failed |= rest.is_empty();
+        let next = rest.first().copied().unwrap_or_default();
+        match first {
+            b'[' => {
+                let (matched, after) = match_class(after, next)?;
+                failed |= !matched;
+                chunk = after;
+            }
+            b'?' => chunk = after,
+            b'\\' => {
+                let (escaped, after) = after.split_first()?;
+                failed |= *escaped != next;
+                chunk = after;
+            }
+            plain => {
+                failed |= *plain != next;
+                chunk = after;
+            }
+        }
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    Some((!failed, if failed { text } else { rest }))
+}
+
+/// A class after its `[`: whether the byte is in it, and what follows its `]`.
+fn match_class(class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+    let negated = class.first() == Some(&b'^');
+    let mut class = if negated { &class[1..] } else { class };
+    let mut matched = false;
+    let mut ranges = 0;
+    loop {
+        if ranges > 0 && class.first() == Some(&b']') {
+            return Some((matched != negated, &class[1..]));
+        }
+        let (low, after) = class_member(class)?;
+        let (high, after) = if after[0] == b'-' {
+            class_member(&after[1..])?
+        } else {
+            (low, after)
+        };
+        matched |= (low..=high).contains(&byte);
+        class = after;
+        ranges += 1;
+    }
+}
+
+/// One byte of a class, which must go on after it.
+fn class_member(class: &[u8]) -> Option<(u8, &[u8])> {
+    let (first, after) = class.split_first()?;
+    let (member, after) = match first {
+        b'-' | b']' => return None,
+        b'\\' => after.split_first()?,
+        _ => (first, after),
+    };
+    (!after.is_empty()).then_some((*member, after))
+}
+
+/// containers/image: helpers first, then keys from the whole repository to its host, then keys with a scheme by host.
+fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
+    let error = |key: &str, why| {
+        vec![Crio::Error {
+            key: key.to_owned(),
+            why,
+        }]
+    };
+    if let Some((key, why)) = config.crio_error() {
+        return error(key, why);
+    }
+    let registry = repository.split('/').next().unwrap_or_default();
+    if config.helpers().contains(registry) {
+        return error(
+            registry,
+            "a credential helper is named for it, and a node has none",
+        );
+    }
+    let mut key = repository;
+    loop {
+        if let Some(entry) = config.entries().iter().find(|entry| entry.key() == key) {
+            return vec![crio_entry(entry)];
+        }
+        let Some(slash) = key.rfind('/') else { break };
+        key = &key[..slash];
+    }
+    let registry = hub_is_one(registry);
+    let same = config
+        .entries()
+        .iter()
+        .filter(|entry| legacy_host(entry.key()) == registry);
+    let found: Vec<Crio> = same.map(crio_entry).collect();
+    if found.is_empty() {
+        vec![Crio::None]
+    } else {
+        found
+    }
+}
+
+fn crio_entry(entry: &Entry) -> Crio {
+    let key = entry.key().to_owned();
+    match entry.crio_credential() {
+        Ok(Some(credential)) => Crio::Credential(Try { key, credential }),
+        Ok(None) => Crio::None,
+        Err(_) => Crio::Error {
+            key,
+            why: "`auth` is not padded base64",
+        },
+    }
+}
+
+/// A key with a scheme, cut to its host; any other as it is.
+fn legacy_host(key: &str) -> &str {
+    let stripped = key.strip_prefix("http://").unwrap_or(key);
+    let stripped = stripped.strip_prefix("https://").unwrap_or(stripped);
+    let host = if stripped.len() == key.len() {
+        key
+    } else {
+        stripped.split('/').next().unwrap_or_default()
+    };
+    hub_is_one(host)
+}
+
+fn hub_is_one(registry: &str) -> &str {
+    match registry {
+        "registry-1.docker.io" | "docker.io" => "index.docker.io",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::parse::parse;
+    use super::*;
+
+    /// A file with these keys; the user of each is the key's number.
+    fn config(keys: &[&str]) -> DockerConfig {
+        let entry = |(at, key): (usize, &&str)| {
+            let credential = Credential {
+                username: super::super::Secret::new(at.to_string()),
+                password: super::super::Secret::new("p"),
+            };
+            Entry::from_credential(key, &credential)
+        };
+        DockerConfig::new(keys.iter().enumerate().map(entry).collect())
+    }
+
+    fn kubelet(keys: &[&str], image: &str) -> Vec<String> {
+        explain(&config(keys), image)
+            .unwrap()
+            .tries
+            .into_iter()
+            .map(|found| found.key)
+            .collect()
+    }
+
+    fn crio_key(config: &DockerConfig, image: &str) -> String {
+        match &explain(config, image).unwrap().crio[0] {
+            Crio::Credential(found) => found.key.clone(),
+            Crio::None => "none".to_owned(),
+            Crio::Error { .. } => "error".to_owned(),
+        }
+    }
+
+    #[test]
+    fn hosts_match_by_labels_ports_by_text_and_paths_by_what_they_begin_with() {
+        for (key, target, expected) in [
+            ("*.kubernetes.io", "prefix.kubernetes.io", true),
+            ("prefix.*.io", "prefix.kubernetes.io", true),
+            ("prefix.kubernetes.*", "prefix.kubernetes.io", true),
+            ("*-good.kubernetes.io", "prefix-good.kubernetes.io", true),
+            ("*.kubernetes.io/blah", "prefix.kubernetes.io/blah", true),
+            ("prefix.*.io/foo", "prefix.kubernetes.io/foo/bar", true),
+            (
+                "*.kubernetes.io:1111/blah",
+                "prefix.kubernetes.io:1111/blah",
+                true,
+            ),
+            (
+                "prefix.*.io:1111/foo",
+                "prefix.kubernetes.io:1111/foo/bar",
+                true,
+            ),
+            ("*.kubernetes.io", "kubernetes.io", false),
+            ("*.*.kubernetes.io", "prefix.kubernetes.io", false),
+            ("*.*.kubernetes.io", "kubernetes.io", false),
+            ("*kubernetes.io", "a.kubernetes.io", false),
+            ("*kubernetes.io", "kubernetes.io", true),
+            ("*.*.*.kubernetes.io", "a.b.c.kubernetes.io", true),
+            ("kubernetes.io", "kubernetes.com", false),
+            ("k*.io", "quay.io", false),
+            (
+                "*.kubernetes.io:1234/blah",
+                "prefix.kubernetes.io:1111/blah",
+                false,
+            ),
+            (
+                "prefix.*.io/foo",
+                "prefix.kubernetes.io:1111/foo/bar",
+                false,
+            ),
+            ("[::1]", "[::1]", false),
+            ("[::1]:5000", "[::1]:5000/a", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+        ] {
+            let target_url = url::parse(target.as_bytes()).unwrap();
+            assert_eq!(
+                matches(key.as_bytes(), &target_url),
+                expected,
+                "{key} for {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_kubelet_tries_every_matching_key_in_its_order() {
+        for (keys, image, expected) in [
+            (
+                &["bar.example.com/pong", "bar.example.com"][..],
+                "bar.example.com/ping",
+                "bar.example.com",
+            ),
+            (
+                &["bar.example.com", "bar.example.com/pong"],
+                "bar.example.com/pongz/x",
+                "bar.example.com/pong bar.example.com",
+            ),
+            (&["bar.example.com"], "foo.example.com/x", ""),
+            (
+                &["https://quay.io/v1/"],
+                "quay.io/foo/bar",
+                "https://quay.io/v1/",
+            ),
+            (
+                &[
+                    "*.example.com",
+                    "reg.example.com",
+                    "reg.example.com/a",
+                    "reg.example.com/a/b",
+                    "*.example.com/a/b/c",
+                ],
+                "reg.example.com/a/b/c",
+                "reg.example.com/a/b reg.example.com/a reg.example.com *.example.com/a/b/c *.example.com",
+            ),
+            (
+                &["https://index.docker.io/v1/"],
+                "jenkins",
+                "https://index.docker.io/v1/",
+            ),
+            (
+                &["https://index.docker.io/v1/", "docker.io"],
+                "jenkins",
+                "docker.io",
+            ),
+            (
+                &["https://index.docker.io/v1/"],
+                "world.mesos.org/foo/bar",
+                "",
+            ),
+        ] {
+            assert_eq!(
+                kubelet(keys, image).join(" "),
+                expected,
+                "{keys:?} for {image}"
+            );
+        }
+    }
+
+    #[test]
+    fn both_readers_take_or_leave_a_key_as_they_do() {
+        for (key, image, kubelet_takes, crio_takes) in [
+            ("quay.io", "quay.io/org/img", true, true),
+            ("quay.io/", "quay.io/org/img", true, false),
+            ("https://quay.io", "quay.io/org/img", true, true),
+            ("http://quay.io", "quay.io/org/img", true, true),
+            ("https://quay.io/v1/", "quay.io/org/img", true, true),
+            ("https://quay.io/v2/", "quay.io/org/img", true, true),
+            ("quay.io/v1/", "quay.io/org/img", true, false),
+            ("quay.io/org", "quay.io/org/img", true, true),
+            ("quay.io/org", "quay.io/org-evil/img", true, false),
+            ("quay.io/org/", "quay.io/org/img", true, false),
+            ("https://quay.io/org", "quay.io/org/img", true, true),
+            ("quay.io/org/img", "quay.io/org/img", true, true),
+            ("quay.io/org/img:1.0", "quay.io/org/img", false, false),
+            ("quay.io/org/img@sha256", "quay.io/org/img", false, false),
+            ("quay.io:443", "quay.io/org/img", false, false),
+            ("quay.io:443", "quay.io:443/org/img", true, true),
+            ("*.io", "quay.io/org/img", true, false),
+            ("*.*", "quay.io/org/img", true, false),
+            ("q[tu]ay.io", "quay.io/org/img", false, false),
+            ("*", "quay.io/org/img", false, false),
+            ("*.azurecr.io", "foo.azurecr.io/a/b", true, false),
+            (
+                "*.dkr.ecr.*.amazonaws.com",
+                "1234.dkr.ecr.us-east-1.amazonaws.com/a",
+                true,
+                false,
+            ),
+            ("quay.io/*/img", "quay.io/org/img", false, false),
+            ("quay.io:*", "quay.io:443/org/img", false, false),
+            ("docker.io", "docker.io/library/nginx", true, true),
+            ("docker.io/library", "docker.io/library/nginx", true, true),
+            (
+                "https://index.docker.io/v1/",
+                "docker.io/library/nginx",
+                true,
+                true,
+            ),
+            ("index.docker.io", "docker.io/library/nginx", true, true),
+            (
+                "https://index.docker.io/v2/",
+                "docker.io/library/nginx",
+                true,
+                true,
+            ),
+            (
+                "registry-1.docker.io",
+                "docker.io/library/nginx",
+                false,
+                true,
+            ),
+            (
+                "https://registry-1.docker.io/v2/",
+                "docker.io/library/nginx",
+                false,
+                true,
+            ),
+            ("hub.docker.com", "docker.io/library/nginx", false, false),
+            ("docker.io/myorg", "docker.io/myorg/app", true, true),
+            ("10.0.0.1:5000", "10.0.0.1:5000/a", true, true),
+            ("localhost:5000", "localhost:5000/a", true, true),
+            ("[::1]:5000", "[::1]:5000/a", true, true),
+            ("docker://quay.io", "quay.io/org/img", false, false),
+            (" quay.io", "quay.io/org/img", false, false),
+            ("quay.io ", "quay.io/org/img", false, false),
+            ("", "quay.io/org/img", false, false),
+            ("quay.io//org", "quay.io/org/img", false, false),
+            ("registry:abc", "registry.io:5000/x", false, false),
+        ] {
+            assert_eq!(
+                !kubelet(&[key], image).is_empty(),
+                kubelet_takes,
+                "kubelet, {key} for {image}"
+            );
+            assert_eq!(
+                crio_key(&config(&[key]), image) != "none",
+                crio_takes,
+                "CRI-O, {key} for {image}"
+            );
+        }
+    }
+
+    #[test]
+    fn crio_reads_less_than_the_kubelet_and_fails_where_it_cannot() {
+        for (sentence, text, expected) in [
+            (
+                "padded auth",
+                r#"{"auths":{"r.io":{"auth":"dXNlcjpwYXNzd29yZA=="}}}"#,
+                "r.io",
+            ),
+            (
+                "auth without padding",
+                r#"{"auths":{"r.io":{"auth":"dXNlcjpwYXNzd29yZA"}}}"#,
+                "error",
+            ),
+            (
+                "user and password",
+                r#"{"auths":{"r.io":{"username":"u","password":"p"}}}"#,
+                "none",
+            ),
+            (
+                "a user that is no string",
+                r#"{"auths":{"r.io":{"auth":"dTpw","username":1}}}"#,
+                "r.io",
+            ),
+            (
+                "an auth that is no string",
+                r#"{"auths":{"r.io":{"auth":"dTpw"},"x":{"auth":1}}}"#,
+                "error",
+            ),
+            (
+                "no colon",
+                r#"{"auths":{"r.io":{"auth":"dXNlcg=="}}}"#,
+                "none",
+            ),
+            (
+                "a helper",
+                r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"r.io":"x"}}"#,
+                "error",
+            ),
+            (
+                "another's helper",
+                r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"y.io":"x"}}"#,
+                "r.io",
+            ),
+            (
+                "helpers that are none",
+                r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":[]}"#,
+                "error",
+            ),
+            (
+                "an identity token",
+                r#"{"auths":{"r.io":{"auth":"Og==","identitytoken":"t"}}}"#,
+                "r.io",
+            ),
+        ] {
+            assert_eq!(
+                crio_key(&parse(text.as_bytes()).unwrap(), "r.io/a/b"),
+                expected,
+                "{sentence}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_bad_entry_leaves_the_kubelet_nothing() {
+        let text = r#"{"auths":{"r.io":{"auth":"dTpw"},"x":{"auth":"pants"}}}"#;
+        let explanation = explain(&parse(text.as_bytes()).unwrap(), "r.io/a").unwrap();
+        assert!(!explanation.accepted && explanation.tries.is_empty());
+    }
+}

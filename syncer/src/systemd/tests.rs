@@ -1,0 +1,384 @@
+//! Against a systemd of our own: a bus with one peer, at a socket in a temporary folder.
+
+// The shape of the methods is D-Bus's.
+#![allow(clippy::unused_self, clippy::used_underscore_binding)]
+
+use std::sync::{Arc, Mutex};
+
+use tokio::net::{UnixListener, UnixStream as Stream};
+use tokio::task::JoinHandle;
+use zbus::ObjectPath;
+use zbus::fdo;
+use zbus::message::Message;
+
+use super::*;
+
+const NAME: &str = "kubelet.service";
+const MANAGER: &str = "/org/freedesktop/systemd1";
+const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet";
+const JOB: &str = "/org/freedesktop/systemd1/job/7";
+/// The fake's name on the bus: signals count only from whom they are expected.
+const SENDER: &str = ":1.2";
+
+/// What the fake does when it is asked for a restart.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// The job ends so. The unit is active by a new start if it is `done`.
+    Job(&'static str),
+    /// `done`, and the new start shows only after a while.
+    Late,
+    /// `done`, and the unit is given up right after.
+    Dies,
+    /// The call itself is an error.
+    Error,
+    /// The job never ends.
+    Never,
+}
+
+struct Facts {
+    answer: Answer,
+    load_state: &'static str,
+    active_state: &'static str,
+    invocation: u8,
+    starts_by_itself: u32,
+    calls: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Fake(Arc<Mutex<Facts>>);
+
+impl Fake {
+    fn new(answer: Answer) -> Self {
+        Self(Arc::new(Mutex::new(Facts {
+            answer,
+            load_state: "loaded",
+            active_state: "active",
+            invocation: 1,
+            starts_by_itself: 0,
+            calls: Vec::new(),
+        })))
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Facts) -> T) -> T {
+        f(&mut self.0.lock().expect("no test panics with it"))
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.with(|facts| facts.calls.clone())
+    }
+}
+
+struct Bus;
+
+#[zbus::interface(name = "org.freedesktop.DBus")]
+impl Bus {
+    fn hello(&self) -> &'static str {
+        ":1.1"
+    }
+    fn add_match(&self, _rule: &str) {}
+    fn remove_match(&self, _rule: &str) {}
+    fn get_name_owner(&self, _name: &str) -> &'static str {
+        SENDER
+    }
+}
+
+struct FakeManager(Fake);
+
+#[zbus::interface(name = "org.freedesktop.systemd1.Manager")]
+impl FakeManager {
+    fn subscribe(&self) {
+        self.0.with(|facts| facts.calls.push("Subscribe".into()));
+    }
+
+    fn load_unit(&self, _name: &str) -> OwnedObjectPath {
+        path(UNIT)
+    }
+
+    fn reset_failed_unit(&self, name: &str) {
+        self.0
+            .with(|facts| facts.calls.push(format!("ResetFailedUnit {name}")));
+    }
+
+    async fn restart_unit(
+        &self,
+        name: &str,
+        mode: &str,
+        #[zbus(connection)] connection: &Connection,
+    ) -> fdo::Result<OwnedObjectPath> {
+        let call = format!("RestartUnit {name} {mode}");
+        let answer = self.0.with(|facts| {
+            facts.calls.push(call);
+            facts.answer
+        });
+        let result = match answer {
+            Answer::Error => return Err(fdo::Error::AccessDenied("not you".into())),
+            Answer::Never => return Ok(path(JOB)),
+            Answer::Job(result) => result,
+            Answer::Late | Answer::Dies => "done",
+        };
+        let fake = self.0.clone();
+        match answer {
+            Answer::Late => {
+                tokio::spawn(async move {
+                    sleep(Duration::from_millis(200)).await;
+                    fake.with(|facts| facts.invocation = 2);
+                });
+            }
+            Answer::Dies => fake.with(|facts| {
+                facts.active_state = "failed";
+                facts.invocation = 2;
+            }),
+            _ if result == "done" => fake.with(|facts| facts.invocation = 2),
+            _ => {}
+        }
+        // Another's job ends first, then ours, both before the call is answered: nothing may be missed or mixed up.
+        for (job, result) in [("/org/freedesktop/systemd1/job/6", "failed"), (JOB, result)] {
+            let body = (7_u32, path(job), name, result);
+            let signal = Message::signal(MANAGER, "org.freedesktop.systemd1.Manager", "JobRemoved")
+                .sender(SENDER)
+                .build(&body)?;
+            connection.send(&signal).await?;
+        }
+        Ok(path(JOB))
+    }
+}
+
+struct FakeUnit(Fake);
+
+#[zbus::interface(name = "org.freedesktop.systemd1.Unit")]
+impl FakeUnit {
+    #[zbus(property)]
+    fn load_state(&self) -> &'static str {
+        self.0.with(|facts| facts.load_state)
+    }
+    #[zbus(property)]
+    fn active_state(&self) -> &'static str {
+        self.0.with(|facts| facts.active_state)
+    }
+    #[zbus(property, name = "InvocationID")]
+    fn invocation_id(&self) -> Vec<u8> {
+        vec![self.0.with(|facts| facts.invocation); 16]
+    }
+    #[zbus(property)]
+    fn active_enter_timestamp(&self) -> u64 {
+        5_000_000
+    }
+}
+
+struct FakeService(Fake);
+
+#[zbus::interface(name = "org.freedesktop.systemd1.Service")]
+impl FakeService {
+    #[zbus(property, name = "NRestarts")]
+    fn n_restarts(&self) -> u32 {
+        self.0.with(|facts| facts.starts_by_itself)
+    }
+}
+
+fn path(path: &'static str) -> OwnedObjectPath {
+    ObjectPath::from_static_str_unchecked(path).into()
+}
+
+/// A node whose bus and whose kubelet answer for as long as this lives.
+struct Node {
+    systemd: Systemd,
+    _folder: tempfile::TempDir,
+    _kubelet: UnixListener,
+    bus: JoinHandle<()>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.bus.abort();
+    }
+}
+
+fn node(fake: &Fake) -> Node {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (bus, socket) = (folder.path().join("bus"), folder.path().join("kubelet"));
+    let listener = UnixListener::bind(&bus).expect("a bus");
+    let fake = fake.clone();
+    let accept = tokio::spawn(async move {
+        let mut peers = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            peers.push(tokio::spawn(serve(stream, fake.clone())));
+        }
+    });
+    Node {
+        systemd: Systemd {
+            bus,
+            unit: NAME.to_owned(),
+            socket: socket.clone(),
+        },
+        _kubelet: UnixListener::bind(socket).expect("a kubelet"),
+        _folder: folder,
+        bus: accept,
+    }
+}
+
+async fn serve(stream: Stream, fake: Fake) {
+    let stream = stream.into_std().expect("a socket");
+    let connection = zbus::connection::Builder::unix_stream(stream)
+        .server(zbus::Guid::generate())
+        .p2p()
+        .serve_at("/org/freedesktop/DBus", Bus)
+        .serve_at(MANAGER, FakeManager(fake.clone()))
+        .serve_at(UNIT, FakeUnit(fake.clone()))
+        .serve_at(UNIT, FakeService(fake))
+        .build()
+        .await
+        .expect("a peer");
+    connection.closed().await;
+}
+
+#[tokio::test]
+async fn every_end_of_the_job_but_done_is_a_failure_that_is_named() {
+    for (answer, expected) in [
+        (Answer::Job("done"), Ok(())),
+        (Answer::Job("failed"), Err("ended as `failed`")),
+        (Answer::Job("timeout"), Err("ended as `timeout`")),
+        (Answer::Job("canceled"), Err("ended as `canceled`")),
+        (Answer::Job("dependency"), Err("ended as `dependency`")),
+        (Answer::Job("skipped"), Err("ended as `skipped`")),
+        (Answer::Job("invalid"), Err("ended as `invalid`")),
+        (Answer::Job("assert"), Err("ended as `assert`")),
+        (Answer::Job("unsupported"), Err("ended as `unsupported`")),
+        (Answer::Job("collected"), Err("ended as `collected`")),
+        (Answer::Job("once"), Err("ended as `once`")),
+        (Answer::Job("frozen"), Err("ended as `frozen`")),
+        (Answer::Job("concurrency"), Err("ended as `concurrency`")),
+        (
+            Answer::Error,
+            Err("systemd did not restart `kubelet.service`"),
+        ),
+        (
+            Answer::Dies,
+            Err("`kubelet.service` was started and is failed again"),
+        ),
+    ] {
+        let fake = Fake::new(answer);
+        let node = node(&fake);
+        let result = node.systemd.restart(false).await;
+        match (result, expected) {
+            (Ok(_), Ok(())) => {}
+            (Err(error), Err(words)) => {
+                assert!(error.to_string().contains(words), "{error}, not {words}");
+            }
+            (result, _) => panic!("{result:?}, not {expected:?}"),
+        }
+        assert_eq!(
+            fake.calls(),
+            ["Subscribe", "RestartUnit kubelet.service replace"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_unit_that_failed_is_reset_before_it_is_started_again() {
+    let fake = Fake::new(Answer::Job("done"));
+    node(&fake).systemd.restart(true).await.expect("it starts");
+    assert_eq!(
+        fake.calls(),
+        [
+            "Subscribe",
+            "ResetFailedUnit kubelet.service",
+            "RestartUnit kubelet.service replace"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_kubelet_from_before_is_no_evidence() {
+    let fake = Fake::new(Answer::Late);
+    let node = node(&fake);
+    // Its socket takes connections all the time; only the start is new, and late.
+    let facts = node.systemd.restart(false).await.expect("it starts");
+    assert_eq!(facts.invocation, vec![2; 16]);
+}
+
+#[tokio::test]
+async fn a_unit_that_systemd_does_not_know_is_named_and_not_restarted() {
+    for state in ["not-found", "masked", "bad-setting"] {
+        let fake = Fake::new(Answer::Job("done"));
+        fake.with(|facts| facts.load_state = state);
+        let error = node(&fake).systemd.restart(false).await.expect_err(state);
+        let message = format!("systemd knows no unit `kubelet.service` (it is {state})");
+        assert_eq!(error.to_string(), message);
+        assert!(fake.calls().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_never_ends_ends_the_waiting() {
+    let fake = Fake::new(Answer::Never);
+    let node = node(&fake);
+    let systemd = node.systemd.clone();
+    let restart = tokio::spawn(async move { systemd.restart(false).await });
+    while fake.calls().len() < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    sleep(Duration::from_millis(50)).await;
+    tokio::time::pause();
+    let error = restart.await.expect("no panic").expect_err("no end");
+    assert!(matches!(error, RestartError::JobTimeout { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_bus_that_is_away_or_silent_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut systemd = Systemd {
+        bus: folder.path().join("away"),
+        unit: NAME.to_owned(),
+        socket: folder.path().join("kubelet"),
+    };
+    let error = systemd.restart(false).await.expect_err("no bus");
+    assert!(
+        error.to_string().contains("/away` does not answer"),
+        "{error}"
+    );
+
+    systemd.bus = folder.path().join("silent");
+    let _listener = UnixListener::bind(&systemd.bus).expect("a socket");
+    tokio::time::pause();
+    let error = systemd.restart(false).await.expect_err("no answer");
+    assert!(matches!(error, RestartError::Silent), "{error}");
+}
+
+#[tokio::test]
+async fn a_restart_is_owed_unless_the_kubelet_was_started_after_the_file() {
+    let fake = Fake::new(Answer::Never);
+    let node = node(&fake);
+    // The unit has been active since second 5.
+    for (second, state, serves) in [
+        (4, "active", true),
+        (5, "active", false),
+        (6, "active", false),
+        (4, "failed", false),
+        (4, "activating", false),
+    ] {
+        fake.with(|facts| facts.active_state = state);
+        let time = UNIX_EPOCH + Duration::from_secs(second);
+        let facts = node.systemd.serves_since(time).await.expect("it answers");
+        assert_eq!(facts.is_some(), serves, "written at {second}, {state}");
+    }
+}
+
+#[test]
+fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_it() {
+    let unit = |active_state: &str, invocation: u8, restarts| UnitFacts {
+        active_state: active_state.to_owned(),
+        invocation: vec![invocation],
+        active_since: UNIX_EPOCH,
+        restarts,
+    };
+    let before = unit("active", 1, 3);
+    for (now, died) in [
+        (unit("active", 1, 3), false),
+        (unit("active", 2, 0), false),
+        (unit("active", 2, 4), true),
+        (unit("failed", 1, 3), true),
+        (unit("inactive", 1, 3), true),
+    ] {
+        assert_eq!(now.has_died_since(&before), died, "{now:?}");
+    }
+}
