@@ -263,6 +263,9 @@ fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
             why,
         }]
     };
+    if repository.starts_with('[') {
+        return error("", "CRI-O takes no IPv6 address for a registry");
+    }
     if let Some((key, why)) = config.crio_error() {
         return error(key, why);
     }
@@ -528,7 +531,6 @@ mod tests {
             ("docker.io/myorg", "docker.io/myorg/app", true, true),
             ("10.0.0.1:5000", "10.0.0.1:5000/a", true, true),
             ("localhost:5000", "localhost:5000/a", true, true),
-            ("[::1]:5000", "[::1]:5000/a", true, true),
             ("docker://quay.io", "quay.io/org/img", false, false),
             (" quay.io", "quay.io/org/img", false, false),
             ("quay.io ", "quay.io/org/img", false, false),
@@ -609,6 +611,12 @@ mod tests {
                 "{sentence}"
             );
         }
+    }
+
+    #[test]
+    fn an_address_of_version_6_is_a_registry_to_the_kubelet_alone() {
+        assert_eq!(kubelet(&["[::1]:5000"], "[::1]:5000/a"), ["[::1]:5000"]);
+        assert_eq!(crio_key(&config(&["[::1]:5000"]), "[::1]:5000/a"), "error");
     }
 
     #[test]

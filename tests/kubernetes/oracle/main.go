@@ -14,6 +14,7 @@ import (
 	"github.com/containers/image/v5/pkg/docker/config"
 	"github.com/containers/image/v5/types"
 	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/credentialprovider"
 	"k8s.io/kubernetes/pkg/util/parsers"
 )
@@ -51,6 +52,8 @@ type response struct {
 
 func main() {
 	logrus.SetOutput(io.Discard)
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
