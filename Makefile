@@ -21,6 +21,7 @@ unit: ## the tests that need neither root nor a cluster
 
 bench: image kubernetes ## how fast a rotation is and how lean what runs, on three real nodes
 	cargo run -q -p globalps-tests --bin bench
+	cargo bench -q -p globalps-core
 
 fuzz: deps ## CASES generated credentials files (a million), judged by the kubelet's and CRI-O's own code
 	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --seed $(or $(SEED),1)

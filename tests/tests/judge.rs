@@ -1,6 +1,7 @@
 //! What `core/dockerconfig` says is what the kubelet's and containers/image's own code do.
 
-use globalps_tests::judge::judge;
+use globalps_tests::judge::{compare, judge};
+use globalps_tests::oracle::{Case, Oracle};
 
 #[test]
 fn ours_and_the_nodes_own_code_agree_on_generated_files() {
@@ -28,4 +29,49 @@ fn ours_and_the_nodes_own_code_agree_on_generated_files() {
         "{:?}",
         report.kinds
     );
+}
+
+/// Every file and image on which ours and theirs once differed.
+const CORPUS: [(&str, &str); 9] = [
+    // containers/image takes no address of version 6 for a registry, and fails.
+    (
+        r#"{"auths":{"[::1]:5000":{"auth":"dTpw"}}}"#,
+        "[::1]:5000/a",
+    ),
+    (r#"{"auths":{"https://[::1]":{"auth":"dTpw"}}}"#, "[::1]/a"),
+    // An entry that counts for nothing, because its key came again, still spoils the file.
+    (
+        r#"{"auths":{"r.io":{"auth":"pants"},"r.io":{"auth":"dTpw"}}}"#,
+        "r.io/a",
+    ),
+    (r#"{"auths":{"r.io":1},"auths":null}"#, "r.io/a"),
+    // To the kubelet null is an entry without credentials; nothing at all is none.
+    (r#"{"auths":{"r.io":null}}"#, "r.io/a"),
+    ("null", "r.io/a"),
+    // Only the kubelet reads `HttpHeaders`, and only containers/image reads `credHelpers`.
+    (
+        r#"{"auths":{"r.io":{"auth":"dTpw"}},"HttpHeaders":[]}"#,
+        "r.io/a",
+    ),
+    (
+        r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"r.io":1}}"#,
+        "r.io/a",
+    ),
+    (r#"{"AUTHS":{"r.io":{"auth":"dTpw"}}}"#, "r.io/a"),
+];
+
+#[test]
+fn ours_and_the_nodes_own_code_agree_where_they_once_did_not() {
+    let cases: Vec<Case> = CORPUS
+        .iter()
+        .map(|(config, image)| Case {
+            config: config.as_bytes().to_vec(),
+            images: vec![(*image).to_owned()],
+        })
+        .collect();
+    let answers = Oracle::start().unwrap().ask(&cases).unwrap();
+    for (case, answer) in cases.iter().zip(&answers) {
+        let disagreements = compare(case, answer);
+        assert!(disagreements.is_empty(), "{}", disagreements.join("\n"));
+    }
 }

@@ -30,6 +30,67 @@ fn the_plugin_does_the_whole_job_and_tells_the_truth() {
     uninstall_restores_first_and_leaves_nothing(&cluster, &product);
 }
 
+#[test]
+fn validate_and_explain_need_no_cluster_and_show_no_secret() {
+    let plugin = |args: &[&str], input: &str| {
+        let mut command = Command::new(Product::plugin_path());
+        command.args(args).env("KUBECONFIG", "/nowhere");
+        globalps_tests::product::run(&mut command, input).unwrap()
+    };
+    let good = docker_config(&[("quay.io/org", &format!("robot:{PASSWORD}"))]);
+    let bad =
+        format!(r#"{{"auths":{{"quay.io":{{"auth":"{PASSWORD}!"}},"x.io":{{"auth":"dTpw"}}}}}}"#);
+    let manifest = format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData:\n  .dockerconfigjson: '{good}'\n"
+    );
+    for (sentence, input, code, valid) in [
+        ("a config.json", good.as_str(), 0, true),
+        ("a manifest", manifest.as_str(), 0, true),
+        ("a bad entry", bad.as_str(), 1, false),
+        ("no JSON at all", PASSWORD, 1, false),
+    ] {
+        let ran = plugin(&["validate", "-o", "json"], input);
+        assert_eq!(ran.code, Some(code), "{sentence}: {ran:?}");
+        assert_eq!(json(&ran)["valid"], valid, "{sentence}");
+        let text = plugin(&["validate", "-"], input);
+        assert!(
+            !format!("{ran:?}{text:?}").contains(PASSWORD),
+            "{sentence}: {text:?}"
+        );
+    }
+    let finding = &json(&plugin(&["validate", "-o", "json"], &bad))["findings"][0];
+    let expected = json!({
+        "severity": "error", "code": "BadBase64", "registry": "quay.io", "message": "`auth` is not base64 (byte 6)",
+    });
+    assert_eq!(*finding, expected, "{finding}");
+    fails(&plugin(&["validate", "/nowhere"], ""), 2, "/nowhere");
+
+    let explain = |image: &str, input: &str| {
+        plugin(&["explain", image, "--authfile", "-", "-o", "json"], input)
+    };
+    let ran = explain("quay.io/org/app:1", &good);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let found = json(&ran);
+    assert_eq!(found["repository"], "quay.io/org/app");
+    let tries = json!({"accepted": true, "tries": [{"key": "quay.io/org", "username": "robot"}]});
+    assert_eq!(found["kubelet"], tries);
+    assert_eq!(
+        found["crio"],
+        json!({"outcome": "credential", "key": "quay.io/org", "username": "robot"})
+    );
+    assert!(!ran.stdout.contains(PASSWORD));
+    let none = explain("quay.io/other/app", &good);
+    assert_eq!(
+        (none.code, json(&none)["crio"]["outcome"].clone()),
+        (Some(1), json!("none"))
+    );
+    assert_eq!(
+        json(&explain("quay.io/a", &bad))["kubelet"],
+        json!({"accepted": false, "tries": []})
+    );
+    fails(&explain("Quay", &good), 2, "lower case");
+}
+
 fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }

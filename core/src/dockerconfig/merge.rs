@@ -86,10 +86,10 @@ pub fn merge_on_node(
         .filter(|entry| !is_ours(entry))
         .collect();
     // What somebody wrote anew under the same key stands for what was there before ours.
-    let written = |key: &str| theirs.iter().any(|entry| entry.key() == key);
+    let written: BTreeSet<&str> = theirs.iter().map(|entry| entry.key()).collect();
     let own = overridden
         .iter()
-        .filter(|entry| !written(entry.key()))
+        .filter(|entry| !written.contains(entry.key()))
         .chain(theirs.iter().copied());
     let (overridden, kept): (Vec<Entry>, Vec<Entry>) = own
         .cloned()

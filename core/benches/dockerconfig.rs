@@ -1,0 +1,114 @@
+//! How long it takes to read, judge and merge registry credentials, and 1 MiB of the worst.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use globalps_core::dockerconfig::{Precedence, explain, merge, parse, validate_bytes};
+use std::hint::black_box;
+
+const MIB: usize = 1 << 20;
+
+fn file(entries: usize) -> Vec<u8> {
+    let entry =
+        |at: usize| format!(r#""reg-{at}.example.com/org":{{"auth":"dXNlcjpwYXNzd29yZA=="}}"#);
+    let entries: Vec<String> = (0..entries).map(entry).collect();
+    format!(r#"{{"auths":{{{}}}}}"#, entries.join(",")).into_bytes()
+}
+
+/// What is slow to read, if anything is: depth, many of one thing, and long things.
+fn worst() -> Vec<(&'static str, Vec<u8>)> {
+    let around = |inner: String| format!(r#"{{"auths":{{{inner}}}}}"#).into_bytes();
+    let repeated = |text: &str| text.repeat(MIB / text.len());
+    vec![
+        ("open brackets", vec![b'['; MIB]),
+        ("nested as deep as allowed", {
+            let depth = 9_998;
+            let pairs = format!("{}{},", "[".repeat(depth), "]".repeat(depth));
+            format!(
+                r#"{{"x":[{}1],"auths":{{}}}}"#,
+                pairs.repeat(MIB / pairs.len())
+            )
+            .into_bytes()
+        }),
+        (
+            "empty entries",
+            around(
+                (0..MIB / 12)
+                    .map(|at| format!(r#""{at:05}":{{}}"#))
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
+        ),
+        (
+            "one key again and again",
+            around(repeated(r#""r":{},"#) + r#""r":{}"#),
+        ),
+        (
+            "one field again and again",
+            around(format!(
+                r#""r":{{{}"auth":"dTpw"}}"#,
+                repeated(r#""auth":"dTpw","#)
+            )),
+        ),
+        (
+            "one long string of escapes",
+            around(format!(r#""{}":{{}}"#, repeated("\\ud83d\\ude00"))),
+        ),
+        (
+            "bytes that are no UTF-8",
+            around(r#""r":{"x":""#.to_owned())
+                .into_iter()
+                .chain(vec![0xff; MIB])
+                .chain(*b"\"}}}")
+                .collect(),
+        ),
+        (
+            "one long auth",
+            around(format!(
+                r#""r":{{"auth":"{}"}}"#,
+                "dXNlcjpwYXNz".repeat(MIB / 12)
+            )),
+        ),
+        (
+            "one long key",
+            around(format!(r#""{}":{{"auth":"dTpw"}}"#, "a.".repeat(MIB / 2))),
+        ),
+        (
+            "one long pattern",
+            around(format!(r#""{}b":{{"auth":"dTpw"}}"#, "*a".repeat(MIB / 2))),
+        ),
+    ]
+}
+
+fn bench(criterion: &mut Criterion) {
+    for entries in [10, 5_000] {
+        let bytes = file(entries);
+        criterion.bench_function(
+            &format!("parse, validate and merge {entries} entries"),
+            |bencher| {
+                bencher.iter(|| {
+                    let (config, findings) = validate_bytes(black_box(&bytes));
+                    let config = config.expect("a good file");
+                    (merge(&config, &config, Precedence::Additional), findings)
+                });
+            },
+        );
+    }
+    for (name, bytes) in worst() {
+        criterion.bench_function(&format!("1 MiB: {name}"), |bencher| {
+            bencher.iter(|| {
+                let findings = validate_bytes(black_box(&bytes)).1;
+                let explanation = parse(&bytes).map(|config| {
+                    let merged = merge(&config, &config, Precedence::Original);
+                    (merged, explain(&config, "aaaa.a.a/org/app:1").is_ok())
+                });
+                (findings, explanation.is_ok())
+            });
+        });
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(10).measurement_time(std::time::Duration::from_secs(2));
+    targets = bench
+}
+criterion_main!(benches);
