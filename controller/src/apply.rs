@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// What was being done, to which object, and why it did not work. Never what was in the object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
-    #[error("{action} {object}: {source}")]
+    #[error("{action} {object}: {}", without_content(.source))]
     Api {
         action: &'static str,
         object: String,
@@ -42,6 +42,14 @@ pub(crate) enum ApplyError {
         action: &'static str,
         object: String,
     },
+}
+
+/// The error without anything of an answer that could not be read, which may hold credentials.
+pub(crate) fn without_content(error: &kube::Error) -> String {
+    match error {
+        kube::Error::SerdeError(_) => "the API server's answer could not be read".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 pub(crate) struct Applier {

@@ -28,7 +28,15 @@ impl<T: Versioned> Cache<T> {
         match event {
             Event::Apply(object) => self.put(object),
             Event::Delete(object) => {
-                self.live.remove(&object.key());
+                // A newer one of that name may be there already, by our own write.
+                let key = object.key();
+                if self
+                    .live
+                    .get(&key)
+                    .is_none_or(|known| known.version() <= object.version())
+                {
+                    self.live.remove(&key);
+                }
             }
             Event::Init => self.relist.clear(),
             Event::InitApply(object) => {

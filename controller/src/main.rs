@@ -13,6 +13,10 @@ mod told;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use globalps_core::names;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, registry};
 
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
@@ -48,12 +52,16 @@ enum LogFormat {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Command::Run(args) = Cli::parse().command;
-    let log = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::INFO)
-        .with_writer(std::io::stderr);
+    // Of this program alone: kube's client would log the whole of an answer that it can't read.
+    let filter = Targets::new().with_target("globalps_controller", tracing::Level::INFO);
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match args.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => registry()
+            .with(log.with_ansi(false).with_filter(filter))
+            .init(),
+        LogFormat::Json => registry()
+            .with(log.json().flatten_event(true).with_filter(filter))
+            .init(),
     }
     let client = kube::Client::try_default().await?;
     run::run(client, &args.namespace, &args.syncer_image).await

@@ -18,6 +18,7 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
+use crate::apply::without_content;
 use crate::cache::{Cache, Versioned};
 use crate::plan::{NodeView, Observed};
 use crate::sources::{Data, Global, Source};
@@ -106,7 +107,13 @@ impl World {
             Change::Node(event) => self.nodes.handle(event),
             Change::NodePullSecret(event) => self.node_pull_secrets.handle(event),
             Change::Failed(what, error) => {
-                tracing::warn!(watch = what, %error, "a watch failed and is tried again");
+                let error = match &error {
+                    watcher::Error::InitialListFailed(error)
+                    | watcher::Error::WatchStartFailed(error)
+                    | watcher::Error::WatchFailed(error) => without_content(error),
+                    other => other.to_string(),
+                };
+                tracing::warn!(watch = what, error, "a watch failed and is tried again");
                 if what == ORIGINAL {
                     self.original_error = Some(
                         "the controller may not read it, or the API server is away".to_owned(),

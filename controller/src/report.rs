@@ -258,13 +258,18 @@ fn original_valid(verdict: &Verdict) -> Statement {
     }
 }
 
-/// All findings in one line, each with its registry.
+/// Findings in one line, each with its registry, and as many as a status can hold.
 pub(crate) fn sentences(findings: &[Finding]) -> String {
-    findings
+    const MOST: usize = 20;
+    let mut sentences: Vec<String> = findings
         .iter()
+        .take(MOST)
         .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
+        .collect();
+    if findings.len() > MOST {
+        sentences.push(format!("and {} more", findings.len() - MOST));
+    }
+    sentences.join("; ")
 }
 
 fn rolling_out(revision: i64, tally: &Tally) -> String {

@@ -21,6 +21,8 @@ use crate::told::Teller;
 
 /// Everything is looked at once more after so long, whatever the watches say.
 const RESYNC: Duration = Duration::from_mins(10);
+/// Between two questions for an original that nobody answered.
+const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
 /// First and longest pause after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -56,6 +58,15 @@ fn backoff(retries: u32) -> Duration {
         .min(longest);
     let random = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
     pause / 2 + pause / 2 * random / 1000
+}
+
+/// What is known of the original pull secret.
+enum Followed {
+    Same,
+    /// It is another one from now on, and the plan waits for its first list.
+    Other,
+    /// Nobody said whether there is one.
+    Unknown,
 }
 
 struct Controller {
@@ -122,8 +133,15 @@ impl Controller {
 
     /// One round. Returns how long nothing needs to be looked at again unless something changes.
     async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
-        if self.follow_original().await {
-            return Ok(RESYNC);
+        if self.world.config().is_none() && self.world.additional().is_some() {
+            // Before anything else: this also tells of one that the user wrote and the watch has not shown yet.
+            let config = self.applier.default_config().await?;
+            self.world.put_config(config);
+        }
+        match self.follow_original().await {
+            Followed::Same => {}
+            Followed::Other => return Ok(RESYNC),
+            Followed::Unknown => return Ok(ORIGINAL_RETRY),
         }
         let now = Timestamp::now();
         let mut observed = self.world.observed(now);
@@ -177,7 +195,6 @@ impl Controller {
         }
         if self.world.config().is_none() {
             let config = self.applier.default_config().await?;
-            self.installed = self.installed.and(config.metadata.generation);
             self.world.put_config(config);
         }
         observed = self.world.observed(now);
@@ -216,27 +233,30 @@ impl Controller {
         let before = config.and_then(|config| config.status.clone());
         let after = report(observed, plan, &additional, generation, before.as_ref());
         if before.as_ref() != Some(&after) {
-            let nodes: Vec<_> = observed.node_pull_secrets.values().collect();
-            self.teller.tell(plan, before.as_ref(), &after, &nodes);
             let config = self.applier.status(&after).await?;
             self.world.put_config(config);
+            // Only what is written is told, or every retry would tell it anew.
+            let nodes: Vec<_> = observed.node_pull_secrets.values().collect();
+            self.teller.tell(plan, before.as_ref(), &after, &nodes);
         }
         Ok(())
     }
 
-    /// Watches the original pull secret that the configuration names. `true`: it is another one from now on, so that
-    /// the plan waits for its first list.
-    async fn follow_original(&mut self) -> bool {
+    /// Watches the original pull secret that the configuration names.
+    async fn follow_original(&mut self) -> Followed {
         let configured = self
             .world
             .config()
             .and_then(|config| config.spec.original.secret_ref.clone());
         let wanted = match configured {
             Some(reference) => Some(reference),
-            None => self.openshift_original().await,
+            None => match self.openshift_original().await {
+                Some(found) => found,
+                None => return Followed::Unknown,
+            },
         };
         if wanted.as_ref() == self.world.original_ref() {
-            return false;
+            return Followed::Same;
         }
         self.original_changes = match &wanted {
             Some(reference) => {
@@ -250,13 +270,18 @@ impl Controller {
             None => stream::pending().boxed(),
         };
         self.world.expect_original(wanted);
-        !self.world.is_complete()
+        if self.world.is_complete() {
+            Followed::Same
+        } else {
+            Followed::Other
+        }
     }
 
     /// `OpenShift`'s original, where there is one that the controller may read; looked for now and then.
-    async fn openshift_original(&mut self) -> Option<SecretRef> {
+    /// `None`: nobody answered.
+    async fn openshift_original(&mut self) -> Option<Option<SecretRef>> {
         if self.openshift.0.is_some_and(|last| last.elapsed() < RESYNC) {
-            return self.openshift.1.clone();
+            return Some(self.openshift.1.clone());
         }
         let (namespace, name) = OPENSHIFT_ORIGINAL;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
@@ -268,13 +293,13 @@ impl Controller {
                     key: DATA_KEY.to_owned(),
                 });
             }
-            Ok(Err(kube::Error::Api(status))) if [403, 404].contains(&status.code) => {
-                self.openshift.1 = None;
-            }
-            // No answer: what was known stays true.
-            Ok(Err(_)) | Err(_) => {}
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => self.openshift.1 = None,
+            // One that was read before does not go away with the permission.
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {}
+            // No answer says nothing: to go on without would take the original's credentials from every node.
+            Ok(Err(_)) | Err(_) => return None,
         }
         self.openshift.0 = Some(Instant::now());
-        self.openshift.1.clone()
+        Some(self.openshift.1.clone())
     }
 }

@@ -134,13 +134,11 @@ fn judge(
     }
     let errors: Vec<Finding> = findings.into_iter().filter(Finding::is_error).collect();
     if lenient && let Some(Ok(config)) = data.0.as_deref().map(dockerconfig::parse) {
-        let bad = |key: &str| errors.iter().any(|finding| finding.registry == key);
-        let good: Vec<_> = config
+        let readable = config
             .entries()
             .iter()
-            .filter(|entry| !bad(entry.key()))
-            .cloned()
-            .collect();
+            .filter(|entry| entry.credential().is_ok());
+        let good: Vec<_> = readable.cloned().collect();
         if !good.is_empty() {
             let kept = DockerConfig::new(good);
             let bytes = Data(Some(kept.render()));

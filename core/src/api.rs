@@ -76,8 +76,13 @@ pub struct Kubelet {
     #[serde(default = "default_unit")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9:_.@-]+\.service$"))]
     pub unit: String,
-    /// Absolute path of the credentials file on the node.
+    /// Absolute path of the credentials file on the node. It can't be changed: what was written at the old path would
+    /// never be taken back.
     #[serde(default = "default_config_file")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self == oldSelf",
+        "message": "configFile can't be changed: delete additional-pull-secret, wait, and delete this object first",
+    }]))]
     #[schemars(regex(pattern = r"^/.+/[^/]+$"))]
     pub config_file: String,
     /// Whether the kubelet is restarted after a change. A kubelet that is not takes a change up within 5 minutes.
@@ -165,8 +170,8 @@ pub struct GlobalPullSecretStatus {
     pub revision: i64,
     #[serde(default)]
     pub counts: Counts,
-    /// Registries that both pull secrets name, and who won.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Registries that both pull secrets name, and who won. Written when empty too: a merge patch keeps what it omits.
+    #[serde(default)]
     pub conflicts: Vec<ConflictStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -120,7 +120,12 @@ impl Agent {
     async fn step(&mut self) -> Result<Duration, JournalError> {
         let object = self.objects.borrow_and_update().clone();
         let task = object.as_ref().and_then(task);
-        self.about = object.as_ref().map(identity);
+        let about = object.as_ref().map(identity);
+        if self.about.as_ref().map(|(uid, _)| uid) != about.as_ref().map(|(uid, _)| uid) {
+            // Revisions begin anew after a cleanup, so one of another object's time may be another content.
+            self.desired = None;
+        }
+        self.about = about;
         let file = config_file::read(&self.config_file)?;
         let desired = task.as_ref().and_then(|task| {
             self.desired

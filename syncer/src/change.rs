@@ -119,7 +119,7 @@ impl<K: Kubelet> Changer<'_, K> {
             self.journal.save(state)?;
             return Err(error);
         }
-        if restart_owed && let Err(why) = self.restart(state).await {
+        if restart_owed && let Err(why) = self.restart(state, false).await {
             let change = Change {
                 step: Step::Back,
                 failure: why,
@@ -166,7 +166,7 @@ impl<K: Kubelet> Changer<'_, K> {
             return Ok(Outcome::InForce);
         };
         self.write(&change.before)?;
-        let restarted = self.restart(state).await;
+        let restarted = self.restart(state, true).await;
         let why = change.failure;
         let failure = match restarted {
             Ok(()) => Failure {
@@ -195,12 +195,12 @@ impl<K: Kubelet> Changer<'_, K> {
         Ok(config_file::replace(self.path, image)?)
     }
 
-    async fn restart(&mut self, state: &mut State) -> Result<(), String> {
+    async fn restart(&mut self, state: &mut State, after_failure: bool) -> Result<(), String> {
         let mut pauses = PAUSES.into_iter();
         let mut attempt = 1;
         loop {
             state.restarts += 1;
-            let Err(why) = self.kubelet.restart(attempt > 1).await else {
+            let Err(why) = self.kubelet.restart(after_failure || attempt > 1).await else {
                 return Ok(());
             };
             tracing::warn!(attempt, why, "the kubelet did not come up");

@@ -20,6 +20,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use globalps_core::names;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, registry};
 
 #[derive(Parser)]
 #[command(name = "globalps-syncer", version, about)]
@@ -87,12 +91,16 @@ async fn main() -> anyhow::Result<ExitCode> {
 }
 
 async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let log = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::INFO)
-        .with_writer(std::io::stderr);
+    // Of this program alone: kube's client would log the whole of an answer that it can't read.
+    let filter = Targets::new().with_target("globalps_syncer", tracing::Level::INFO);
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match args.log_format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => registry()
+            .with(log.with_ansi(false).with_filter(filter))
+            .init(),
+        LogFormat::Json => registry()
+            .with(log.json().flatten_event(true).with_filter(filter))
+            .init(),
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -83,7 +83,11 @@ impl Cluster {
         let secret = timeout(TIMEOUT, secrets.get(GLOBAL_SECRET))
             .await
             .map_err(|_| FetchError::Timeout)?;
-        let secret = secret.map_err(FetchError::Api)?;
+        let secret = secret.map_err(|error| match error {
+            // What the error quotes may be what could not be read.
+            kube::Error::SerdeError(_) => FetchError::Content("it could not be read".to_owned()),
+            other => FetchError::Api(other),
+        })?;
         let found = secret
             .annotations()
             .get(REVISION_ANNOTATION)

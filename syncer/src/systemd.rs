@@ -11,8 +11,9 @@ use zbus::{Connection, OwnedObjectPath};
 
 use crate::change::Kubelet;
 
-/// For one restart job, from the call to systemd's word that it ended.
-const JOB_TIMEOUT: Duration = Duration::from_secs(90);
+/// For one restart job, from the call to systemd's word that it ended: longer than systemd itself waits for a stop and a
+/// start, 90 s each.
+const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 /// For one question to systemd.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a kubelet to serve after its unit became active.

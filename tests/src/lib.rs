@@ -7,6 +7,7 @@
 
 pub mod cases;
 pub mod config_file;
+pub mod fuzz;
 pub mod image;
 pub mod judge;
 pub mod kubernetes;

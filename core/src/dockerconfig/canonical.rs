@@ -31,9 +31,34 @@ pub fn canonical_key(key: &str) -> String {
     )
 }
 
+/// The key as it may be shown: a user and password before the host are masked.
+pub(super) fn shown_key(key: &str) -> String {
+    let scheme = key.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = key.split_at(scheme);
+    let authority = rest.find('/').unwrap_or(rest.len());
+    match rest[..authority].rfind('@') {
+        Some(at) => format!("{scheme}***{}", &rest[at..]),
+        None => key.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::canonical_key;
+    use super::{canonical_key, shown_key};
+
+    #[test]
+    fn a_password_in_a_key_is_not_shown() {
+        for (key, expected) in [
+            ("quay.io/a@b", "quay.io/a@b"),
+            (
+                "https://robot:hunter2@quay.io/org",
+                "https://***@quay.io/org",
+            ),
+            ("robot:hun@ter2@quay io", "***@quay io"),
+        ] {
+            assert_eq!(shown_key(key), expected, "{key}");
+        }
+    }
 
     #[test]
     fn keys_that_a_kubelet_takes_for_one_registry_have_one_canonical_key() {

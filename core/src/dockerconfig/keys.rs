@@ -1,6 +1,6 @@
 //! Keys that do not do what they look like.
 
-use super::canonical::index_key;
+use super::canonical::{index_key, shown_key};
 use super::validate::{Code, Finding};
 
 /// Names of Docker Hub that no kubelet takes for it.
@@ -83,8 +83,9 @@ fn path_findings(key: &str, path: &str, has_scheme: bool) -> Vec<Finding> {
             "leave the slash out",
         );
     }
+    let shown = shown_key(key);
     let message =
-        format!("a kubelet uses it for everything that begins with it, `{key}-other` too");
+        format!("a kubelet uses it for everything that begins with it, `{shown}-other` too");
     vec![Finding::warning(
         Code::PathIsPrefix,
         key,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::canonical::canonical_key;
+use super::canonical::{canonical_key, shown_key};
 use super::entry::Entry;
 use super::parse::DockerConfig;
 
@@ -47,7 +47,7 @@ pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Pre
             .is_some_and(|other| !other.means_the_same(entry))
         {
             conflicts.push(Conflict {
-                registry: key.clone(),
+                registry: shown_key(&key),
                 winner: precedence,
             });
         }

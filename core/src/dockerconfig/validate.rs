@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::canonical::canonical_key;
+use super::canonical::{canonical_key, shown_key};
 use super::entry::{Entry, EntryError};
 use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
@@ -81,7 +81,7 @@ impl Finding {
         Self {
             severity: Severity::Error,
             code,
-            registry: registry.to_owned(),
+            registry: shown_key(registry),
             message,
             hint,
         }
@@ -216,6 +216,7 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
         findings.extend(entry_findings(entry));
         findings.extend(key_findings(key));
         if let Some(first) = seen.insert(canonical_key(key), key) {
+            let first = shown_key(first);
             let message = format!(
                 "the same registry as `{first}` to a kubelet, which tries both in any order"
             );

@@ -1,0 +1,99 @@
+//! Credentials files and image names as they are, and as they are by mistake: structured, never random bytes only.
+//!
+//! [`case`] makes the case of a number, always the same one, so that a number is all it takes to see a case again. Most
+//! files are sound but for one or two oddities: a file that nobody reads says little about matching.
+
+mod auth;
+mod document;
+mod draw;
+mod entry;
+mod images;
+mod json;
+mod key_changes;
+mod keys;
+mod kind;
+mod places;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use kind::Kind;
+
+use crate::oracle;
+use draw::Draw;
+
+/// A file and images to ask it about, with what is special in them.
+#[derive(Clone)]
+pub struct Case {
+    pub asked: oracle::Case,
+    pub kinds: BTreeSet<Kind>,
+}
+
+/// How many cases had each kind; a kind that none had is there with 0.
+pub struct Histogram(pub BTreeMap<Kind, u64>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self(Kind::ALL.iter().map(|kind| (*kind, 0)).collect())
+    }
+}
+
+impl Histogram {
+    pub fn add(&mut self, case: &Case) {
+        for kind in &case.kinds {
+            *self.0.entry(*kind).or_default() += 1;
+        }
+    }
+
+    /// The kinds that no case had.
+    pub fn missing(&self) -> Vec<Kind> {
+        let never = self.0.iter().filter(|(_, number)| **number == 0);
+        never.map(|(kind, _)| *kind).collect()
+    }
+}
+
+impl std::fmt::Display for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (kind, number) in &self.0 {
+            writeln!(f, "{number:>10}  {kind}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The case of this number.
+pub fn case(number: u64) -> Case {
+    let mut draw = Draw::new(number);
+    let places = places::Places::draw(&mut draw);
+    let keys = keys::keys(&mut draw, &places);
+    let config = document::document(&mut draw, &keys, &places);
+    let images = (0..1 + draw.below(4))
+        .map(|_| images::image(&mut draw, &keys, &places))
+        .collect();
+    Case {
+        asked: oracle::Case { config, images },
+        kinds: draw.kinds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_always_makes_the_same_case() {
+        for number in [0, 1, 4_242, u64::MAX] {
+            let (one, other) = (case(number), case(number));
+            assert_eq!(one.asked.config, other.asked.config);
+            assert_eq!(one.asked.images, other.asked.images);
+            assert_eq!(one.kinds, other.kinds);
+        }
+        assert_ne!(case(1).asked.config, case(2).asked.config);
+    }
+
+    #[test]
+    fn ten_thousand_cases_have_every_kind() {
+        let mut histogram = Histogram::default();
+        (0..10_000).for_each(|number| histogram.add(&case(number)));
+        assert_eq!(histogram.missing(), [], "\n{histogram}");
+    }
+}
