@@ -5,7 +5,7 @@ use globalps_core::dockerconfig::{
     Credential, Crio, DockerConfig, Explanation, canonical_key, explain, parse,
 };
 
-use crate::cases::{Cases, Kinds};
+use crate::fuzz::{Histogram, case};
 use crate::oracle::{Answer, Case, Image, Oracle, Pair};
 
 /// Cases that are in the pipe at once.
@@ -14,7 +14,7 @@ const BATCH: usize = 64;
 /// What a run of many cases gave.
 pub struct Report {
     pub cases: u64,
-    pub kinds: Kinds,
+    pub kinds: Histogram,
     /// Cases that were read, of all of them: a generator that only makes bad ones proves little.
     pub accepted: u64,
     /// Images for which the kubelet had a credential, and CRI-O.
@@ -24,20 +24,28 @@ pub struct Report {
     pub disagreements: Vec<String>,
 }
 
-/// Generates cases from the seed and compares; stops after ten disagreements.
+/// Compares the cases from this number on; stops after ten disagreements.
 pub fn judge(seed: u64, number: u64) -> Result<Report> {
     let mut oracle = Oracle::start()?;
-    let mut cases = Cases::new(seed);
+    let mut numbers = seed..;
     let mut report = Report {
         cases: 0,
-        kinds: Kinds::new(),
+        kinds: Histogram::default(),
         accepted: 0,
         tried: 0,
         sent: 0,
         disagreements: Vec::new(),
     };
     while report.cases < number && report.disagreements.len() < 10 {
-        let batch: Vec<Case> = (0..BATCH).map(|_| cases.next_case()).collect();
+        let batch: Vec<Case> = numbers
+            .by_ref()
+            .take(BATCH)
+            .map(|number| {
+                let case = case(number);
+                report.kinds.add(&case);
+                case.asked
+            })
+            .collect();
         let answers = oracle.ask(&batch)?;
         for (case, answer) in batch.iter().zip(&answers) {
             report.cases += 1;
@@ -55,7 +63,6 @@ pub fn judge(seed: u64, number: u64) -> Result<Report> {
             report.disagreements.extend(compare(case, answer));
         }
     }
-    report.kinds = cases.kinds;
     Ok(report)
 }
 

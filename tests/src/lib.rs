@@ -5,7 +5,6 @@
 //! [`Cluster::keep`] leaves it running for [`Cluster::attach`]. Everything it adds to the machine carries
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
-pub mod cases;
 pub mod config_file;
 pub mod fuzz;
 pub mod image;

@@ -49,13 +49,27 @@ pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageE
     } else {
         Vec::new()
     };
-    let crio = crio(config, &repository);
+    let crio = if is_crio_name(&repository) {
+        crio(config, &repository)
+    } else {
+        vec![Crio::Error {
+            key: String::new(),
+            why: "CRI-O takes no such name",
+        }]
+    };
     Ok(Explanation {
         repository,
         accepted,
         tries,
         crio,
     })
+}
+
+/// containers/image has an older grammar of its own: host and path together have 255 bytes at most, and a host with
+/// neither a dot nor a port is `localhost`, not one in upper case.
+fn is_crio_name(repository: &str) -> bool {
+    let host = repository.split('/').next().unwrap_or_default();
+    repository.len() <= 255 && (host.contains(['.', ':']) || host == "localhost")
 }
 
 /// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.

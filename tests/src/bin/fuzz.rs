@@ -13,7 +13,7 @@ struct Cli {
     /// How many cases
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
-    /// Begins another sequence of cases
+    /// Number of the first case
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -23,9 +23,7 @@ fn main() -> Result<ExitCode> {
     let start = Instant::now();
     let report = judge(cli.seed, cli.cases)?;
     let seconds = start.elapsed().as_secs_f64();
-    for (kind, number) in &report.kinds {
-        println!("{number:>10}  {kind}");
-    }
+    print!("{}", report.kinds);
     println!("{:>10}  files that the kubelet reads", report.accepted);
     println!(
         "{:>10}  images that the kubelet has a credential for",
