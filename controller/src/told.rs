@@ -149,18 +149,10 @@ fn changes(
         (before.and_then(|before| find(before, type_)).as_ref() != Some(&now)).then_some(now)
     };
     let mut events = Vec::new();
-    if let Some((_, reason, message)) = became(condition::ADDITIONAL_VALID, "False")
+    if let Some((_, _, message)) = became(condition::ADDITIONAL_VALID, "False")
         && matches!(plan.resolved.additional, Verdict::Invalid(_))
     {
-        events.push((
-            WARNING,
-            if reason == "Invalid" {
-                "Invalid"
-            } else {
-                "Unreadable"
-            },
-            message,
-        ));
+        events.push((WARNING, "Invalid", message));
     }
     if plan.global.is_some() && after.revision > before.map_or(0, |before| before.revision) {
         events.push((

@@ -219,14 +219,7 @@ impl<'a> Product<'a> {
 
     /// A pod of the image on the node; replaced where there is one already.
     pub fn start_pod(&self, name: &str, image: &str, node: &str) -> Result<()> {
-        self.cluster.kubectl(&[
-            "delete",
-            "pod",
-            name,
-            "--ignore-not-found",
-            "--grace-period=0",
-            "--force",
-        ])?;
+        self.delete_pod(name)?;
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {
