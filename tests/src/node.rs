@@ -180,12 +180,19 @@ impl Node {
             // Else /proc/sys is read-only, and the kubelet fails to start its container manager.
             .env("SYSTEMD_NSPAWN_API_VFS_WRITABLE", "yes");
         spawn(&self.layout, name, &mut machine)?;
+        // While a program replaces itself, its environment and with it the mark can't be read for a moment.
+        let mut unseen = 0;
         until(
             &format!("the start of {name}"),
             Duration::from_secs(20),
             Duration::from_millis(20),
             || {
-                if self.machine()?.is_none() {
+                unseen = if self.machine()?.is_none() {
+                    unseen + 1
+                } else {
+                    0
+                };
+                if unseen > 10 {
                     bail!("{name} died; the end of its log:\n{}", tail(&self.log(), 5));
                 }
                 self.leader()
