@@ -5,7 +5,15 @@ RELEASE := target/$(MUSL)/release
 IMAGES  := target/images
 CLUSTER := target/debug/testcluster
 
-.PHONY: help demo test unit bench fuzz lint fmt image manifests cluster cluster-down deps kubernetes clean
+HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
+LLVM    := $(shell rustc --print target-libdir)/../bin
+
+# What libFuzzer steers by: which edges ran, and what was compared with what.
+COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares
+
+.PHONY: help demo test unit bench fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -25,6 +33,21 @@ bench: image kubernetes ## how fast a rotation is and how lean what runs, on thr
 
 fuzz: deps ## CASES generated credentials files (a million), judged by the kubelet's and CRI-O's own code
 	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --seed $(or $(SEED),1)
+
+fuzz-bytes: ## any bytes into what reads credentials, for SECONDS (an hour), on JOBS cores (one)
+	mkdir -p target/fuzz/corpus
+	cd core/fuzz && RUSTFLAGS="$(COVERAGE)" cargo build -q --release --locked --target-dir ../../target/fuzz --target $(HOST)
+	cd target/fuzz && $(HOST)/release/dockerconfig corpus ../../core/fuzz/seeds -dict=../../core/fuzz/dockerconfig.dict \
+		-max_len=$(or $(MAX_LEN),4096) -timeout=1 -max_total_time=$(or $(SECONDS),3600) -fork=$(or $(JOBS),1)
+
+coverage: deps ## lines of core that its own tests run, file by file
+	rustup -q component add llvm-tools
+	rm -rf target/coverage/*.profraw
+	RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$(CURDIR)/target/coverage/%p.profraw \
+		cargo test -q --target-dir target/coverage -p globalps-core --lib
+	$(LLVM)/llvm-profdata merge -o target/coverage/all.profdata target/coverage/*.profraw
+	$(LLVM)/llvm-cov report -instr-profile target/coverage/all.profdata \
+		$$(ls -t target/coverage/debug/deps/globalps_core-* | grep -v '\.' | head -1) $(CURDIR)/core/src
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check

@@ -79,7 +79,7 @@ pub(crate) fn with_registry(
     let entry = Entry::from_credential(key, credential);
     let same = config
         .by_canonical_key()
-        .get(&canonical_key(key))
+        .get(canonical_key(key).as_str())
         .is_some_and(|old| old.means_the_same(&entry));
     let mut entries = without_keys(&config, &BTreeSet::from([canonical_key(key)]));
     entries.push(entry);
@@ -111,7 +111,7 @@ pub(crate) fn without_registries(
     let present = config.by_canonical_key();
     let missing: Vec<String> = registries
         .iter()
-        .filter(|registry| !present.contains_key(&canonical_key(registry)))
+        .filter(|registry| !present.contains_key(canonical_key(registry).as_str()))
         .cloned()
         .collect();
     if missing.len() == registries.len() {
@@ -151,7 +151,7 @@ fn without_keys(config: &DockerConfig, keys: &BTreeSet<String>) -> Vec<Entry> {
     config
         .entries()
         .iter()
-        .filter(|entry| !keys.contains(&canonical_key(entry.key())))
+        .filter(|entry| !keys.contains(&*entry.canonical_key()))
         .cloned()
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{DockerConfig, Precedence, validate_bytes};
+use globalps_core::dockerconfig::{DockerConfig, Precedence, shown_key, validate_bytes};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
@@ -67,8 +67,12 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
     let before = in_force.additional.by_canonical_key();
     let after = proposed.by_canonical_key();
     let original = in_force.original.by_canonical_key();
-    let registries: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let kind = |registry: &String| {
+    let registries: BTreeSet<&str> = before
+        .keys()
+        .chain(after.keys())
+        .map(AsRef::as_ref)
+        .collect();
+    let kind = |registry: &str| {
         let (before, after) = (before.get(registry), after.get(registry));
         let Some(after) = after else {
             return Some(Kind::Removed);
@@ -94,7 +98,7 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
         .into_iter()
         .filter_map(|registry| {
             Some(Change {
-                registry: registry.clone(),
+                registry: shown_key(registry),
                 change: kind(registry)?,
             })
         })

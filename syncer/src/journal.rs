@@ -1,6 +1,7 @@
 //! What the syncer remembers on the node: the file before its first change, what it put there last, and the change
 //! that is under way. Whoever starts anew goes on from here.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -80,7 +81,11 @@ impl std::fmt::Debug for Ours {
 
 impl Ours {
     pub(crate) fn new(desired: &DockerConfig, overridden: Vec<Entry>) -> Self {
-        let keys = desired.by_canonical_key().into_keys().collect();
+        let keys = desired
+            .by_canonical_key()
+            .into_keys()
+            .map(Cow::into_owned)
+            .collect();
         let overridden =
             serde_json::from_slice(&DockerConfig::new(overridden).render()).unwrap_or_default();
         Self { keys, overridden }
@@ -100,7 +105,7 @@ impl Ours {
         overridden.extend(later.overridden());
         let both: BTreeMap<String, Entry> = overridden
             .into_iter()
-            .map(|entry| (dockerconfig::canonical_key(entry.key()), entry))
+            .map(|entry| (entry.canonical_key().into_owned(), entry))
             .collect();
         Self {
             keys: &self.keys | &later.keys,
@@ -110,10 +115,7 @@ impl Ours {
 
     /// Those of the entries that are ours.
     pub(crate) fn among(&self, config: &DockerConfig) -> DockerConfig {
-        let is_ours = |entry: &&Entry| {
-            self.keys
-                .contains(&dockerconfig::canonical_key(entry.key()))
-        };
+        let is_ours = |entry: &&Entry| self.keys.contains(&*entry.canonical_key());
         DockerConfig::new(config.entries().iter().filter(is_ours).cloned().collect())
     }
 

@@ -32,7 +32,10 @@ pub fn canonical_key(key: &str) -> String {
 }
 
 /// The key as it may be shown: a user and password before the host are masked.
-pub(super) fn shown_key(key: &str) -> String {
+pub fn shown_key(key: &str) -> String {
+    if !key.contains('@') {
+        return key.to_owned();
+    }
     let scheme = key.find("://").map_or(0, |at| at + 3);
     let (scheme, rest) = key.split_at(scheme);
     let authority = rest.find('/').unwrap_or(rest.len());

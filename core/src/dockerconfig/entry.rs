@@ -1,5 +1,6 @@
 //! One registry's entry, and credentials that can't be printed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -9,6 +10,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use zeroize::Zeroizing;
 
+use super::canonical::index_key;
 use super::json::{Json, Kind, quote};
 
 /// Bytes that must not be shown: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
@@ -66,10 +68,30 @@ pub enum EntryError {
 const KNOWN: [&str; 5] = ["username", "password", "email", "auth", IDENTITY_TOKEN];
 const IDENTITY_TOKEN: &str = "identitytoken";
 
+/// What a kubelet makes of a key. Kept with it, since every question needs it.
+#[derive(Clone)]
+enum Index {
+    /// It can't parse the key and passes the entry over.
+    Unusable,
+    AsWritten,
+    Other(Box<[u8]>),
+}
+
+impl Index {
+    fn of(key: &str) -> Self {
+        match index_key(key) {
+            None => Self::Unusable,
+            Some(index) if index == key.as_bytes() => Self::AsWritten,
+            Some(index) => Self::Other(index.into()),
+        }
+    }
+}
+
 /// One registry's entry of `auths`: the key as written, and its fields. `Debug` shows the key only.
 #[derive(Clone)]
 pub struct Entry {
     key: String,
+    index: Index,
     /// By name, in lower case where a reader knows it; each value as compact JSON. Of names that are one to Go, the
     /// last one counts, and null does not.
     fields: BTreeMap<String, Zeroizing<String>>,
@@ -77,6 +99,8 @@ pub struct Entry {
     is_object: bool,
     /// A field that a reader wants to be a string and that is none, even where another one of its name follows.
     not_strings: Vec<&'static str>,
+    /// What the kubelet reads, decoded once.
+    credential: Result<Option<Credential>, EntryError>,
 }
 
 impl fmt::Debug for Entry {
@@ -102,22 +126,31 @@ impl Entry {
             );
         }
         let is_object = matches!(value.kind(), Kind::Object | Kind::Null);
+        let not_string = not_strings.iter().find(|name| **name != IDENTITY_TOKEN);
+        let credential = match not_string {
+            _ if !is_object => Err(EntryError::NotObject),
+            Some(name) => Err(EntryError::NotString(name)),
+            None => read(&fields),
+        };
         Self {
+            index: Index::of(&key),
             key,
             fields,
             is_object,
             not_strings,
+            credential,
         }
     }
 
     /// An entry from a user and a password, in the one form that every reader understands.
     pub fn from_credential(key: &str, credential: &Credential) -> Self {
-        let fields = BTreeMap::from([("auth".to_owned(), encode(credential))]);
         Self {
             key: key.to_owned(),
-            fields,
+            index: Index::of(key),
+            fields: BTreeMap::from([("auth".to_owned(), encode(credential))]),
             is_object: true,
             not_strings: Vec::new(),
+            credential: Ok(Some(credential.clone())),
         }
     }
 
@@ -126,44 +159,35 @@ impl Entry {
         &self.key
     }
 
-    /// The text of a field, where it is there and a string.
-    fn text(&self, name: &str) -> Option<Zeroizing<String>> {
-        let json = Json::parse(self.fields.get(name)?.as_bytes()).ok()?;
-        json.text().map(Zeroizing::new)
+    /// The key as the kubelet indexes it; `None`: it passes the entry over.
+    pub(super) fn index(&self) -> Option<&[u8]> {
+        match &self.index {
+            Index::Unusable => None,
+            Index::AsWritten => Some(self.key.as_bytes()),
+            Index::Other(index) => Some(index),
+        }
+    }
+
+    /// One text for all keys that are one registry to a kubelet. See [`super::canonical_key`].
+    pub fn canonical_key(&self) -> Cow<'_, str> {
+        match &self.index {
+            Index::Unusable | Index::AsWritten => Cow::Borrowed(&self.key),
+            Index::Other(index) => String::from_utf8_lossy(index),
+        }
     }
 
     /// What a kubelet reads from the entry; `None` where there is neither `auth` nor a user nor a password, and it
     /// would send two empty texts. A non-empty `auth` wins over `username` and `password`.
-    pub fn credential(&self) -> Result<Option<Credential>, EntryError> {
-        if !self.is_object {
-            return Err(EntryError::NotObject);
+    pub fn credential(&self) -> Result<Option<&Credential>, EntryError> {
+        match &self.credential {
+            Ok(credential) => Ok(credential.as_ref()),
+            Err(error) => Err(*error),
         }
-        if let Some(name) = self
-            .not_strings
-            .iter()
-            .find(|name| **name != IDENTITY_TOKEN)
-        {
-            return Err(EntryError::NotString(name));
-        }
-        if let Some(auth) = self.text("auth").filter(|auth| !auth.is_empty()) {
-            return decode(&auth).map(Some);
-        }
-        let (username, password) = (self.text("username"), self.text("password"));
-        let bytes = |text: &Option<Zeroizing<String>>| {
-            text.as_deref()
-                .map_or(Vec::new(), |text| text.as_bytes().to_vec())
-        };
-        Ok(
-            (username.is_some() || password.is_some()).then(|| Credential {
-                username: Secret::new(bytes(&username)),
-                password: Secret::new(bytes(&password)),
-            }),
-        )
     }
 
     /// What containers/image reads: only `auth`, which must be padded, beside `identitytoken`. `Ok(None)`: nothing.
     pub(super) fn crio_credential(&self) -> Result<Option<Credential>, EntryError> {
-        let auth = self.text("auth").unwrap_or_default();
+        let auth = text(&self.fields, "auth").unwrap_or_default();
         let decoded = decode_base64(&auth, true)?;
         let Some(at) = decoded.iter().position(|byte| *byte == b':') else {
             return Ok(None);
@@ -177,7 +201,7 @@ impl Entry {
             .iter()
             .rposition(|byte| *byte != 0)
             .map_or(start, |last| last + 1);
-        let token = self.text(IDENTITY_TOKEN).filter(|token| !token.is_empty());
+        let token = text(&self.fields, IDENTITY_TOKEN).filter(|token| !token.is_empty());
         let has_token = token.is_some();
         let credential = Credential {
             username: Secret::new(&decoded[..at]),
@@ -196,20 +220,24 @@ impl Entry {
                 .any(|name| ["auth", IDENTITY_TOKEN].contains(name))
     }
 
+    /// Whether some reader drops the whole file because of it.
+    pub(super) fn spoils(&self) -> bool {
+        self.credential.is_err() || !self.is_crio_readable()
+    }
+
     pub(super) fn has_identity_token(&self) -> bool {
-        self.text(IDENTITY_TOKEN)
-            .is_some_and(|token| !token.is_empty())
+        text(&self.fields, IDENTITY_TOKEN).is_some_and(|token| !token.is_empty())
     }
 
     pub(super) fn has_auth(&self) -> bool {
-        self.text("auth").is_some_and(|auth| !auth.is_empty())
+        text(&self.fields, "auth").is_some_and(|auth| !auth.is_empty())
     }
 
     /// The entry with a padded `auth`, which every reader understands; the other fields stay.
     pub(super) fn normalised(&self) -> Self {
         let mut entry = self.clone();
         if let Ok(Some(credential)) = self.credential() {
-            entry.fields.insert("auth".to_owned(), encode(&credential));
+            entry.fields.insert("auth".to_owned(), encode(credential));
         }
         entry
     }
@@ -229,15 +257,38 @@ impl Entry {
 
     /// Whether a node does the same with both, whatever the spelling of key and fields.
     pub fn means_the_same(&self, other: &Self) -> bool {
-        let rest = |entry: &Self| {
-            let mut fields = entry.fields.clone();
-            if entry.credential().is_ok() {
-                fields.retain(|name, _| !["auth", "username", "password"].contains(&name.as_str()));
-            }
-            fields
-        };
-        self.credential() == other.credential() && rest(self) == rest(other)
+        self.credential == other.credential && self.other_fields().eq(other.other_fields())
     }
+
+    /// The fields that are not told by the credential.
+    fn other_fields(&self) -> impl Iterator<Item = (&String, &Zeroizing<String>)> {
+        let told = |name: &str| ["auth", "username", "password"].contains(&name);
+        self.fields
+            .iter()
+            .filter(move |(name, _)| self.credential.is_err() || !told(name))
+    }
+}
+
+/// The text of a field, where it is there and a string.
+fn text(fields: &BTreeMap<String, Zeroizing<String>>, name: &str) -> Option<Zeroizing<String>> {
+    let json = Json::parse(fields.get(name)?.as_bytes()).ok()?;
+    json.text().map(Zeroizing::new)
+}
+
+/// See [`Entry::credential`].
+fn read(fields: &BTreeMap<String, Zeroizing<String>>) -> Result<Option<Credential>, EntryError> {
+    if let Some(auth) = text(fields, "auth").filter(|auth| !auth.is_empty()) {
+        return decode(&auth).map(Some);
+    }
+    let (username, password) = (text(fields, "username"), text(fields, "password"));
+    let secret =
+        |text: &Option<Zeroizing<String>>| Secret::new(text.as_ref().map_or("", |text| text));
+    Ok(
+        (username.is_some() || password.is_some()).then(|| Credential {
+            username: secret(&username),
+            password: secret(&password),
+        }),
+    )
 }
 
 /// Whether the name is this one to Go, which takes upper and lower case for one, and two more letters that fold to

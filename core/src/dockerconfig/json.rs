@@ -52,35 +52,31 @@ impl<'a> Json<'a> {
     }
 
     /// The members of an object in their order, those that repeat too; of anything else, none.
-    pub(super) fn members(self) -> Vec<(String, Json<'a>)> {
-        let mut members = Vec::new();
-        if self.kind() != Kind::Object {
-            return members;
-        }
+    pub(super) fn members(self) -> impl Iterator<Item = (String, Json<'a>)> {
         let mut scanner = Scanner {
-            text: self.0,
+            text: if self.kind() == Kind::Object {
+                self.0
+            } else {
+                b""
+            },
             at: 1,
         };
-        loop {
+        std::iter::from_fn(move || {
             scanner.space();
-            if scanner.text.get(scanner.at) == Some(&b',') {
+            if scanner.peek() == Some(b',') {
                 scanner.at += 1;
-                continue;
+                scanner.space();
             }
             let start = scanner.at;
-            if scanner.text.get(start) != Some(&b'"') || scanner.string().is_err() {
-                return members;
-            }
+            scanner.string().ok()?;
             let name = unquote(&scanner.text[start..scanner.at]);
             scanner.space();
             scanner.at += 1;
             scanner.space();
             let start = scanner.at;
-            if scanner.value().is_err() {
-                return members;
-            }
-            members.push((name, Json(&scanner.text[start..scanner.at])));
-        }
+            scanner.value().ok()?;
+            Some((name, Json(&scanner.text[start..scanner.at])))
+        })
     }
 
     /// The text of a string; `None`: it is no string.
@@ -423,7 +419,6 @@ mod tests {
         let json = Json::parse(br#" { "b" : [ 1 , " x " ] , "a":{} , "b":null } "#).unwrap();
         let members: Vec<_> = json
             .members()
-            .into_iter()
             .map(|(name, value)| (name, value.compact()))
             .collect();
         let expected = [("b", r#"[1," x "]"#), ("a", "{}"), ("b", "null")];

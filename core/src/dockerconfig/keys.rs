@@ -1,6 +1,7 @@
 //! Keys that do not do what they look like.
 
-use super::canonical::{index_key, shown_key};
+use super::canonical::shown_key;
+use super::entry::Entry;
 use super::validate::{Code, Finding};
 
 /// Names of Docker Hub that no kubelet takes for it.
@@ -16,9 +17,10 @@ const HOST_HINT: &str =
     "write the registry as images name it, for example `quay.io` or `quay.io/org`";
 
 /// All of them are warnings: a key that matches nothing harms nobody.
-pub(super) fn key_findings(key: &str) -> Vec<Finding> {
+pub(super) fn key_findings(entry: &Entry) -> Vec<Finding> {
+    let key = entry.key();
     let warning =
-        |code, message: &str, hint| vec![Finding::warning(code, key, message.to_owned(), hint)];
+        |code, message: &'static str, hint| vec![Finding::warning(code, key, message, hint)];
     if key.trim().is_empty() {
         return warning(Code::EmptyKey, "an entry has no registry name", HOST_HINT);
     }
@@ -37,7 +39,7 @@ pub(super) fn key_findings(key: &str) -> Vec<Finding> {
             "write one entry for each registry",
         );
     }
-    if index_key(key).is_none() {
+    if entry.index().is_none() {
         let message = "no kubelet can parse it, so it is passed over";
         return warning(Code::KeyNotUrl, message, HOST_HINT);
     }
@@ -48,7 +50,7 @@ pub(super) fn key_findings(key: &str) -> Vec<Finding> {
 
 fn path_findings(key: &str, path: &str, has_scheme: bool) -> Vec<Finding> {
     let warning =
-        |code, message: &str, hint| vec![Finding::warning(code, key, message.to_owned(), hint)];
+        |code, message: &'static str, hint| vec![Finding::warning(code, key, message, hint)];
     let is_api = matches!(path, "/v1/" | "/v2/" | "/v1" | "/v2");
     if path.is_empty() || (has_scheme && (is_api || path == "/")) {
         return Vec::new();
@@ -96,8 +98,8 @@ fn path_findings(key: &str, path: &str, has_scheme: bool) -> Vec<Finding> {
 
 fn host_findings(key: &str, host: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut warn = |code, message: &str, hint| {
-        findings.push(Finding::warning(code, key, message.to_owned(), hint));
+    let mut warn = |code, message: &'static str, hint| {
+        findings.push(Finding::warning(code, key, message, hint));
     };
     let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -146,7 +148,9 @@ fn host_findings(key: &str, host: &str) -> Vec<Finding> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::json::Json;
     use super::*;
 
     #[test]
@@ -180,15 +184,11 @@ mod tests {
             ("hub.docker.com", &[HubName]),
             ("https://registry-1.docker.io/v2/", &[HubName]),
         ] {
-            let found: Vec<Code> = key_findings(key)
-                .into_iter()
-                .map(|finding| finding.code)
-                .collect();
+            let entry = Entry::new(key.to_owned(), Json::parse(b"{}").unwrap());
+            let findings = key_findings(&entry);
+            assert!(!findings.iter().any(Finding::is_error), "{key:?}");
+            let found: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
             assert_eq!(found, expected, "{key:?}");
-            assert!(
-                key_findings(key).iter().all(|finding| !finding.is_error()),
-                "{key:?}"
-            );
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Which credentials go with an image: those that the kubelet tries, in its order, and the one that CRI-O sends.
 
-use super::canonical::index_key;
 use super::entry::{Credential, Entry};
 use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
@@ -74,35 +73,33 @@ fn is_crio_name(repository: &str) -> bool {
 
 /// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.
 fn tries(config: &DockerConfig, repository: &str) -> Vec<Try> {
-    let indexed = |entry: &Entry| {
-        let credential = entry.credential().ok()?;
-        let credential = credential.unwrap_or_else(Credential::empty);
-        Some((
-            index_key(entry.key())?,
-            Try {
-                key: entry.key().to_owned(),
-                credential,
-            },
-        ))
-    };
-    let mut index: Vec<(Vec<u8>, Try)> = config.entries().iter().filter_map(indexed).collect();
-    // Not by length: backwards by bytes, which puts a longer path of the same host first.
-    index.sort_by(|(one, _), (other, _)| other.cmp(one));
     let target = url::parse(repository.as_bytes());
     let matching = |key: &[u8]| target.as_ref().is_some_and(|target| matches(key, target));
-    let found: Vec<Try> = index
-        .iter()
-        .filter(|(key, _)| matching(key))
-        .map(|(_, found)| found.clone())
-        .collect();
+    let found = indexed(config, matching);
     if !found.is_empty() || !is_hub(repository) {
         return found;
     }
-    index
-        .into_iter()
-        .filter(|(key, _)| key == HUB)
-        .map(|(_, found)| found)
-        .collect()
+    indexed(config, |key| key == HUB)
+}
+
+/// The entries with such an index key, in the kubelet's order.
+fn indexed(config: &DockerConfig, wanted: impl Fn(&[u8]) -> bool) -> Vec<Try> {
+    let mut found: Vec<(&[u8], &Entry)> = config
+        .entries()
+        .iter()
+        .filter_map(|entry| Some((entry.index()?, entry)))
+        .filter(|(key, _)| wanted(key))
+        .collect();
+    // Not by length: backwards by bytes, which puts a longer path of the same host first.
+    found.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let tried = |(_, entry): (&[u8], &Entry)| {
+        let credential = entry.credential().ok()?;
+        Some(Try {
+            key: entry.key().to_owned(),
+            credential: credential.cloned().unwrap_or_else(Credential::empty),
+        })
+    };
+    found.into_iter().filter_map(tried).collect()
 }
 
 /// Whether the kubelet takes the repository for Docker Hub's.

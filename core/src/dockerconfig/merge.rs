@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::canonical::{canonical_key, shown_key};
+use super::canonical::shown_key;
 use super::entry::Entry;
 use super::parse::DockerConfig;
 
@@ -38,20 +38,16 @@ pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Pre
         Precedence::Additional => (additional, original),
         Precedence::Original => (original, additional),
     };
-    let losing = loser.by_canonical_key();
-    let mut entries = losing.clone();
+    let mut entries = loser.by_canonical_key();
     let mut conflicts = Vec::new();
     for (key, entry) in winner.by_canonical_key() {
-        if losing
-            .get(&key)
-            .is_some_and(|other| !other.means_the_same(entry))
-        {
+        let replaced = entries.insert(key.clone(), entry);
+        if replaced.is_some_and(|other| !other.means_the_same(entry)) {
             conflicts.push(Conflict {
                 registry: shown_key(&key),
                 winner: precedence,
             });
         }
-        entries.insert(key, entry);
     }
     Merged {
         config: DockerConfig::new(entries.into_values().map(Entry::normalised).collect()),
@@ -79,7 +75,7 @@ pub fn merge_on_node(
     overridden: &[Entry],
 ) -> NodeMerge {
     let desired = desired.by_canonical_key();
-    let is_ours = |entry: &&Entry| applied.contains(&canonical_key(entry.key()));
+    let is_ours = |entry: &&Entry| applied.contains(&*entry.canonical_key());
     let theirs: Vec<&Entry> = existing
         .entries()
         .iter()
@@ -93,7 +89,7 @@ pub fn merge_on_node(
         .chain(theirs.iter().copied());
     let (overridden, kept): (Vec<Entry>, Vec<Entry>) = own
         .cloned()
-        .partition(|entry| desired.contains_key(&canonical_key(entry.key())));
+        .partition(|entry| desired.contains_key(&entry.canonical_key()));
     let entries = desired.into_values().cloned().chain(kept).collect();
     NodeMerge {
         config: existing.with_entries(entries),

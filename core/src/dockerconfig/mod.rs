@@ -13,7 +13,7 @@ mod parse;
 mod url;
 mod validate;
 
-pub use canonical::canonical_key;
+pub use canonical::{canonical_key, shown_key};
 pub use entry::{Credential, Entry, Secret};
 pub use image::ImageError;
 pub use matching::{Crio, Explanation, Try, explain};

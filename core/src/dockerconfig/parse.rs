@@ -1,10 +1,10 @@
 //! Bytes to entries, and back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zeroize::Zeroizing;
 
-use super::canonical::canonical_key;
 use super::entry::{Entry, folds_to};
 use super::json::{Json, Kind, quote};
 
@@ -14,8 +14,8 @@ pub struct DockerConfig {
     entries: Vec<Entry>,
     others: Others,
     has_auths: bool,
-    /// Entries whose key came again. They count for nothing, but one that can't be read still spoils the file.
-    overwritten: Vec<Entry>,
+    /// Entries whose key came again, so that they count for nothing, but which spoil the file for a reader.
+    spoilers: Vec<Entry>,
     /// `HttpHeaders` is no object of strings, which spoils the file for a kubelet.
     bad_headers: bool,
     /// Registries that have a credential helper, which containers/image asks first.
@@ -53,14 +53,17 @@ pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
         return Err(ParseError::NotObject);
     }
     let mut config = DockerConfig::default();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut places = HashMap::new();
     for (name, value) in json.members() {
         if folds_to(&name, "auths") {
             config.has_auths = true;
             match value.kind() {
                 Kind::Object => config.add(value, &mut places),
                 Kind::Null => {
-                    config.overwritten.append(&mut config.entries);
+                    let overwritten = std::mem::take(&mut config.entries);
+                    config
+                        .spoilers
+                        .extend(overwritten.into_iter().filter(Entry::spoils));
                     places.clear();
                 }
                 _ => return Err(ParseError::AuthsNotObject),
@@ -77,7 +80,7 @@ pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
             }
             config
                 .helpers
-                .extend(value.members().into_iter().map(|(registry, _)| registry));
+                .extend(value.members().map(|(registry, _)| registry));
         }
         config
             .others
@@ -91,7 +94,7 @@ pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
 fn is_object_of_strings(value: Json) -> bool {
     let string = |value: Json| matches!(value.kind(), Kind::String | Kind::Null);
     matches!(value.kind(), Kind::Object | Kind::Null)
-        && value.members().into_iter().all(|(_, value)| string(value))
+        && value.members().all(|(_, value)| string(value))
 }
 
 /// Line and column count from 1, the column in bytes.
@@ -109,12 +112,13 @@ fn not_json(bytes: &[u8], offset: usize) -> ParseError {
 
 impl DockerConfig {
     /// The members of one `auths`, beside those of another one before.
-    fn add(&mut self, auths: Json, places: &mut BTreeMap<String, usize>) {
+    fn add(&mut self, auths: Json, places: &mut HashMap<String, usize>) {
         for (key, value) in auths.members() {
             let entry = Entry::new(key.clone(), value);
             if let Some(place) = places.get(&key) {
-                self.overwritten
-                    .push(std::mem::replace(&mut self.entries[*place], entry));
+                let overwritten = std::mem::replace(&mut self.entries[*place], entry);
+                self.spoilers
+                    .extend(Some(overwritten).filter(Entry::spoils));
             } else {
                 places.insert(key, self.entries.len());
                 self.entries.push(entry);
@@ -142,12 +146,11 @@ impl DockerConfig {
     /// The old form of `.dockercfg`: what is in `auths` now stood at the top.
     pub(super) fn is_old_form(&self) -> bool {
         let is_entry = |value: &Zeroizing<String>| {
-            let members = Json::parse(value.as_bytes())
-                .map(Json::members)
-                .unwrap_or_default();
-            members
-                .iter()
-                .any(|(name, _)| folds_to(name, "auth") || folds_to(name, "username"))
+            Json::parse(value.as_bytes()).is_ok_and(|value| {
+                value
+                    .members()
+                    .any(|(name, _)| folds_to(&name, "auth") || folds_to(&name, "username"))
+            })
         };
         !self.has_auths && !self.others.0.is_empty() && self.others.0.values().all(is_entry)
     }
@@ -163,7 +166,7 @@ impl DockerConfig {
         Self {
             entries,
             has_auths: true,
-            overwritten: Vec::new(),
+            spoilers: Vec::new(),
             ..self.clone()
         }
     }
@@ -173,9 +176,9 @@ impl DockerConfig {
         &self.helpers
     }
 
-    /// Entries that count for nothing, because their key came again.
-    pub(super) fn overwritten(&self) -> &[Entry] {
-        &self.overwritten
+    /// Entries that count for nothing, because their key came again, but that some reader can't read.
+    pub(super) fn spoilers(&self) -> &[Entry] {
+        &self.spoilers
     }
 
     pub(super) fn has_bad_headers(&self) -> bool {
@@ -184,7 +187,7 @@ impl DockerConfig {
 
     /// Why containers/image can't read the file at all, with the key where an entry is why.
     pub(super) fn crio_error(&self) -> Option<(&str, &'static str)> {
-        let mut entries = self.entries.iter().chain(&self.overwritten);
+        let mut entries = self.entries.iter().chain(&self.spoilers);
         if let Some(entry) = entries.find(|entry| !entry.is_crio_readable()) {
             return Some((
                 entry.key(),
@@ -205,17 +208,17 @@ impl DockerConfig {
             && self
                 .entries
                 .iter()
-                .chain(&self.overwritten)
+                .chain(&self.spoilers)
                 .all(|entry| entry.credential().is_ok())
     }
 
     /// Entries by canonical key. Of two spellings of one key the first counts.
-    pub fn by_canonical_key(&self) -> BTreeMap<String, &Entry> {
-        let mut entries = BTreeMap::new();
-        for entry in &self.entries {
-            entries.entry(canonical_key(entry.key())).or_insert(entry);
-        }
+    pub fn by_canonical_key(&self) -> BTreeMap<Cow<'_, str>, &Entry> {
+        // Of two same keys the last one stays in a map, so backwards.
+        let entries = self.entries.iter().rev();
         entries
+            .map(|entry| (entry.canonical_key(), entry))
+            .collect()
     }
 
     /// Whether a node does the same with both, whatever order, form and spelling.
@@ -236,11 +239,11 @@ impl DockerConfig {
     }
 
     /// All entries by canonical key, those of one key in the order of their spelling.
-    fn spellings(&self) -> BTreeMap<String, Vec<&Entry>> {
-        let mut spellings: BTreeMap<String, Vec<&Entry>> = BTreeMap::new();
+    fn spellings(&self) -> BTreeMap<Cow<'_, str>, Vec<&Entry>> {
+        let mut spellings: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
         for entry in &self.entries {
             spellings
-                .entry(canonical_key(entry.key()))
+                .entry(entry.canonical_key())
                 .or_default()
                 .push(entry);
         }

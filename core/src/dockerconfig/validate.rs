@@ -1,10 +1,11 @@
 //! What a node would make of a credentials file, before it gets there.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::canonical::{canonical_key, shown_key};
+use super::canonical::shown_key;
 use super::entry::{Entry, EntryError};
 use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
@@ -71,23 +72,33 @@ pub struct Finding {
     pub code: Code,
     /// The key as written; empty where the finding is about the whole file.
     pub registry: String,
-    pub message: String,
+    pub message: Cow<'static, str>,
     #[serde(skip)]
     pub hint: &'static str,
 }
 
 impl Finding {
-    fn error(code: Code, registry: &str, message: String, hint: &'static str) -> Self {
+    fn error(
+        code: Code,
+        registry: &str,
+        message: impl Into<Cow<'static, str>>,
+        hint: &'static str,
+    ) -> Self {
         Self {
             severity: Severity::Error,
             code,
             registry: shown_key(registry),
-            message,
+            message: message.into(),
             hint,
         }
     }
 
-    pub(super) fn warning(code: Code, registry: &str, message: String, hint: &'static str) -> Self {
+    pub(super) fn warning(
+        code: Code,
+        registry: &str,
+        message: impl Into<Cow<'static, str>>,
+        hint: &'static str,
+    ) -> Self {
         Self {
             severity: Severity::Warning,
             ..Self::error(code, registry, message, hint)
@@ -172,7 +183,7 @@ fn unparsable(error: &ParseError) -> Finding {
 pub fn validate(config: &DockerConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if config.is_old_form() {
-        let message = "this is the old form of `.dockercfg`, without `auths`".to_owned();
+        let message = "this is the old form of `.dockercfg`, without `auths`";
         findings.push(Finding::error(
             Code::OldForm,
             "",
@@ -183,19 +194,19 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
         findings.push(Finding::error(
             Code::NoAuths,
             "",
-            "there is no `auths`".to_owned(),
+            "there is no `auths`",
             FORM_HINT,
         ));
     } else if config.entries().is_empty() {
         findings.push(Finding::error(
             Code::NoEntries,
             "",
-            "`auths` has no entries".to_owned(),
+            "`auths` has no entries",
             FORM_HINT,
         ));
     }
     if config.has_bad_headers() {
-        let message = "`HttpHeaders` is not an object of strings".to_owned();
+        let message = "`HttpHeaders` is not an object of strings";
         findings.push(Finding::error(
             Code::HttpHeaders,
             "",
@@ -205,17 +216,17 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
     }
     findings.extend(
         config
-            .overwritten()
+            .spoilers()
             .iter()
             .flat_map(entry_findings)
             .filter(Finding::is_error),
     );
-    let mut seen = BTreeMap::new();
+    let mut seen = HashMap::with_capacity(config.entries().len());
     for entry in config.entries() {
         let key = entry.key();
         findings.extend(entry_findings(entry));
-        findings.extend(key_findings(key));
-        if let Some(first) = seen.insert(canonical_key(key), key) {
+        findings.extend(key_findings(entry));
+        if let Some(first) = seen.insert(entry.canonical_key(), key) {
             let first = shown_key(first);
             let message = format!(
                 "the same registry as `{first}` to a kubelet, which tries both in any order"
@@ -235,7 +246,7 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
 fn entry_findings(entry: &Entry) -> Vec<Finding> {
     let key = entry.key();
     let warning =
-        |code, message: &str, hint| vec![Finding::warning(code, key, message.to_owned(), hint)];
+        |code, message: &'static str, hint| vec![Finding::warning(code, key, message, hint)];
     let credential = match entry.credential() {
         Ok(Some(credential)) => credential,
         Ok(None) if entry.has_identity_token() => {
@@ -289,11 +300,11 @@ fn helper_findings(config: &DockerConfig) -> Vec<Finding> {
     const HINT: &str = "put user and password into `auths`";
     let mut findings = Vec::new();
     for registry in config.helpers() {
-        let message = "a credential helper is named for it, and a node has none".to_owned();
+        let message = "a credential helper is named for it, and a node has none";
         findings.push(Finding::warning(Code::CredHelpers, registry, message, HINT));
     }
     if config.has_creds_store() {
-        let message = "`credsStore` names a credential helper, and a node has none".to_owned();
+        let message = "`credsStore` names a credential helper, and a node has none";
         findings.push(Finding::warning(Code::CredsStore, "", message, HINT));
     }
     findings
