@@ -6,10 +6,8 @@ use globalps_core::dockerconfig::{DockerConfig, Precedence, shown_key, validate_
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::additional::{data_of, refuse_invalid};
-use crate::error::Failure;
+use crate::additional::data_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -126,81 +124,6 @@ pub(crate) fn text(changes: &[Change]) -> String {
         })
         .map(|line| line + "\n")
         .collect()
-}
-
-/// The credentials in a Secret manifest (JSON or YAML) or in a config.json, if they are valid.
-pub(crate) fn proposed(bytes: &[u8]) -> Result<DockerConfig, Failure> {
-    valid(&content(bytes)?)
-}
-
-/// What a Secret manifest (JSON or YAML) has for credentials; a file that is no manifest is taken for a config.json.
-pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
-    match manifest(bytes)? {
-        Some(secret) => content_of(secret),
-        None => Ok(bytes.to_vec()),
-    }
-}
-
-/// The credentials, if they are valid.
-pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig, Failure> {
-    let (config, findings) = validate_bytes(bytes);
-    refuse_invalid(&findings)?;
-    Ok(config.unwrap_or_default())
-}
-
-/// `None`: not a manifest.
-fn manifest(bytes: &[u8]) -> Result<Option<Secret>, Failure> {
-    const HINT: &str =
-        "the file must be a manifest of Secret `additional-pull-secret`, or a config.json";
-    let documents: Vec<Value> = match serde_json::from_slice(bytes) {
-        Ok(value) => vec![value],
-        // The error quotes the file, which holds credentials, so it goes no further.
-        Err(_) => std::str::from_utf8(bytes)
-            .ok()
-            .and_then(|text| serde_saphyr::from_multiple(text).ok())
-            .unwrap_or_default(),
-    };
-    let mut manifests = documents
-        .into_iter()
-        .filter(|document| document.get("kind").is_some())
-        .peekable();
-    if manifests.peek().is_none() {
-        return Ok(None);
-    }
-    let is = |document: &Value, pointer: &str, text: &str| {
-        document.pointer(pointer).and_then(Value::as_str) == Some(text)
-    };
-    let mut secrets: Vec<Value> = manifests
-        .filter(|document| is(document, "/kind", "Secret"))
-        .collect();
-    if secrets.len() > 1 {
-        secrets.retain(|secret| is(secret, "/metadata/name", names::ADDITIONAL_SECRET));
-    }
-    let Some(secret) = secrets.pop() else {
-        return Err(Failure::new("there is no such Secret in the file", HINT));
-    };
-    serde_json::from_value(secret)
-        .map(Some)
-        .map_err(|_| Failure::new("the Secret in the file is not a valid manifest", HINT))
-}
-
-fn content_of(secret: Secret) -> Result<Vec<u8>, Failure> {
-    let plain = secret
-        .string_data
-        .and_then(|mut data| data.remove(names::DATA_KEY))
-        .map(String::into_bytes);
-    let encoded = || {
-        secret
-            .data
-            .and_then(|mut data| data.remove(names::DATA_KEY))
-            .map(|bytes| bytes.0)
-    };
-    plain.or_else(encoded).ok_or_else(|| {
-        Failure::new(
-            format!("the Secret has no key `{}`", names::DATA_KEY),
-            "the key holds a config.json; `kubectl globalps add --dry-run=client -o yaml` shows the form",
-        )
-    })
 }
 
 #[cfg(test)]
@@ -349,48 +272,5 @@ mod tests {
             serde_json::to_string(&difference).expect("JSON"),
             r#"{"changes":[{"registry":"quay.io","change":"overridden"}],"laggingNodes":["node-2"]}"#
         );
-    }
-
-    #[test]
-    fn a_proposal_may_be_a_manifest_or_a_config() {
-        // eyJhdXRocyI6eyJyIjp7ImF1dGgiOiJkVHB3In19fQ== is {"auths":{"r":{"auth":"dTpw"}}}
-        for text in [
-            r#"{"auths":{"r":{"auth":"dTpw"}}}"#,
-            r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"},"data":{".dockerconfigjson":"eyJhdXRocyI6eyJyIjp7ImF1dGgiOiJkVHB3In19fQ=="}}"#,
-            "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData:\n  .dockerconfigjson: |\n    {\"auths\":{\"r\":{\"auth\":\"dTpw\"}}}\n",
-            "kind: Namespace\n---\nkind: Secret\nmetadata: {name: other}\ndata: {}\n---\nkind: Secret\nmetadata: {name: additional-pull-secret}\ndata:\n  .dockerconfigjson: eyJhdXRocyI6eyJyIjp7ImF1dGgiOiJkVHB3In19fQ==\n",
-        ] {
-            let config = proposed(text.as_bytes()).expect(text);
-            assert!(config.means_the_same(&self::config("r:dTpw")), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_proposal_that_is_no_use_is_refused_without_a_quote() {
-        for (text, expected) in [
-            (
-                "hunter2",
-                "the additional pull secret is not valid: not JSON (line 1, column 1)",
-            ),
-            (
-                "kind: ConfigMap\ndata: {x: hunter2}\n",
-                "there is no such Secret in the file",
-            ),
-            (
-                "kind: Secret\ndata: hunter2\n",
-                "the Secret in the file is not a valid manifest",
-            ),
-            (
-                "kind: Secret\ndata: {x: aHVudGVyMg==}\n",
-                "the Secret has no key `.dockerconfigjson`",
-            ),
-            (
-                r#"{"auths":{}}"#,
-                "the additional pull secret is not valid: `auths` has no entries",
-            ),
-        ] {
-            let failure = proposed(text.as_bytes()).expect_err(text);
-            assert_eq!(failure.message, expected);
-        }
     }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod error;
 mod facts;
 mod follow;
+mod manifest;
 mod password;
 mod printer;
 mod prompt;

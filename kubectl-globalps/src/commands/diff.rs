@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{additional, read};
 use crate::additional::data_of;
-use crate::changes::{Difference, InForce, changes, proposed, text, valid};
+use crate::changes::{Difference, InForce, changes, text};
 use crate::cli::{Connection, Diff, TextFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
+use crate::manifest::{proposed, valid};
 use crate::printer::Printer;
 use crate::status::Status;
 

@@ -1,14 +1,14 @@
 //! `explain`: which credentials go with an image, and why, from a file.
 
 use globalps_core::dockerconfig::{
-    Crio, Explanation, Finding, Secret, Try, explain, parse, validate_bytes,
+    Crio, Explanation, Finding, Secret, Try, explain, parse, shown_key, validate_bytes,
 };
 use serde_json::{Value, json};
 
 use super::{read, validate};
-use crate::changes::content;
 use crate::cli::{Explain, TextFormat};
 use crate::error::{Exit, Failure};
+use crate::manifest::content;
 use crate::printer::Printer;
 
 pub(super) fn run(args: &Explain, printer: &Printer) -> Result<Exit, Failure> {
@@ -53,14 +53,16 @@ fn json(image: &str, explanation: &Explanation, crio: &Crio, findings: &[Finding
     let tries: Vec<Value> = explanation
         .tries
         .iter()
-        .map(|found| json!({"key": found.key, "username": shown(&found.credential.username)}))
+        .map(|found| json!({"key": shown_key(&found.key), "username": shown(&found.credential.username)}))
         .collect();
     let crio = match crio {
         Crio::Credential(Try { key, credential }) => {
-            json!({"outcome": "credential", "key": key, "username": shown(&credential.username)})
+            json!({"outcome": "credential", "key": shown_key(key), "username": shown(&credential.username)})
         }
         Crio::None => json!({"outcome": "none", "key": "", "username": ""}),
-        Crio::Error { key, .. } => json!({"outcome": "error", "key": key, "username": ""}),
+        Crio::Error { key, .. } => {
+            json!({"outcome": "error", "key": shown_key(key), "username": ""})
+        }
     };
     json!({
         "image": image,
@@ -84,7 +86,7 @@ fn text(explanation: &Explanation, crio: &Crio, findings: &[Finding]) -> String 
             };
             format!(
                 "{label} `{}`, as {}",
-                found.key,
+                shown_key(&found.key),
                 shown(&found.credential.username)
             )
         })),
@@ -93,13 +95,15 @@ fn text(explanation: &Explanation, crio: &Crio, findings: &[Finding]) -> String 
         Crio::Credential(found) => {
             format!(
                 "CRI-O:      `{}`, as {}",
-                found.key,
+                shown_key(&found.key),
                 shown(&found.credential.username)
             )
         }
         Crio::None => "CRI-O:      has no credential for it".to_owned(),
         Crio::Error { key, why } if key.is_empty() => format!("CRI-O:      fails: {why}"),
-        Crio::Error { key, why } => format!("CRI-O:      fails because of `{key}`: {why}"),
+        Crio::Error { key, why } => {
+            format!("CRI-O:      fails because of `{}`: {why}", shown_key(key))
+        }
     });
     format!("{}\n{}", lines.join("\n"), validate::text(findings))
 }

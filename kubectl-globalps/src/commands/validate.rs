@@ -1,44 +1,92 @@
 //! `validate`: what nodes would make of a credentials file, without a cluster.
 
-use globalps_core::dockerconfig::{Entry, Finding, parse, validate_bytes};
-use serde_json::json;
+use globalps_core::dockerconfig::{Finding, parse, shown_key, validate_bytes};
+use serde_json::{Value, json};
 
 use super::read;
-use crate::changes::content;
 use crate::cli::{TextFormat, Validate};
 use crate::error::{Exit, Failure};
+use crate::manifest::{Content, contents};
 use crate::printer::Printer;
 
+/// What there is to say of one Secret, or of the file.
+struct Verdict {
+    secret: Option<String>,
+    registries: Vec<String>,
+    findings: Vec<Finding>,
+}
+
 pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
-    let bytes = content(&read(&args.file)?)?;
-    let (_, findings) = validate_bytes(&bytes);
-    let valid = !findings.iter().any(Finding::is_error);
-    let registries: Vec<String> = parse(&bytes)
-        .map(|config| {
-            config
-                .entries()
-                .iter()
-                .map(Entry::key)
-                .map(str::to_owned)
-                .collect()
-        })
-        .unwrap_or_default();
+    let verdicts: Vec<Verdict> = contents(&read(&args.file)?)?
+        .into_iter()
+        .map(Verdict::new)
+        .collect();
     match args.output {
-        TextFormat::Json => {
-            let json = json!({"valid": valid, "registries": registries, "findings": findings});
-            printer.data(&format!("{json:#}"));
-        }
+        TextFormat::Json => printer.data(&format!("{:#}", json(&verdicts))),
         TextFormat::Text => {
-            let text = text(&findings);
-            let verdict = if valid { "valid" } else { "not valid" };
-            let count = match registries.len() {
-                1 => "1 registry".to_owned(),
-                number => format!("{number} registries"),
-            };
-            printer.data(&format!("{text}{verdict}: {count}"));
+            let name = verdicts.len() > 1;
+            let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
+            printer.data(&lines.join("\n"));
         }
     }
-    Ok(if valid { Exit::Done } else { Exit::No })
+    Ok(if verdicts.iter().all(Verdict::is_valid) {
+        Exit::Done
+    } else {
+        Exit::No
+    })
+}
+
+impl Verdict {
+    fn new(content: Content) -> Self {
+        let registries = parse(&content.bytes).map(|config| {
+            let entries = config.entries().iter();
+            entries.map(|entry| shown_key(entry.key())).collect()
+        });
+        Self {
+            secret: content.secret,
+            registries: registries.unwrap_or_default(),
+            findings: validate_bytes(&content.bytes).1,
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        !self.findings.iter().any(Finding::is_error)
+    }
+
+    fn text(&self, name: bool) -> String {
+        let findings = text(&self.findings);
+        let verdict = if self.is_valid() {
+            "valid"
+        } else {
+            "not valid"
+        };
+        let registries = match self.registries.len() {
+            1 => "1 registry".to_owned(),
+            number => format!("{number} registries"),
+        };
+        match self.secret.as_ref().filter(|_| name) {
+            Some(secret) => format!("Secret `{secret}`:\n{findings}{verdict}: {registries}"),
+            None => format!("{findings}{verdict}: {registries}"),
+        }
+    }
+}
+
+/// All Secrets together; each finding with its Secret's name, where it has one.
+fn json(verdicts: &[Verdict]) -> Value {
+    let finding = |secret: &Option<String>, finding: &Finding| {
+        let mut finding = json!(finding);
+        if let Some(secret) = secret {
+            finding["secret"] = json!(secret);
+        }
+        finding
+    };
+    let findings: Vec<Value> = verdicts
+        .iter()
+        .flat_map(|verdict| verdict.findings.iter().map(|f| finding(&verdict.secret, f)))
+        .collect();
+    let registries: Vec<&String> = verdicts.iter().flat_map(|v| &v.registries).collect();
+    let valid = verdicts.iter().all(Verdict::is_valid);
+    json!({"valid": valid, "registries": registries, "findings": findings})
 }
 
 /// One finding after the other, each with its way out.
