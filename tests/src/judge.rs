@@ -1,5 +1,7 @@
 //! Ours against the kubelet's and containers/image's own code.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use globalps_core::dockerconfig::{
     Credential, Crio, DockerConfig, Explanation, canonical_key, explain, parse,
@@ -81,6 +83,15 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
             answer.accepted
         ));
     }
+    if let (true, Ok(parsed)) = (answer.accepted, &parsed) {
+        let ours = entries(parsed);
+        if ours != answer.auths {
+            found.push(format!(
+                "entries: ours {ours:?}, theirs {:?}: {config:?}",
+                answer.auths
+            ));
+        }
+    }
     for (name, image) in case.images.iter().zip(&answer.images) {
         let ours = parsed.as_ref().map(|parsed| explain(parsed, name));
         let difference = match ours {
@@ -98,6 +109,20 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
     found
 }
 
+/// What a kubelet reads of each entry, by key as it is in the file.
+fn entries(config: &DockerConfig) -> BTreeMap<String, Pair> {
+    let entries = config.entries().iter();
+    entries
+        .filter_map(|entry| {
+            let credential = entry.credential().ok()?;
+            Some((
+                entry.key().to_owned(),
+                credential.map(pair).unwrap_or_default(),
+            ))
+        })
+        .collect()
+}
+
 fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
     if ours.repository != theirs.repository {
         return Some(format!(
@@ -105,34 +130,18 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
             ours.repository, theirs.repository
         ));
     }
-    let mut rest = theirs.tries.as_slice();
-    let mut tries = ours.tries.as_slice();
-    if tries.len() != rest.len() {
-        return Some(format!("tries: ours {tries:?}, theirs {rest:?}"));
-    }
-    // Keys that are one to the kubelet come in the random order of a map; all others in a fixed one.
-    while let Some(first) = tries.first() {
-        let key = canonical_key(&first.key);
-        let length = tries
-            .iter()
-            .take_while(|found| canonical_key(&found.key) == key)
-            .count();
-        let (mut group, mut their_group): (Vec<Pair>, Vec<Pair>) = (
-            tries[..length]
-                .iter()
-                .map(|found| pair(&found.credential))
-                .collect(),
-            rest[..length].to_vec(),
-        );
-        group.sort();
-        their_group.sort();
-        if group != their_group {
-            return Some(format!(
-                "tries: ours {:?}, theirs {:?}",
-                ours.tries, theirs.tries
-            ));
-        }
-        (tries, rest) = (&tries[length..], &rest[length..]);
+    let tried = ours
+        .tries
+        .iter()
+        .map(|found| (found.key.clone(), pair(&found.credential)));
+    let asked = theirs
+        .keys
+        .iter()
+        .cloned()
+        .zip(theirs.tries.iter().cloned());
+    let (tried, asked) = (ordered(tried.collect()), ordered(asked.collect()));
+    if tried != asked {
+        return Some(format!("tries: ours {tried:?}, theirs {asked:?}"));
     }
     let same = |crio: &Crio| match crio {
         Crio::Credential(found) => {
@@ -143,6 +152,14 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
     };
     (!ours.crio.iter().any(same))
         .then(|| format!("CRI-O: ours {:?}, theirs {:?}", ours.crio, theirs.crio))
+}
+
+/// Keys that are one to the kubelet come in the random order of a map; all others in a fixed one.
+fn ordered(mut tries: Vec<(String, Pair)>) -> Vec<(String, Pair)> {
+    tries
+        .chunk_by_mut(|(one, _), (other, _)| canonical_key(one) == canonical_key(other))
+        .for_each(<[_]>::sort);
+    tries
 }
 
 fn pair(credential: &Credential) -> Pair {

@@ -1,9 +1,13 @@
 //! The kubelet's and containers/image's own code, behind a pipe.
 
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Deserializer};
@@ -11,15 +15,18 @@ use serde_json::json;
 
 use crate::kubernetes;
 
+/// For one answer, on a machine that has much else to do.
+const DEADLINE: Duration = Duration::from_secs(30);
+
 /// A credentials file, and images to ask for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Case {
     pub config: Vec<u8>,
     pub images: Vec<String>,
 }
 
 /// User and password as bytes; neither need be text.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Pair {
     #[serde(deserialize_with = "bytes")]
     pub username: Vec<u8>,
@@ -33,14 +40,20 @@ pub struct Crio {
     pub outcome: String,
     #[serde(flatten)]
     pub pair: Pair,
+    #[serde(deserialize_with = "bytes")]
+    pub identitytoken: Vec<u8>,
+    /// Why, where the outcome is `error`.
+    pub message: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Image {
-    /// Empty: the name is refused.
+    /// Empty: the kubelet refuses the name.
     pub repository: String,
     /// In the kubelet's order.
     pub tries: Vec<Pair>,
+    /// The key of each try, as it is in the file.
+    pub keys: Vec<String>,
     pub crio: Crio,
 }
 
@@ -48,8 +61,11 @@ pub struct Image {
 pub struct Answer {
     /// The kubelet reads the file.
     pub accepted: bool,
+    /// What it reads, by key as it is in the file.
+    pub auths: BTreeMap<String, Pair>,
     /// One for each image of the case.
     pub images: Vec<Image>,
+    /// Why the readers' own code panicked; else empty.
     #[serde(default)]
     pub panic: String,
 }
@@ -64,50 +80,97 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error
 /// A running oracle; it ends when this is dropped.
 pub struct Oracle {
     child: Child,
-    input: Option<BufWriter<ChildStdin>>,
-    output: BufReader<ChildStdout>,
+    questions: Sender<String>,
+    answers: Receiver<String>,
+    /// Asked and not answered yet.
+    owed: usize,
 }
 
 impl Oracle {
+    /// Builds the program where that is needed, and starts it.
     pub fn start() -> Result<Self> {
         let program = kubernetes::build_oracle()?;
-        let mut child = Command::new(program)
+        let mut child = Command::new(&program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()?;
-        let input = child.stdin.take().map(BufWriter::new);
-        let output = BufReader::new(child.stdout.take().context("no pipe")?);
+            .spawn()
+            .with_context(|| format!("could not start `{}`", program.display()))?;
+        let input = child.stdin.take().context("no pipe")?;
+        let output = child.stdout.take().context("no pipe")?;
+        // A thread for each pipe, so that neither side ever waits for the other to read.
+        let (questions, to_ask) = channel();
+        let (answered, answers) = channel();
+        thread::spawn(move || write_lines(input, &to_ask));
+        thread::spawn(move || read_lines(output, &answered));
         Ok(Self {
             child,
-            input,
-            output,
+            questions,
+            answers,
+            owed: 0,
         })
     }
 
-    /// The answers to some cases, in their order. Few enough that the pipes hold a batch: some dozens.
+    /// The answers to some cases, in their order.
     pub fn ask(&mut self, cases: &[Case]) -> Result<Vec<Answer>> {
-        let input = self.input.as_mut().context("no pipe")?;
+        self.send(cases)?;
+        self.receive(cases.len())
+    }
+
+    /// Asks without waiting: other work can be done meanwhile.
+    pub fn send(&mut self, cases: &[Case]) -> Result<()> {
+        let mut lines = String::new();
         for case in cases {
-            let line =
-                json!({"config": BASE64_STANDARD.encode(&case.config), "images": case.images});
-            writeln!(input, "{line}")?;
+            let config = BASE64_STANDARD.encode(&case.config);
+            lines += &format!("{}\n", json!({"config": config, "images": case.images}));
         }
-        input.flush()?;
-        let mut answers = Vec::new();
-        for _ in cases {
-            let mut line = String::new();
-            self.output.read_line(&mut line)?;
-            ensure!(!line.is_empty(), "the oracle ended");
-            answers.push(serde_json::from_str(&line)?);
+        self.questions.send(lines).context("the oracle ended")?;
+        self.owed += cases.len();
+        Ok(())
+    }
+
+    /// The next answers to what was sent, in its order.
+    pub fn receive(&mut self, number: usize) -> Result<Vec<Answer>> {
+        if number > self.owed {
+            bail!("{number} answers to {} questions", self.owed);
         }
-        Ok(answers)
+        (0..number).map(|_| self.answer()).collect()
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let line = match self.answers.recv_timeout(DEADLINE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("the oracle did not answer within {} s", DEADLINE.as_secs())
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("the oracle ended"),
+        };
+        self.owed -= 1;
+        serde_json::from_str(&line).context("the oracle's answer is of another form")
     }
 }
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // At the end of its input it ends by itself, and takes its files along.
-        self.input = None;
+        // It has no files, and may be at a question that it never ends with.
+        let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn write_lines(mut input: ChildStdin, lines: &Receiver<String>) {
+    for lines in lines {
+        // Who waits for the answer is told by the other pipe, which ends too.
+        if input.write_all(lines.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_lines(output: ChildStdout, lines: &Sender<String>) {
+    for line in BufReader::new(output).lines() {
+        let Ok(line) = line else { return };
+        if lines.send(line).is_err() {
+            return;
+        }
     }
 }

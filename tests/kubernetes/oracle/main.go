@@ -1,24 +1,26 @@
 // Program oracle answers what a kubelet and CRI-O make of a credentials file, by their own code: one JSON object a
-// line in, one a line out.
+// line in, one a line out, in the same order. It ends with its input.
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/pkg/docker/config"
 	"github.com/containers/image/v5/types"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/credentialprovider"
 	"k8s.io/kubernetes/pkg/util/parsers"
 )
+
+// nowhere is no place on any machine: no helper to run, no home.
+const nowhere = "/nonexistent"
 
 // request is a file, in base64, and names of images.
 type request struct {
@@ -36,108 +38,160 @@ type crio struct {
 	// credential, none or error
 	Outcome string `json:"outcome"`
 	credential
+	IdentityToken []byte `json:"identitytoken"`
+	// Why, where the outcome is error.
+	Message string `json:"message"`
 }
 
 type image struct {
 	// Empty: the kubelet refuses the name.
 	Repository string       `json:"repository"`
 	Tries      []credential `json:"tries"`
-	Crio       crio         `json:"crio"`
+	// The key of each try, as it is in the file.
+	Keys []string `json:"keys"`
+	Crio crio     `json:"crio"`
 }
 
 type response struct {
-	Accepted bool    `json:"accepted"`
-	Images   []image `json:"images"`
-	Panic    string  `json:"panic,omitempty"`
+	Accepted bool `json:"accepted"`
+	// What the kubelet reads, by key as it is in the file.
+	Auths  map[string]credential `json:"auths"`
+	Images []image               `json:"images"`
+	// Where the readers' code panicked. What else is known then may be half of it.
+	Panic string `json:"panic,omitempty"`
 }
 
 func main() {
-	logrus.SetOutput(io.Discard)
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	if err := serve(); err != nil {
+	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func serve() error {
-	// Nothing of this machine may answer: no home, no runtime directory, no helper on the path.
-	dir, err := os.MkdirTemp("/dev/shm", "oracle-")
+func serve(in io.Reader, out io.Writer) error {
+	if err := isolate(); err != nil {
+		return err
+	}
+	file, err := newFile()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	for _, name := range []string{"HOME", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "PATH"} {
-		os.Setenv(name, filepath.Join(dir, "empty"))
-	}
-	os.Unsetenv("REGISTRY_AUTH_FILE")
-	in := bufio.NewReaderSize(os.Stdin, 1<<20)
-	out := bufio.NewWriter(os.Stdout)
-	encoder := json.NewEncoder(out)
-	decoder := json.NewDecoder(in)
+	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
 	for {
 		var asked request
 		if err := decoder.Decode(&asked); err == io.EOF {
-			return out.Flush()
+			return nil
 		} else if err != nil {
-			return err
+			return fmt.Errorf("could not read a question: %w", err)
 		}
-		if err := encoder.Encode(answer(dir, asked)); err != nil {
-			return err
+		path, err := file.holding(asked.Config)
+		if err != nil {
+			return fmt.Errorf("could not write the file: %w", err)
 		}
-		if in.Buffered() == 0 {
-			if err := out.Flush(); err != nil {
-				return err
-			}
+		if err := encoder.Encode(answer(path, asked.Images)); err != nil {
+			return fmt.Errorf("could not answer: %w", err)
 		}
 	}
 }
 
-func answer(dir string, asked request) (answered response) {
+// isolate takes care that nothing of this machine answers: no home, no runtime directory, no helper on the path or in
+// the working directory. The readers' logs go nowhere.
+func isolate() error {
+	os.Clearenv()
+	for _, name := range []string{"HOME", "PATH"} {
+		if err := os.Setenv(name, nowhere); err != nil {
+			return err
+		}
+	}
+	logrus.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	return os.Chdir("/")
+}
+
+// file is in memory, so that nothing is left of it however this ends; the readers want a path.
+type file struct{ *os.File }
+
+func newFile() (file, error) {
+	fd, err := unix.MemfdCreate("config.json", unix.MFD_CLOEXEC)
+	if err != nil {
+		return file{}, fmt.Errorf("could not make a file in memory: %w", err)
+	}
+	return file{os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))}, nil
+}
+
+// holding gives the path of a file with the content.
+func (f file) holding(content []byte) (string, error) {
+	if err := f.Truncate(0); err != nil {
+		return "", err
+	}
+	_, err := f.WriteAt(content, 0)
+	return f.Name(), err
+}
+
+func answer(path string, names []string) (answered response) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			answered.Panic = fmt.Sprint(reason)
 		}
 	}()
-	path := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(path, asked.Config, 0o600); err != nil {
-		panic(err)
-	}
-	file, err := credentialprovider.ReadSpecificDockerConfigJSONFile(path)
+	answered.Auths, answered.Images = map[string]credential{}, []image{}
+	auths, err := credentialprovider.ReadSpecificDockerConfigJSONFile(path)
 	answered.Accepted = err == nil
 	keyring := &credentialprovider.BasicDockerKeyring{}
 	if answered.Accepted {
-		keyring.Add(nil, file)
+		for key, entry := range auths {
+			answered.Auths[key] = credential{[]byte(entry.Username), []byte(entry.Password)}
+			// The keyring passes the email address on and looks at none: it brings the key back with each try.
+			entry.Email = key
+			auths[key] = entry
+		}
+		keyring.Add(nil, auths)
 	}
-	answered.Images = []image{}
-	for _, name := range asked.Images {
+	for _, name := range names {
 		answered.Images = append(answered.Images, look(keyring, path, name))
 	}
 	return answered
 }
 
 func look(keyring *credentialprovider.BasicDockerKeyring, path, name string) image {
-	found := image{Tries: []credential{}, Crio: crio{Outcome: "error"}}
-	repository, _, _, err := parsers.ParseImageName(name)
-	if err != nil {
+	found := image{Tries: []credential{}, Keys: []string{}}
+	var err error
+	if found.Crio, err = ask(path, name); err != nil {
+		found.Crio = crio{Outcome: "error", Message: err.Error()}
+	}
+	if found.Repository, _, _, err = parsers.ParseImageName(name); err != nil {
 		return found
 	}
-	found.Repository = repository
-	tries, _ := keyring.Lookup(repository)
+	tries, _ := keyring.Lookup(found.Repository)
 	for _, try := range tries {
 		found.Tries = append(found.Tries, credential{[]byte(try.Username), []byte(try.Password)})
-	}
-	named, err := reference.ParseNormalizedNamed(name)
-	if err != nil {
-		return found
-	}
-	sent, err := config.GetCredentialsForRef(&types.SystemContext{AuthFilePath: path}, named)
-	switch {
-	case err != nil:
-	case sent == types.DockerAuthConfig{}:
-		found.Crio.Outcome = "none"
-	default:
-		found.Crio = crio{"credential", credential{[]byte(sent.Username), []byte(sent.Password)}}
+		found.Keys = append(found.Keys, try.Email)
 	}
 	return found
+}
+
+func ask(path, name string) (crio, error) {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return crio{}, err
+	}
+	// The registries.conf of this machine may name helpers: an empty one takes its place.
+	context := types.SystemContext{
+		AuthFilePath:                path,
+		SystemRegistriesConfPath:    os.DevNull,
+		SystemRegistriesConfDirPath: nowhere,
+	}
+	sent, err := config.GetCredentialsForRef(&context, named)
+	if err != nil {
+		return crio{}, err
+	}
+	if sent == (types.DockerAuthConfig{}) {
+		return crio{Outcome: "none"}, nil
+	}
+	return crio{
+		Outcome:       "credential",
+		credential:    credential{[]byte(sent.Username), []byte(sent.Password)},
+		IdentityToken: []byte(sent.IdentityToken),
+	}, nil
 }
