@@ -72,9 +72,10 @@ pub struct SecretRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
-    /// systemd unit that runs the kubelet.
+    /// systemd unit that runs the kubelet. Auto: the one that is found on the node; where that is the control plane too,
+    /// or where there is no systemd, the file is written and nothing is restarted.
     #[serde(default = "default_unit")]
-    #[schemars(regex(pattern = r"^[A-Za-z0-9:_.@-]+\.service$"))]
+    #[schemars(regex(pattern = r"^(Auto|[A-Za-z0-9:_.@-]+\.service)$"))]
     pub unit: String,
     /// Absolute path of the credentials file on the node. It can't be changed: what was written at the old path would
     /// never be taken back.
@@ -144,7 +145,7 @@ fn default_key() -> String {
     names::DATA_KEY.to_owned()
 }
 fn default_unit() -> String {
-    names::KUBELET_UNIT.to_owned()
+    names::KUBELET_UNIT_AUTO.to_owned()
 }
 fn default_config_file() -> String {
     names::CONFIG_FILE.to_owned()
@@ -262,6 +263,9 @@ pub struct NodePullSecretStatus {
     /// How often this node's kubelet was restarted for globalps.
     #[serde(default)]
     pub restarts: i64,
+    /// How often somebody else changed what globalps had put into the file, and it was put back.
+    #[serde(default)]
+    pub drifts: i64,
     /// The node is as it was before its first revision.
     #[serde(default)]
     pub restored: bool,

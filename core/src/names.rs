@@ -38,9 +38,10 @@ pub const CONTROLLER_MANAGER: &str = "globalps-controller";
 pub const SYNCER_MANAGER: &str = "globalps-syncer";
 pub const PLUGIN_MANAGER: &str = "kubectl-globalps";
 
-/// The kubelet's credentials file and unit where nothing else is configured.
+/// The kubelet's credentials file where nothing else is configured.
 pub const CONFIG_FILE: &str = "/var/lib/kubelet/config.json";
-pub const KUBELET_UNIT: &str = "kubelet.service";
+/// Instead of a unit's name: whichever unit of the node runs a kubelet.
+pub const KUBELET_UNIT_AUTO: &str = "Auto";
 /// Folder next to the credentials file where the syncer keeps snapshot and journal.
 pub const STATE_DIR: &str = ".globalps";
 

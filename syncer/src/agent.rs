@@ -11,17 +11,22 @@ use tokio::time::{Instant, sleep};
 
 use crate::change::{Changer, Outcome};
 use crate::config_file::{self, Image};
-use crate::decide::{Action, NodeFacts, decide};
-use crate::journal::{Failure, Journal, JournalError, State, Step, Task};
+use crate::decide::{Action, NodeFacts, decide, is_spoilt};
+use crate::drift::{self, Drift};
+use crate::journal::{Change, Failure, Journal, NodeError, State, Step, Task};
+use crate::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node_status::{Backoff, Cluster, FetchError, identity, task};
-use crate::systemd::{Systemd, Unit};
+use crate::systemd::Systemd;
 use crate::tell::{self, Teller};
 
 /// A kubelet that dies so soon after a change was in force takes the change back.
 const UNDER_WATCH: Duration = Duration::from_secs(30);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// After an error of the disk.
+/// After an error of the disk, and after one of the node's bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
+const BUS_RETRY: Duration = Duration::from_secs(2);
+/// For whoever writes a file that makes no sense yet to come to an end.
+const HALF_WRITTEN: Duration = Duration::from_millis(500);
 /// Nothing to do: only a change of the object ends it.
 const FOR_EVER: Duration = Duration::from_hours(24);
 
@@ -52,12 +57,23 @@ pub(crate) struct Agent {
     watch_until: Option<Instant>,
     /// What to tell about a file that was no credentials file.
     set_aside: Option<PathBuf>,
+    drift: Drift,
+    /// Why the kubelet is not restarted on this node, as a sentence; none: it is.
+    unrestartable: Option<String>,
+    /// Nothing could be done the last time, and the status says why. It stays until that is over.
+    is_in_trouble: bool,
+    /// A content that made no sense was seen, and is given a moment.
+    half_written: Option<Image>,
 }
 
 impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
         Self {
             journal: Journal::beside(&options.config_file),
+            drift: Drift::new(&options.config_file),
+            unrestartable: None,
+            is_in_trouble: false,
+            half_written: None,
             objects: cluster.follow(),
             teller: Teller::new(cluster.reporter(), options.ready_file),
             unit: Unit::new(systemd),
@@ -97,9 +113,13 @@ impl Agent {
             let pause = match self.step().await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    tracing::warn!(%error, "nothing was changed");
+                    tracing::warn!(%error, "trying again");
+                    self.is_in_trouble = true;
                     self.tell_error(&error);
-                    DISK_RETRY
+                    match error {
+                        NodeError::Bus(_) => BUS_RETRY,
+                        _ => DISK_RETRY,
+                    }
                 }
             };
             if !pause.is_zero() {
@@ -112,12 +132,13 @@ impl Agent {
         tokio::select! {
             // An error means that the follower is gone, which never ends; then only time wakes.
             Ok(()) = self.objects.changed() => self.backoff.reset(),
+            () = self.drift.changed() => {}
             () = sleep(pause) => {}
         }
     }
 
     /// One look and what follows from it. Returns how long there is nothing more to do; zero: look again.
-    async fn step(&mut self) -> Result<Duration, JournalError> {
+    async fn step(&mut self) -> Result<Duration, NodeError> {
         let object = self.objects.borrow_and_update().clone();
         let task = object.as_ref().and_then(task);
         let about = object.as_ref().map(identity);
@@ -127,6 +148,11 @@ impl Agent {
         }
         self.about = about;
         let file = config_file::read(&self.config_file)?;
+        if is_spoilt(&file) && self.half_written.as_ref() != Some(&file) {
+            self.half_written = Some(file);
+            return Ok(HALF_WRITTEN);
+        }
+        self.find_unit(task.as_ref()).await?;
         let desired = task.as_ref().and_then(|task| {
             self.desired
                 .as_ref()
@@ -141,7 +167,10 @@ impl Agent {
             superseded: task
                 .as_ref()
                 .is_some_and(|task| self.superseded == Some(task.revision)),
-            restart: self.restart,
+            restart: self.restart && self.unrestartable.is_none(),
+            is_due: self.unit.rests().is_zero(),
+            is_watched: self.drift.is_watched(),
+            is_fought_over: self.drift.is_fight(),
         };
         match decide(&facts) {
             Action::Rest => Ok(FOR_EVER),
@@ -150,7 +179,18 @@ impl Agent {
                 tracing::info!("going on with a change that was begun before");
                 self.change(file, None).await
             }
-            Action::Begin { change, set_aside } => {
+            Action::Begin {
+                change,
+                set_aside,
+                drift,
+            } => {
+                if drift {
+                    self.drift.count();
+                    if let Some(state) = &mut self.state {
+                        state.drifts += 1;
+                    }
+                    tracing::warn!("somebody changed what the node was granted; it is put back");
+                }
                 if set_aside && let Image::File { bytes, .. } = &file {
                     let path = self.journal.set_aside(bytes)?;
                     tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
@@ -166,6 +206,7 @@ impl Agent {
                 self.tell_failure(&failure);
                 Ok(FOR_EVER)
             }
+            Action::Yield => self.give_up(task),
             Action::Confirm => self.confirm().await,
             Action::Forget => {
                 self.journal.remove()?;
@@ -176,7 +217,41 @@ impl Agent {
         }
     }
 
+    /// Finds out what is to be restarted, once there is something to do.
+    async fn find_unit(&mut self, task: Option<&Task>) -> Result<(), NodeError> {
+        if !self.restart || task.is_none() {
+            return Ok(());
+        }
+        let found = self.unit.restartable().await;
+        self.unrestartable = match found.map_err(|trouble| NodeError::Bus(trouble.to_string()))? {
+            Restartable::Yes => None,
+            Restartable::No(why) => Some(why),
+        };
+        Ok(())
+    }
+
+    /// The file is somebody else's now, until something else is asked for.
+    fn give_up(&mut self, task: Option<Task>) -> Result<Duration, NodeError> {
+        if let Some(state) = self.state.as_mut().filter(|state| state.given_up != task) {
+            state.given_up = task;
+            self.journal.save(state)?;
+            tracing::warn!("the file is left to whoever else writes it");
+        }
+        self.tell(Phase::ForeignOwner, "Fought", &drift::told_of_fight());
+        Ok(FOR_EVER)
+    }
+
     async fn fetch(&mut self, task: Option<&Task>) -> Duration {
+        let pause = self.fetch_once(task).await;
+        let owes = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
+        if self.state.as_ref().is_some_and(owes) {
+            // The restart that is owed does not wait for the API server.
+            return pause.min(self.unit.rests());
+        }
+        pause
+    }
+
+    async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
         let Some(task) = task else { return FOR_EVER };
         match self.cluster.fetch(task.revision).await {
             Ok(config) => {
@@ -200,18 +275,17 @@ impl Agent {
             Err(error) => {
                 let pause = self.backoff.next();
                 tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
-                self.tell(Phase::Syncing, "SecretNotRead", &error.to_string());
+                // What is in force as it is needs no telling.
+                if self.state.as_ref().map_or(0, |state| state.revision) != task.revision {
+                    self.tell(Phase::Syncing, "SecretNotRead", &error.to_string());
+                }
                 pause
             }
         }
     }
 
     /// Begins this change, or goes on with the one in the journal, to its end.
-    async fn change(
-        &mut self,
-        file: Image,
-        change: Option<crate::journal::Change>,
-    ) -> Result<Duration, JournalError> {
+    async fn change(&mut self, file: Image, change: Option<Change>) -> Result<Duration, NodeError> {
         let restarts = self
             .objects
             .borrow()
@@ -243,7 +317,9 @@ impl Agent {
             Phase::Syncing
         };
         self.state = Some(state.clone());
-        self.tell(phase, "", "");
+        if !self.is_in_trouble {
+            self.tell(phase, "", "");
+        }
         let mut changer = Changer {
             journal: &self.journal,
             path: &path,
@@ -260,8 +336,9 @@ impl Agent {
         &mut self,
         state: State,
         goal: Option<Goal>,
-        result: Result<Outcome, JournalError>,
-    ) -> Result<Duration, JournalError> {
+        result: Result<Outcome, NodeError>,
+    ) -> Result<Duration, NodeError> {
+        self.is_in_trouble = false;
         let is_restored =
             goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();
         self.state = Some(state);
@@ -270,6 +347,12 @@ impl Agent {
                 // What is on the disk is the truth.
                 self.state = self.journal.load()?;
                 Err(error)
+            }
+            Ok(Outcome::Written(rests)) => {
+                tracing::info!("written; the restart waits {} ms", rests.as_millis());
+                let message = "the file is written; the kubelet is restarted once it has had 10 s since the last time";
+                self.tell(Phase::Syncing, "RestartRationed", message);
+                Ok(rests)
             }
             Ok(Outcome::InForce) if is_restored => {
                 tracing::info!("the node is as it was");
@@ -298,14 +381,17 @@ impl Agent {
     }
 
     /// Tells that the task is in force, and keeps the kubelet under watch for a while.
-    async fn confirm(&mut self) -> Result<Duration, JournalError> {
-        let (reason, message) = match (&self.set_aside, self.restart) {
+    async fn confirm(&mut self) -> Result<Duration, NodeError> {
+        self.is_in_trouble = false;
+        self.drift.watch();
+        let within = "the kubelet takes it up by itself within 5 minutes";
+        let drifts = self.state.as_ref().map_or(0, |state| state.drifts);
+        let (reason, message) = match (&self.set_aside, &self.unrestartable) {
             (Some(path), _) => ("FileSetAside", kept(path)),
-            (None, true) => ("", String::new()),
-            (None, false) => (
-                "RestartNever",
-                "the kubelet takes it up by itself within 5 minutes".to_owned(),
-            ),
+            (None, Some(why)) => ("RestartNotPossible", format!("{why}, so {within}")),
+            (None, None) if !self.restart => ("RestartNever", within.to_owned()),
+            (None, None) if drifts > 0 => ("DriftRepaired", drift::told(drifts)),
+            (None, None) => ("", String::new()),
         };
         self.tell(Phase::Synced, reason, &message);
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
@@ -345,7 +431,7 @@ impl Agent {
     }
 
     /// Closes the way back.
-    fn settle(&mut self) -> Result<(), JournalError> {
+    fn settle(&mut self) -> Result<(), NodeError> {
         self.watch_until = None;
         if let Some(state) = &mut self.state {
             state.change = None;
@@ -374,6 +460,7 @@ impl Agent {
                 .state
                 .as_ref()
                 .map_or_else(|| self.teller.restarts(&object), |state| state.restarts),
+            drifts: self.state.as_ref().map_or(0, |state| state.drifts),
             restored: phase == Phase::Restored,
             ..NodePullSecretStatus::default()
         };
@@ -385,7 +472,7 @@ impl Agent {
         self.tell(phase, reason, &message);
     }
 
-    fn tell_error(&mut self, error: &JournalError) {
+    fn tell_error(&mut self, error: &NodeError) {
         self.tell(Phase::Failed, error.reason(), &error.to_string());
     }
 }

@@ -1,31 +1,27 @@
 //! Carries a change out, step by step, each written down before it is taken, so that whoever is killed in between can
 //! be followed by another who goes on.
 
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use globalps_core::rollout::Goal;
 use tokio::time::sleep;
 
 use crate::config_file::{self, Image};
 use crate::decide;
-use crate::journal::{Change, Failure, Journal, JournalError, State, Step};
+use crate::journal::{Change, Failure, Journal, NodeError, State, Step};
+use crate::kubelet::{Kubelet, Trouble};
+use crate::systemd::Since;
 
 /// Attempts at a restart, and the pauses between them.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
-
-/// The kubelet, as far as a change is concerned.
-pub(crate) trait Kubelet {
-    /// Restarts it, `anew` after a failure; returns when it serves. The error is a sentence.
-    async fn restart(&mut self, anew: bool) -> Result<(), String>;
-    /// Whether it serves and was started after this time.
-    async fn serves_since(&mut self, time: SystemTime) -> bool;
-}
 
 /// How a change ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     InForce,
+    /// The file is written. The restart waits for so long, and what comes until then shares it.
+    Written(Duration),
     /// The file is as it was before the change.
     TakenBack(Failure),
 }
@@ -42,35 +38,31 @@ impl<K: Kubelet> Changer<'_, K> {
         &mut self,
         state: &mut State,
         change: Change,
-    ) -> Result<Outcome, JournalError> {
-        let owed = change.restart;
+    ) -> Result<Outcome, NodeError> {
+        if change.restart {
+            // A kubelet that can't be restarted at all is seen before anything is changed.
+            self.kubelet.invocation().await.map_err(not_begun)?;
+        }
         state.change = Some(change);
         self.journal.save(state)?;
-        self.forward(state, owed).await
+        self.forward(state).await
     }
 
     /// Goes on with the change that somebody before us wrote down.
-    pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, JournalError> {
-        let Some(change) = &state.change else {
-            return Ok(Outcome::InForce);
-        };
-        match change.step {
-            Step::Watching => Ok(Outcome::InForce),
-            Step::Back => self.back(state).await,
-            Step::Forward => {
+    pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+        match state.change.as_ref().map(|change| change.step) {
+            None | Some(Step::Watching) => Ok(Outcome::InForce),
+            Some(Step::Back) => self.back(state).await,
+            Some(Step::Forward) => {
                 self.keep_what_others_wrote(state)?;
-                let Some(change) = &state.change else {
-                    return Ok(Outcome::InForce);
-                };
-                let owed = change.restart && !self.is_taken_up(&change.target).await?;
-                self.forward(state, owed).await
+                self.forward(state).await
             }
         }
     }
 
     /// The file is neither what it was nor what it was to be: somebody else wrote it meanwhile, and the change is made
     /// one of their file.
-    fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), JournalError> {
+    fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), NodeError> {
         let Some(change) = &state.change else {
             return Ok(());
         };
@@ -78,61 +70,79 @@ impl<K: Kubelet> Changer<'_, K> {
         if file == change.target || file == change.before {
             return Ok(());
         }
-        match (decide::rebase(change, &file, &state.snapshot), &file) {
-            (Some(rebased), _) => {
-                tracing::info!("somebody else wrote the file meanwhile, and what they wrote stays");
-                state.change = Some(rebased);
-                self.journal.save(state)
-            }
-            (None, Image::File { bytes, .. }) => {
-                let path = self.journal.set_aside(bytes)?;
-                tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
-                Ok(())
-            }
-            (None, Image::Absent) => Ok(()),
+        if let Image::File { bytes, .. } = &file
+            && decide::is_spoilt(&file)
+        {
+            let path = self.journal.set_aside(bytes)?;
+            tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
         }
+        if let Some(rebased) = decide::rebase(change, &file, &state.snapshot) {
+            tracing::info!("somebody else wrote the file meanwhile, and what they wrote stays");
+            state.change = Some(rebased);
+            self.journal.save(state)?;
+        }
+        Ok(())
     }
 
-    /// The file is written and the kubelet was started after that.
-    async fn is_taken_up(&mut self, image: &Image) -> Result<bool, JournalError> {
-        if config_file::read(self.path)? != *image {
-            return Ok(false);
-        }
-        match config_file::modified(self.path) {
-            Some(time) => Ok(self.kubelet.serves_since(time).await),
-            // A file that is not there does not tell since when.
-            None => Ok(false),
-        }
+    /// Whether the kubelet was started with the file as it is, and serves.
+    async fn is_taken_up(&mut self, from: Option<&String>) -> Result<bool, NodeError> {
+        let since = match from {
+            Some(invocation) => Since::Start(invocation.clone()),
+            None => match config_file::modified(self.path) {
+                Some(time) => Since::Time(time),
+                None => return Ok(false),
+            },
+        };
+        self.kubelet
+            .serves_since(&since)
+            .await
+            .or_else(|trouble| match trouble {
+                Trouble::Bus(why) => Err(NodeError::Bus(why)),
+                Trouble::Kubelet(_) => Ok(false),
+            })
     }
 
-    async fn forward(
-        &mut self,
-        state: &mut State,
-        restart_owed: bool,
-    ) -> Result<Outcome, JournalError> {
+    async fn forward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         let Some(change) = state.change.clone() else {
             return Ok(Outcome::InForce);
         };
-        if let Err(error) = self.write(&change.target) {
-            // The file is what it was, so there is nothing to take back.
-            state.change = None;
-            self.journal.save(state)?;
-            return Err(error);
+        let is_new = match self.write(&change.target) {
+            Ok(is_new) => is_new,
+            Err(error) => {
+                // Where the new file is not in place there is nothing to take back. Else only its sync failed, and it
+                // goes on from there.
+                if config_file::read(self.path).is_ok_and(|file| file == change.target) {
+                    return Err(error);
+                }
+                state.change = None;
+                self.journal.save(state)?;
+                return Err(error);
+            }
+        };
+        let from = change.started_from.as_ref();
+        if change.restart && (is_new || !self.is_taken_up(from).await?) {
+            let rests = self.kubelet.rests();
+            if from.is_none() && !rests.is_zero() {
+                return Ok(Outcome::Written(rests));
+            }
+            if let Err(trouble) = self.restart(state).await? {
+                if let Some(change) = &mut state.change {
+                    change.step = Step::Back;
+                    change.failure = trouble;
+                }
+                self.journal.save(state)?;
+                return self.back(state).await;
+            }
         }
-        if restart_owed && let Err(why) = self.restart(state, false).await {
-            let change = Change {
-                step: Step::Back,
-                failure: why,
-                ..change
-            };
-            state.change = Some(change);
-            self.journal.save(state)?;
-            return self.back(state).await;
-        }
+        let Some(change) = state.change.take() else {
+            return Ok(Outcome::InForce);
+        };
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
-            // Of the node's history only the number of restarts is left, to be told once more.
+            // Of the node's history only its counts are left, to be told once more.
+            let drifts = state.drifts;
             *state = State::new(change.target, state.restarts);
+            state.drifts = drifts;
             return Ok(Outcome::InForce);
         }
         state.ours = change.target_ours.clone();
@@ -151,7 +161,7 @@ impl<K: Kubelet> Changer<'_, K> {
         &mut self,
         state: &mut State,
         why: String,
-    ) -> Result<Outcome, JournalError> {
+    ) -> Result<Outcome, NodeError> {
         if let Some(change) = &mut state.change {
             change.step = Step::Back;
             change.failure = why;
@@ -160,13 +170,26 @@ impl<K: Kubelet> Changer<'_, K> {
         self.back(state).await
     }
 
-    async fn back(&mut self, state: &mut State) -> Result<Outcome, JournalError> {
+    async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
-        let Some(change) = state.change.clone() else {
+        let Some(change) = &state.change else {
             return Ok(Outcome::InForce);
         };
         self.write(&change.before)?;
-        let restarted = self.restart(state, true).await;
+        let from = change.back_from.clone();
+        // The kubelet has run with the new content, or tried to, unless nobody has asked for its restart yet.
+        let owed = match &from {
+            Some(_) => !self.is_taken_up(from.as_ref()).await?,
+            None => change.started_from.is_some(),
+        };
+        let restarted = if owed {
+            self.restart(state).await?
+        } else {
+            Ok(())
+        };
+        let Some(change) = state.change.take() else {
+            return Ok(Outcome::InForce);
+        };
         let why = change.failure;
         let failure = match restarted {
             Ok(()) => Failure {
@@ -183,33 +206,60 @@ impl<K: Kubelet> Changer<'_, K> {
         state.ours = change.before_ours;
         state.revision = change.before_revision;
         state.failed = Some(failure.clone());
-        state.change = None;
         self.journal.save(state)?;
         Ok(Outcome::TakenBack(failure))
     }
 
-    fn write(&self, image: &Image) -> Result<(), JournalError> {
+    /// Makes the file this image; whether it was another one. Durable in any case.
+    fn write(&self, image: &Image) -> Result<bool, NodeError> {
         if config_file::read(self.path)? == *image {
-            return Ok(());
+            config_file::sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
+            return Ok(false);
         }
-        Ok(config_file::replace(self.path, image)?)
+        config_file::replace(self.path, image)?;
+        Ok(true)
     }
 
-    async fn restart(&mut self, state: &mut State, after_failure: bool) -> Result<(), String> {
+    /// Restarts the kubelet, three times at most. Which start it ran by is written down before the first, so that
+    /// whoever comes after us knows whether that came about. The inner error is a sentence: it did not come up.
+    async fn restart(&mut self, state: &mut State) -> Result<Result<(), String>, NodeError> {
         let mut pauses = PAUSES.into_iter();
         let mut attempt = 1;
         loop {
+            let from = match self.kubelet.invocation().await {
+                Err(Trouble::Bus(why)) => return Err(NodeError::Bus(why)),
+                from => from.ok(),
+            };
             state.restarts += 1;
-            let Err(why) = self.kubelet.restart(after_failure || attempt > 1).await else {
-                return Ok(());
+            let mut anew = attempt > 1;
+            if let Some(change) = &mut state.change {
+                anew |= change.step == Step::Back;
+                let started_from = match change.step {
+                    Step::Back => &mut change.back_from,
+                    _ => &mut change.started_from,
+                };
+                *started_from = started_from.take().or(from);
+            }
+            self.journal.save(state)?;
+            let why = match self.kubelet.restart(anew).await {
+                Ok(()) => return Ok(Ok(())),
+                Err(Trouble::Bus(why)) => return Err(NodeError::Bus(why)),
+                Err(Trouble::Kubelet(why)) => why,
             };
             tracing::warn!(attempt, why, "the kubelet did not come up");
             let Some(pause) = pauses.next() else {
-                return Err(format!("{why} (attempt {attempt} of {attempt})"));
+                return Ok(Err(format!("{why} (attempt {attempt} of {attempt})")));
             };
             sleep(pause).await;
             attempt += 1;
         }
+    }
+}
+
+fn not_begun(trouble: Trouble) -> NodeError {
+    match trouble {
+        Trouble::Bus(why) => NodeError::Bus(why),
+        Trouble::Kubelet(why) => NodeError::Unit(why),
     }
 }
 
@@ -223,24 +273,50 @@ mod tests {
     use crate::journal::{Ours, Task};
 
     /// Fails as often as it is told to, and counts.
+    #[derive(Default)]
     struct Fake {
         failures: usize,
         restarts: usize,
         serves_since: bool,
+        rests: Duration,
+        /// The bus goes away with this call, counted from 0, and stays away.
+        bus_until: Option<usize>,
+        calls: usize,
+    }
+
+    impl Fake {
+        fn call(&mut self) -> Result<(), Trouble> {
+            self.calls += 1;
+            if self.bus_until.is_some_and(|until| self.calls > until) {
+                return Err(Trouble::Bus("no bus".to_owned()));
+            }
+            Ok(())
+        }
     }
 
     impl Kubelet for Fake {
-        async fn restart(&mut self, _anew: bool) -> Result<(), String> {
+        async fn invocation(&mut self) -> Result<String, Trouble> {
+            self.call()?;
+            Ok(self.restarts.to_string())
+        }
+
+        fn rests(&self) -> Duration {
+            self.rests
+        }
+
+        async fn restart(&mut self, _anew: bool) -> Result<(), Trouble> {
+            self.call()?;
             self.restarts += 1;
             if self.restarts <= self.failures {
-                Err("the restart ended as `failed`".to_owned())
+                Err(Trouble::Kubelet("the restart ended as `failed`".to_owned()))
             } else {
                 Ok(())
             }
         }
 
-        async fn serves_since(&mut self, _time: SystemTime) -> bool {
-            self.serves_since
+        async fn serves_since(&mut self, _since: &Since) -> Result<bool, Trouble> {
+            self.call()?;
+            Ok(self.serves_since)
         }
     }
 
@@ -264,9 +340,11 @@ mod tests {
             target: image(Some(NEW)),
             target_ours: Ours::default(),
             restart,
+            started_from: None,
             before: before.clone(),
             before_ours: Ours::default(),
             before_revision: 3,
+            back_from: None,
             failure: String::new(),
         }
     }
@@ -343,8 +421,7 @@ mod tests {
             let mut state = State::new(image(before), 0);
             let mut kubelet = Fake {
                 failures,
-                restarts: 0,
-                serves_since: false,
+                ..Fake::default()
             };
             let mut changer = Changer {
                 journal: &journal,
@@ -380,20 +457,49 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_killed_at_any_step_is_followed_by_one_who_goes_on() {
-        for (sentence, step, written, taken_up, restarts, after) in [
+        let asked = Some("0".to_owned());
+        for (sentence, step, written, (forward, back), taken_up, restarts, after) in [
             (
                 "before the file was written",
                 Step::Forward,
                 false,
+                (None, None),
                 false,
                 1,
                 NEW,
             ),
-            ("before the restart", Step::Forward, true, false, 1, NEW),
+            (
+                "before the file was written, and the kubelet was started by somebody else",
+                Step::Forward,
+                false,
+                (None, None),
+                true,
+                1,
+                NEW,
+            ),
+            (
+                "before the restart was asked for",
+                Step::Forward,
+                true,
+                (None, None),
+                false,
+                1,
+                NEW,
+            ),
+            (
+                "before the restart came about",
+                Step::Forward,
+                true,
+                (asked.clone(), None),
+                false,
+                1,
+                NEW,
+            ),
             (
                 "after the restart: none is owed",
                 Step::Forward,
                 true,
+                (asked.clone(), None),
                 true,
                 0,
                 NEW,
@@ -402,16 +508,36 @@ mod tests {
                 "on the way back, before the file was written",
                 Step::Back,
                 true,
+                (asked.clone(), None),
                 false,
                 1,
                 OLD,
             ),
             (
-                "on the way back, before the restart",
+                "on the way back, before the restart was asked for",
                 Step::Back,
                 false,
-                false,
+                (asked.clone(), None),
+                true,
                 1,
+                OLD,
+            ),
+            (
+                "on the way back, after the restart: none is owed",
+                Step::Back,
+                false,
+                (asked.clone(), asked.clone()),
+                true,
+                0,
+                OLD,
+            ),
+            (
+                "on the way back, and the kubelet was never asked to restart: none is owed",
+                Step::Back,
+                true,
+                (None, None),
+                false,
+                0,
                 OLD,
             ),
         ] {
@@ -422,15 +548,16 @@ mod tests {
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
+                started_from: forward,
+                back_from: back,
                 ..change(&image(Some(OLD)), 4, true)
             });
             journal.save(&state).unwrap();
 
             let mut state = journal.load().unwrap().unwrap();
             let mut kubelet = Fake {
-                failures: 0,
-                restarts: 0,
                 serves_since: taken_up,
+                ..Fake::default()
             };
             let mut changer = Changer {
                 journal: &journal,
@@ -441,6 +568,77 @@ mod tests {
             assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
             assert_eq!(kubelet.restarts, restarts, "{sentence}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_bus_a_change_waits_where_it_is_and_goes_on_with_one_restart() {
+        for (sentence, bus_until, written) in [
+            ("away from the start: nothing is written", 0, false),
+            ("away before the restart", 1, true),
+            ("away in the middle of the restart", 2, true),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("config.json");
+            config_file::replace(&path, &image(Some(OLD))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            let mut kubelet = Fake {
+                bus_until: Some(bus_until),
+                ..Fake::default()
+            };
+            let mut changer = Changer {
+                journal: &journal,
+                path: &path,
+                kubelet: &mut kubelet,
+            };
+            let change = change(&image(Some(OLD)), 4, true);
+            let error = changer.begin(&mut state, change.clone()).await.unwrap_err();
+            assert_eq!(error.reason(), "SystemBusAway", "{sentence}");
+            let content = if written { NEW } else { OLD };
+            assert_eq!(on_disk(&path).as_deref(), Some(content), "{sentence}");
+
+            let state = journal.load().unwrap();
+            assert_eq!(state.is_some(), written, "{sentence}");
+            let mut state = state.unwrap_or_else(|| State::new(image(Some(OLD)), 0));
+            let mut kubelet = Fake::default();
+            let mut changer = Changer {
+                journal: &journal,
+                path: &path,
+                kubelet: &mut kubelet,
+            };
+            let outcome = match state.change {
+                Some(_) => changer.resume(&mut state).await.unwrap(),
+                None => changer.begin(&mut state, change).await.unwrap(),
+            };
+            assert_eq!(outcome, Outcome::InForce, "{sentence}");
+            assert_eq!(on_disk(&path).as_deref(), Some(NEW), "{sentence}");
+            assert_eq!(kubelet.restarts, 1, "{sentence}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubelet_that_was_just_restarted_has_its_file_at_once_and_its_restart_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        let journal = Journal::beside(&path);
+        let mut state = State::new(Image::Absent, 0);
+        let rests = Duration::from_secs(7);
+        let mut kubelet = Fake {
+            rests,
+            ..Fake::default()
+        };
+        let mut changer = Changer {
+            journal: &journal,
+            path: &path,
+            kubelet: &mut kubelet,
+        };
+        let change = change(&Image::Absent, 4, true);
+        let outcome = changer.begin(&mut state, change).await.unwrap();
+        assert_eq!(outcome, Outcome::Written(rests));
+        assert_eq!(on_disk(&path).as_deref(), Some(NEW));
+        changer.kubelet.rests = Duration::ZERO;
+        let outcome = changer.resume(&mut state).await.unwrap();
+        assert_eq!((outcome, kubelet.restarts), (Outcome::InForce, 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -461,11 +659,7 @@ mod tests {
             why: String::new(),
             stuck: false,
         });
-        let mut kubelet = Fake {
-            failures: 0,
-            restarts: 0,
-            serves_since: false,
-        };
+        let mut kubelet = Fake::default();
         let mut changer = Changer {
             journal: &journal,
             path: &path,
@@ -491,11 +685,7 @@ mod tests {
         config_file::replace(&path, &image(Some(OLD))).unwrap();
         let journal = Journal::beside(&path);
         let mut state = State::new(image(Some(OLD)), 0);
-        let mut kubelet = Fake {
-            failures: 0,
-            restarts: 0,
-            serves_since: false,
-        };
+        let mut kubelet = Fake::default();
         let mut changer = Changer {
             journal: &journal,
             path: &path,
@@ -526,11 +716,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let journal = Journal::beside(&path);
         let mut state = State::new(Image::Absent, 0);
-        let mut kubelet = Fake {
-            failures: 0,
-            restarts: 0,
-            serves_since: false,
-        };
+        let mut kubelet = Fake::default();
         let mut changer = Changer {
             journal: &journal,
             path: &path,
@@ -561,13 +747,10 @@ mod tests {
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
+                started_from: (step == Step::Back).then(|| "0".to_owned()),
                 ..change(&image(Some(OLD)), 4, true)
             });
-            let mut kubelet = Fake {
-                failures: 0,
-                restarts: 0,
-                serves_since: false,
-            };
+            let mut kubelet = Fake::default();
             let mut changer = Changer {
                 journal: &journal,
                 path: &path,

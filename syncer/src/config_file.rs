@@ -2,10 +2,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::fs::{
+    IFlags, Mode, OFlags, XattrFlags, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query,
+    fsetxattr, ioctl_getflags,
+};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// What temporary files next to the target begin with.
@@ -72,6 +78,8 @@ impl Image {
 pub(crate) enum FileError {
     #[error("`{path}` is {what}, not a regular file; nothing was changed")]
     NotRegular { path: PathBuf, what: &'static str },
+    #[error("`{path}` is immutable; nothing was changed; `chattr -i` lets it be written")]
+    Immutable { path: PathBuf },
     #[error("{action} `{path}`: {source}")]
     Io {
         action: &'static str,
@@ -85,6 +93,7 @@ impl FileError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotRegular { .. } => "NotARegularFile",
+            Self::Immutable { .. } => "ImmutableFile",
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => "DiskFull",
                 io::ErrorKind::ReadOnlyFilesystem => "ReadOnlyDisk",
@@ -143,7 +152,7 @@ pub(crate) fn replace(path: &Path, image: &Image) -> Result<(), FileError> {
     match image {
         Image::Absent => match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(io_error("remove", path)(error));
+                return Err(refused("remove", path)(error));
             }
             _ => {}
         },
@@ -155,8 +164,8 @@ pub(crate) fn replace(path: &Path, image: &Image) -> Result<(), FileError> {
         } => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let temp = directory.join(format!("{TEMP_PREFIX}{name}"));
-            let written = write_temp(&temp, bytes, *mode, (*uid, *gid))
-                .and_then(|()| fs::rename(&temp, path).map_err(io_error("replace", path)));
+            let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
+                .and_then(|()| fs::rename(&temp, path).map_err(refused("replace", path)));
             if let Err(error) = written {
                 // It may not exist; what matters is the error before.
                 let _ = fs::remove_file(&temp);
@@ -167,7 +176,29 @@ pub(crate) fn replace(path: &Path, image: &Image) -> Result<(), FileError> {
     sync_directory(directory)
 }
 
-fn write_temp(temp: &Path, bytes: &[u8], mode: u32, owner: (u32, u32)) -> Result<(), FileError> {
+/// Why the file can't be replaced or removed; the kernel has one word for several reasons.
+fn refused<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
+    move |error| {
+        let flags = File::open(path).and_then(|file| Ok(ioctl_getflags(file)?));
+        match flags {
+            Ok(flags) if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) => {
+                FileError::Immutable {
+                    path: path.to_owned(),
+                }
+            }
+            _ => io_error(action, path)(error),
+        }
+    }
+}
+
+/// `like` is the file whose extended attributes, and with them its `SELinux` label and its access list, are kept.
+fn write_temp(
+    temp: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: (u32, u32),
+    like: &Path,
+) -> Result<(), FileError> {
     let _ = fs::remove_file(temp);
     let mut file = OpenOptions::new()
         .write(true)
@@ -184,7 +215,42 @@ fn write_temp(temp: &Path, bytes: &[u8], mode: u32, owner: (u32, u32)) -> Result
     // The mode comes last: until then nobody else reads what is being written.
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(io_error("set the mode of", temp))?;
+    copy_attributes(like, &file).map_err(io_error("keep the extended attributes of", like))?;
     file.sync_all().map_err(io_error("sync", temp))
+}
+
+/// All that this program may see; none where the file is absent or the file system has none.
+fn copy_attributes(from: &Path, to: &File) -> io::Result<()> {
+    // What is in its place by now, a pipe or a link, must not hold us up.
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    let from = match rustix::fs::open(from, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        from => from?,
+    };
+    let mut names = match flistxattr_query(&from) {
+        Err(Errno::NOTSUP) => return Ok(()),
+        length => vec![0; length?],
+    };
+    let length = flistxattr(&from, &mut names)?;
+    names.truncate(length);
+    for name in names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        let value = attribute(&from, name)?;
+        // A label that the new file has already need not be set, which is a right of its own.
+        if !attribute(to, name).is_ok_and(|present| present == value) {
+            fsetxattr(to, name, &value, XattrFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+fn attribute(file: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; fgetxattr_query(&file, name)?];
+    let length = fgetxattr(&file, name, &mut value)?;
+    value.truncate(length);
+    Ok(value)
 }
 
 /// Makes names in the directory durable.
@@ -299,6 +365,21 @@ mod tests {
             assert_eq!(error.reason(), "NotARegularFile");
             assert!(error.to_string().contains("nothing was changed"), "{error}");
         }
+    }
+
+    #[test]
+    fn extended_attributes_are_kept() {
+        // Not every file system takes attributes of users.
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let path = folder.path().join("config.json");
+        fs::write(&path, "old").unwrap();
+        let file = File::open(&path).unwrap();
+        fsetxattr(&file, "user.label", b"kept", XattrFlags::empty()).unwrap();
+        let old = read(&path).unwrap();
+        replace(&path, &old.with_bytes(b"new".to_vec())).unwrap();
+        let mut value = [0; 16];
+        let length = fgetxattr(File::open(&path).unwrap(), "user.label", &mut value).unwrap();
+        assert_eq!(&value[..length], b"kept");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::config_file::Image;
 use crate::journal::{Change, Failure, Ours, State, Step, Task};
 
 /// Everything that the decision depends on.
+#[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
 #[derive(Debug)]
 pub(crate) struct NodeFacts<'a> {
     /// What the node is granted; `None`: nothing, or not known.
@@ -20,6 +21,12 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) superseded: bool,
     /// Whether the kubelet is to be restarted at all.
     pub(crate) restart: bool,
+    /// A restart that is owed need not wait any more.
+    pub(crate) is_due: bool,
+    /// The file was seen to be right since this program started, and every change of it is told at once.
+    pub(crate) is_watched: bool,
+    /// Somebody else has changed ours so often that it is their file now.
+    pub(crate) is_fought_over: bool,
 }
 
 #[derive(Debug)]
@@ -32,11 +39,15 @@ pub(crate) enum Action {
     Resume,
     /// The kubelet has run long enough with the new content, or there is something newer: the way back is closed.
     Settle,
-    /// A new change; `set_aside`: the file is not a credentials file, and its bytes are to be kept first.
+    /// A new change; `set_aside`: the file is not a credentials file, and its bytes are to be kept first; `drift`: the
+    /// task was in force already, and somebody else changed ours.
     Begin {
         change: Box<Change>,
         set_aside: bool,
+        drift: bool,
     },
+    /// The task was in force, and somebody else undoes it again and again. It is left to them.
+    Yield,
     /// The task failed before and is not tried again.
     Refuse(Failure),
     /// The task is in force as it is.
@@ -48,12 +59,15 @@ pub(crate) enum Action {
 pub(crate) fn decide(facts: &NodeFacts) -> Action {
     let change = facts.state.and_then(|state| state.change.as_ref());
     if let Some(change) = change {
-        // Whatever is wanted now: a change that was begun is finished or taken back first.
-        return match change.step {
-            Step::Forward | Step::Back => Action::Resume,
-            Step::Watching if facts.task.is_some_and(|task| *task != change.task) => Action::Settle,
-            Step::Watching => Action::Confirm,
-        };
+        let is_newer = facts.task.is_some_and(|task| *task != change.task);
+        // Whatever is wanted now: a change that was begun is finished or taken back first, unless its restart is still
+        // to come, which another content may share.
+        match change.step {
+            Step::Watching if is_newer => return Action::Settle,
+            Step::Watching => return Action::Confirm,
+            Step::Forward if change.awaits_restart() && is_newer && !facts.is_due => {}
+            Step::Forward | Step::Back => return Action::Resume,
+        }
     }
     let Some(task) = facts.task else {
         return Action::Rest;
@@ -63,12 +77,18 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     {
         return Action::Refuse(failure.clone());
     }
+    if facts
+        .state
+        .is_some_and(|state| state.given_up.as_ref() == Some(task))
+    {
+        return Action::Yield;
+    }
     match (task.goal(), facts.state, facts.desired) {
         (Goal::Restore, None, _) => Action::Forget,
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &DockerConfig::default()),
         // A rollout that is held leaves nodes on an older revision, and they are no worse for it.
         (Goal::Revision(revision), Some(state), None)
-            if facts.superseded && state.revision == revision =>
+            if facts.superseded && state.revision == revision && state.change.is_none() =>
         {
             Action::Confirm
         }
@@ -81,17 +101,18 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
 }
 
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
+    // A change that is written and whose restart is still to come: this one takes its place, and its way back.
+    let pending = state.change.as_ref();
+    let ours = pending.map_or_else(
+        || state.ours.clone(),
+        |change| change.before_ours.and(&change.target_ours),
+    );
     let spoilt = is_spoilt(facts.file);
     // A file that is no credentials file any more tells nothing of the node's own entries; the one from before does.
     let existing = parsed(facts.file)
         .or_else(|| parsed(&state.snapshot))
         .unwrap_or_default();
-    let merged = merge_on_node(
-        &existing,
-        desired,
-        &state.ours.keys,
-        &state.ours.overridden(),
-    );
+    let merged = merge_on_node(&existing, desired, &ours.keys, &ours.overridden());
     let target_ours = Ours::new(desired, merged.overridden);
     let same = !spoilt && merged.config.means_the_same(&existing);
     let target = match task.goal() {
@@ -99,29 +120,41 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         Goal::Revision(_) if same && *facts.file != Image::Absent => facts.file.clone(),
         Goal::Revision(_) => facts.file.with_bytes(merged.config.render()),
     };
-    if target == *facts.file && task.goal() == Goal::Restore {
-        return Action::Forget;
+    let mut drift = false;
+    if pending.is_none() {
+        if target == *facts.file && task.goal() == Goal::Restore {
+            return Action::Forget;
+        }
+        let in_force = state.revision == task.revision && state.ours.keys == target_ours.keys;
+        if target == *facts.file && in_force {
+            return Action::Confirm;
+        }
+        drift = in_force && task.goal() != Goal::Restore;
+        if drift && facts.is_fought_over {
+            return Action::Yield;
+        }
     }
-    if target == *facts.file
-        && state.revision == task.revision
-        && state.ours.keys == target_ours.keys
-    {
-        return Action::Confirm;
-    }
+    // What is put back at once was never read by the kubelet.
+    let is_needed = pending.is_some() || !(same || drift && facts.is_watched);
     let change = Change {
         task: task.clone(),
         step: Step::Forward,
-        restart: facts.restart && !same,
+        restart: facts.restart && is_needed,
         target,
         target_ours,
-        before: facts.file.clone(),
-        before_ours: state.ours.clone(),
+        started_from: None,
+        before: pending.map_or(facts.file, |change| &change.before).clone(),
+        before_ours: pending
+            .map_or(&state.ours, |change| &change.before_ours)
+            .clone(),
         before_revision: state.revision,
+        back_from: None,
         failure: String::new(),
     };
     Action::Begin {
         change: Box::new(change),
         set_aside: spoilt,
+        drift,
     }
 }
 
@@ -180,7 +213,7 @@ fn parsed(file: &Image) -> Option<DockerConfig> {
 }
 
 /// Whether a kubelet drops the file: for one entry that it can't read, it drops all of it.
-fn is_spoilt(file: &Image) -> bool {
+pub(crate) fn is_spoilt(file: &Image) -> bool {
     let Image::File { bytes, .. } = file else {
         return false;
     };
@@ -192,6 +225,9 @@ fn restored(without_ours: &DockerConfig, file: &Image, snapshot: &Image) -> Imag
     let before = parsed(snapshot).unwrap_or_default();
     if without_ours.means_the_same(&before) {
         snapshot.clone()
+    } else if *file == Image::Absent && without_ours.is_empty() {
+        // They took it away, and there is nothing to write.
+        Image::Absent
     } else {
         file.with_bytes(without_ours.render())
     }
@@ -250,9 +286,11 @@ mod tests {
             restart: true,
             target: file(OURS),
             target_ours: Ours::default(),
+            started_from: None,
             before: Image::Absent,
             before_ours: Ours::default(),
             before_revision: 0,
+            back_from: None,
             failure: String::new(),
         }
     }
@@ -264,17 +302,36 @@ mod tests {
         content: &str,
         desired: Option<&str>,
     ) -> String {
-        let desired = desired.map(config);
-        let facts = NodeFacts {
+        let (file, desired) = (file(content), desired.map(config));
+        in_one_line(decide(&facts(task, state, &file, desired.as_ref())))
+    }
+
+    fn facts<'a>(
+        task: Option<&'a Task>,
+        state: Option<&'a State>,
+        file: &'a Image,
+        desired: Option<&'a DockerConfig>,
+    ) -> NodeFacts<'a> {
+        NodeFacts {
             task,
             state,
-            file: &file(content),
-            desired: desired.as_ref(),
+            file,
+            desired,
             superseded: false,
             restart: true,
-        };
-        match decide(&facts) {
-            Action::Begin { change, set_aside } => {
+            is_due: true,
+            is_watched: false,
+            is_fought_over: false,
+        }
+    }
+
+    fn in_one_line(action: Action) -> String {
+        match action {
+            Action::Begin {
+                change,
+                set_aside,
+                drift,
+            } => {
                 let target = match &change.target {
                     Image::Absent => "absent".to_owned(),
                     Image::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
@@ -284,10 +341,9 @@ mod tests {
                 } else {
                     "no restart"
                 };
-                format!(
-                    "{target}, {restart}{}",
-                    if set_aside { ", set aside" } else { "" }
-                )
+                let set_aside = if set_aside { ", set aside" } else { "" };
+                let drift = if drift { ", drift" } else { "" };
+                format!("{target}, {restart}{set_aside}{drift}")
             }
             Action::Refuse(_) => "Refuse".to_owned(),
             action => format!("{action:?}"),
@@ -446,7 +502,7 @@ mod tests {
                 Some(synced(OWN)),
                 "{",
                 Some(OURS),
-                format!("{OWN_AND_OURS}, restart, set aside"),
+                format!("{OWN_AND_OURS}, restart, set aside, drift"),
             ),
             (
                 "a file that was spoilt later: the very bytes from before are back",
@@ -522,15 +578,150 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_content_shares_the_restart_that_is_still_to_come() {
+        let (one, two, restore) = (task(1), task(2), task(0));
+        let existing = parsed(&file(OWN)).unwrap();
+        let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
+        let mut state = State::new(file(OWN), 0);
+        state.change = Some(Change {
+            target: file(OWN_AND_OURS),
+            target_ours: Ours::new(&config(OURS), merged.overridden),
+            before: file(OWN),
+            ..with_step(Step::Forward)
+        });
+        let mut asked = state.clone();
+        asked.change.as_mut().unwrap().started_from = Some("0".to_owned());
+        let newer = OWN_AND_OURS.replace("dTpw", "dTpx");
+        let (begin_newer, begin_restore) = (format!("{newer}, restart"), format!("{OWN}, restart"));
+        for (sentence, task, state, desired, is_due, expected) in [
+            (
+                "the same task waits",
+                &one,
+                &state,
+                Some(OURS),
+                false,
+                "Resume",
+            ),
+            (
+                "a newer one takes its place",
+                &two,
+                &state,
+                Some(NEWER),
+                false,
+                &begin_newer,
+            ),
+            (
+                "the restore too",
+                &restore,
+                &state,
+                None,
+                false,
+                &begin_restore,
+            ),
+            ("its content is needed", &two, &state, None, false, "Fetch"),
+            (
+                "but not for longer than that",
+                &two,
+                &state,
+                None,
+                true,
+                "Resume",
+            ),
+            (
+                "the same content still owes a restart",
+                &two,
+                &state,
+                Some(OURS),
+                false,
+                &format!("{OWN_AND_OURS}, restart"),
+            ),
+            (
+                "the restart was asked for",
+                &two,
+                &asked,
+                Some(NEWER),
+                false,
+                "Resume",
+            ),
+        ] {
+            let (file, desired) = (file(OWN_AND_OURS), desired.map(config));
+            let facts = NodeFacts {
+                is_due,
+                ..facts(Some(task), Some(state), &file, desired.as_ref())
+            };
+            let action = decide(&facts);
+            if let Action::Begin { change, .. } = &action {
+                assert_eq!(change.before, self::file(OWN), "{sentence}: the way back");
+            }
+            assert_eq!(in_one_line(action), *expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_took_out_is_put_back_until_it_is_a_fight() {
+        let (one, two) = (task(1), task(2));
+        let mut given_up = synced(OWN);
+        given_up.given_up = Some(task(1));
+        let restart = format!("{OWN_AND_OURS}, restart, drift");
+        let no_restart = format!("{OWN_AND_OURS}, no restart, drift");
+        for (sentence, task, state, is_watched, is_fought_over, expected) in [
+            (
+                "seen at once: the kubelet has not read it",
+                &one,
+                &synced(OWN),
+                true,
+                false,
+                &*no_restart,
+            ),
+            (
+                "who knows for how long: restarted",
+                &one,
+                &synced(OWN),
+                false,
+                false,
+                &*restart,
+            ),
+            (
+                "a fight is not fought",
+                &one,
+                &synced(OWN),
+                true,
+                true,
+                "Yield",
+            ),
+            (
+                "what was given up stays so",
+                &one,
+                &given_up,
+                true,
+                false,
+                "Yield",
+            ),
+            (
+                "another revision is no drift",
+                &two,
+                &given_up,
+                true,
+                true,
+                &*format!("{OWN_AND_OURS}, restart"),
+            ),
+        ] {
+            let (file, desired) = (file(OWN), config(OURS));
+            let facts = NodeFacts {
+                is_watched,
+                is_fought_over,
+                ..facts(Some(task), Some(state), &file, Some(&desired))
+            };
+            assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
+        }
+    }
+
+    #[test]
     fn never_means_that_no_change_restarts_the_kubelet() {
         let (file, desired, task) = (Image::Absent, config(OURS), task(1));
         let facts = NodeFacts {
-            task: Some(&task),
-            state: None,
-            file: &file,
-            desired: Some(&desired),
-            superseded: false,
             restart: false,
+            ..facts(Some(&task), None, &file, Some(&desired))
         };
         assert!(matches!(decide(&facts), Action::Begin { change, .. } if !change.restart));
     }
@@ -544,12 +735,8 @@ mod tests {
             (&two, true, "Fetch"),
         ] {
             let facts = NodeFacts {
-                task: Some(task),
-                state: Some(&state),
-                file: &file,
-                desired: None,
                 superseded,
-                restart: true,
+                ..facts(Some(task), Some(&state), &file, None)
             };
             let action = format!("{:?}", decide(&facts));
             assert_eq!(action, expected, "{task:?}, superseded: {superseded}");
@@ -612,6 +799,9 @@ mod tests {
                 desired: Some(&desired),
                 superseded: false,
                 restart: true,
+                is_due: true,
+                is_watched: false,
+                is_fought_over: false,
             };
             let Action::Begin { change, .. } = decide(&facts) else {
                 panic!("{sentence}: not begun")

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -21,10 +22,15 @@ const STATE_FILE: &str = "state.json";
 /// What names of contents that were set aside begin with; then comes a time.
 const SET_ASIDE: &str = "config.json.unparsable-";
 
+/// Why nothing can be done now. Once the cause is gone, the work goes on where it stands.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalError {
+pub(crate) enum NodeError {
     #[error(transparent)]
     File(#[from] FileError),
+    #[error("{0}; it goes on once systemd answers")]
+    Bus(String),
+    #[error("{0}; nothing was changed")]
+    Unit(String),
     #[error(
         "`{path}` is of version {found}, newer than this syncer's {VERSION}: use a newer syncer"
     )]
@@ -35,10 +41,12 @@ pub(crate) enum JournalError {
     Damaged { path: PathBuf },
 }
 
-impl JournalError {
+impl NodeError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::File(error) => error.reason(),
+            Self::Bus(_) => "SystemBusAway",
+            Self::Unit(_) => "KubeletUnit",
             Self::Newer { .. } => "StateTooNew",
             Self::Damaged { .. } => "StateDamaged",
         }
@@ -147,11 +155,24 @@ pub(crate) struct Change {
     pub(crate) target_ours: Ours,
     /// The kubelet must start anew for it to be in force.
     pub(crate) restart: bool,
+    /// The start that the kubelet ran by when it was to be restarted with the new content; none: it was not yet.
+    #[serde(default)]
+    pub(crate) started_from: Option<String>,
     pub(crate) before: Image,
     pub(crate) before_ours: Ours,
     pub(crate) before_revision: i64,
+    /// The start that it ran by when it was to be restarted with the content from before.
+    #[serde(default)]
+    pub(crate) back_from: Option<String>,
     /// Why the way goes back.
     pub(crate) failure: String,
+}
+
+impl Change {
+    /// The kubelet is still to be asked to start with it.
+    pub(crate) fn awaits_restart(&self) -> bool {
+        self.restart && self.step == Step::Forward && self.started_from.is_none()
+    }
 }
 
 /// A task that did not work out.
@@ -175,6 +196,12 @@ pub(crate) struct State {
     pub(crate) failed: Option<Failure>,
     pub(crate) change: Option<Change>,
     pub(crate) restarts: i64,
+    /// How often somebody else changed ours in the file.
+    #[serde(default)]
+    pub(crate) drifts: i64,
+    /// The task that somebody else undid again and again, so that it was given up.
+    #[serde(default)]
+    pub(crate) given_up: Option<Task>,
 }
 
 impl State {
@@ -187,6 +214,8 @@ impl State {
             failed: None,
             change: None,
             restarts,
+            drifts: 0,
+            given_up: None,
         }
     }
 }
@@ -220,16 +249,16 @@ impl Journal {
     }
 
     /// `None`: globalps has never changed this node, or everything was put back.
-    pub(crate) fn load(&self) -> Result<Option<State>, JournalError> {
+    pub(crate) fn load(&self) -> Result<Option<State>, NodeError> {
         let path = self.path();
         config_file::sweep(&path);
         let Image::File { bytes, .. } = config_file::read(&path)? else {
             return Ok(None);
         };
-        let damaged = |_| JournalError::Damaged { path: path.clone() };
+        let damaged = |_| NodeError::Damaged { path: path.clone() };
         let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
         if version > VERSION {
-            return Err(JournalError::Newer {
+            return Err(NodeError::Newer {
                 path,
                 found: version,
             });
@@ -238,19 +267,29 @@ impl Journal {
     }
 
     /// Durable when it returns.
-    pub(crate) fn save(&self, state: &State) -> Result<(), JournalError> {
+    pub(crate) fn save(&self, state: &State) -> Result<(), NodeError> {
         self.make_directory()?;
         let bytes =
-            serde_json::to_vec(state).map_err(|_| JournalError::Damaged { path: self.path() })?;
+            serde_json::to_vec(state).map_err(|_| NodeError::Damaged { path: self.path() })?;
         Ok(config_file::replace(
             &self.path(),
             &Image::Absent.with_bytes(bytes),
         )?)
     }
 
-    /// Keeps a content that could not be parsed, under a name with a time.
-    pub(crate) fn set_aside(&self, bytes: &[u8]) -> Result<PathBuf, JournalError> {
+    /// Keeps a content that could not be parsed, under a name with a time; once, however often it is tried.
+    pub(crate) fn set_aside(&self, bytes: &[u8]) -> Result<PathBuf, NodeError> {
         self.make_directory()?;
+        let known = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| is_set_aside(&entry.file_name()))
+            .map(|entry| entry.path())
+            .find(|path| fs::read(path).is_ok_and(|kept| kept == bytes));
+        if let Some(path) = known {
+            return Ok(path);
+        }
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
         let path = self.directory.join(format!("{SET_ASIDE}{time}"));
         config_file::replace(&path, &Image::Absent.with_bytes(bytes.to_vec()))?;
@@ -259,7 +298,7 @@ impl Journal {
 
     /// The end: nothing of globalps is left on the node. Only a content that was set aside, and that the credentials
     /// file does not hold again, is somebody's and stays.
-    pub(crate) fn remove(&self) -> Result<(), JournalError> {
+    pub(crate) fn remove(&self) -> Result<(), NodeError> {
         let io = |source| FileError::Io {
             action: "remove",
             path: self.directory.clone(),
@@ -275,8 +314,8 @@ impl Journal {
         let mut is_empty = true;
         for entry in entries {
             let entry = entry.map_err(io)?;
-            let is_set_aside = entry.file_name().to_string_lossy().starts_with(SET_ASIDE);
-            if is_set_aside && !config_file::read(&entry.path())?.has_bytes_of(&back) {
+            let is_kept = is_set_aside(&entry.file_name());
+            if is_kept && !config_file::read(&entry.path())?.has_bytes_of(&back) {
                 tracing::warn!(path = %entry.path().display(), "kept: it was in the file's place and is no credentials file");
                 is_empty = false;
                 continue;
@@ -296,7 +335,7 @@ impl Journal {
         )?)
     }
 
-    fn make_directory(&self) -> Result<(), JournalError> {
+    fn make_directory(&self) -> Result<(), NodeError> {
         let io = |source| FileError::Io {
             action: "create",
             path: self.directory.clone(),
@@ -310,6 +349,10 @@ impl Journal {
             Err(error) => Err(io(error).into()),
         }
     }
+}
+
+fn is_set_aside(name: &OsStr) -> bool {
+    name.to_string_lossy().starts_with(SET_ASIDE)
 }
 
 #[cfg(test)]
@@ -366,6 +409,7 @@ mod tests {
             fs::write(&path, back).unwrap();
             let journal = Journal::beside(&path);
             let aside = journal.set_aside(b"{").unwrap();
+            assert_eq!(journal.set_aside(b"{").unwrap(), aside, "once");
             journal.save(&State::new(Image::Absent, 0)).unwrap();
             journal.remove().unwrap();
             assert_eq!(journal.directory.exists(), kept, "{back}");

@@ -9,7 +9,10 @@ mod agent;
 mod change;
 mod config_file;
 mod decide;
+mod drift;
+mod folder;
 mod journal;
+mod kubelet;
 mod node_status;
 mod systemd;
 mod tell;
@@ -54,8 +57,8 @@ struct RunArgs {
     /// The kubelet's credentials file, where this program sees it
     #[arg(long, default_value = names::CONFIG_FILE)]
     config_file: PathBuf,
-    /// systemd unit of the kubelet
-    #[arg(long, default_value = names::KUBELET_UNIT)]
+    /// systemd unit of the kubelet; `Auto`: the one that is found
+    #[arg(long, default_value = names::KUBELET_UNIT_AUTO)]
     unit: String,
     /// Whether the kubelet is restarted after a change
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]

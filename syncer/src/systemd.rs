@@ -9,8 +9,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
-use crate::change::Kubelet;
-
 /// For one restart job, from the call to systemd's word that it ended: longer than systemd itself waits for a stop and a
 /// start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
@@ -55,6 +53,9 @@ trait Unit {
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
     #[zbus(property)]
     fn active_enter_timestamp(&self) -> zbus::Result<u64>;
+    /// Number and path; 0: no job.
+    #[zbus(property)]
+    fn job(&self) -> zbus::Result<(u32, OwnedObjectPath)>;
 }
 
 #[zbus::proxy(
@@ -87,27 +88,56 @@ pub(crate) enum RestartError {
     NotServing { unit: String, socket: PathBuf },
 }
 
+impl RestartError {
+    /// Nothing is known of the unit: systemd can't be asked.
+    pub(crate) fn is_of_the_bus(&self) -> bool {
+        matches!(self, Self::Bus { .. } | Self::Silent)
+    }
+}
+
 /// A unit at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitFacts {
     active_state: String,
+    /// Other than this at each start; empty: never started.
     invocation: Vec<u8>,
     /// When it became active.
     active_since: SystemTime,
     /// How often systemd restarted it by itself.
     restarts: u32,
+    /// It is being started or stopped.
+    has_job: bool,
 }
 
 impl UnitFacts {
-    /// Whether the kubelet died since `before`. Somebody who restarts it on purpose does not count.
+    /// Whether the kubelet died since `before`. Somebody who restarts or stops it on purpose does not count.
     pub(crate) fn has_died_since(&self, before: &Self) -> bool {
-        self.restarts > before.restarts
-            || matches!(self.active_state.as_str(), "failed" | "inactive")
+        self.restarts > before.restarts || self.active_state == "failed"
+    }
+
+    /// The start that it runs by, in hexadecimal.
+    pub(crate) fn invocation(&self) -> String {
+        use std::fmt::Write as _;
+        self.invocation
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                // Writing to a text does not fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
     }
 
     pub(crate) fn active_state(&self) -> &str {
         &self.active_state
     }
+}
+
+/// What a start of the kubelet must come after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    Time(SystemTime),
+    /// The start that it ran by then, in hexadecimal.
+    Start(String),
 }
 
 /// Which unit, and how it is reached.
@@ -171,6 +201,7 @@ impl Systemd {
                 invocation: unit.invocation_id().await?,
                 active_since,
                 restarts: service.n_restarts().await?,
+                has_job: unit.job().await?.0 != 0,
             };
             zbus::Result::Ok((load_state, facts))
         };
@@ -186,6 +217,25 @@ impl Systemd {
             }),
             Err(_) => Err(RestartError::Silent),
         }
+    }
+
+    /// The first of these units that is active; `None`: none is.
+    pub(crate) async fn active_among(
+        &self,
+        names: &[&'static str],
+    ) -> Result<Option<&'static str>, RestartError> {
+        for name in names {
+            let unit = Self {
+                unit: (*name).to_owned(),
+                ..self.clone()
+            };
+            match unit.facts().await {
+                Ok(facts) if facts.active_state != "inactive" => return Ok(Some(name)),
+                Ok(_) | Err(RestartError::NoUnit { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Restarts the unit, `anew` after a failure, and returns once the new kubelet serves.
@@ -234,17 +284,31 @@ impl Systemd {
         Err(RestartError::Silent)
     }
 
-    /// Whether the kubelet has been started since `time` and serves.
+    /// Whether the kubelet has been started since then and serves. A job that is under way is waited for: it may be the
+    /// start.
     pub(crate) async fn serves_since(
         &self,
-        time: SystemTime,
+        since: &Since,
     ) -> Result<Option<UnitFacts>, RestartError> {
         let connection = self.connect().await?;
-        let facts = self.facts_over(&connection).await?;
-        if facts.active_state != "active" || facts.active_since <= time {
+        let begun = Instant::now();
+        let mut facts = self.facts_over(&connection).await?;
+        while facts.has_job && begun.elapsed() < JOB_TIMEOUT {
+            sleep(POLL).await;
+            facts = self.facts_over(&connection).await?;
+        }
+        let started = match since {
+            Since::Time(time) => facts.active_since > *time,
+            Since::Start(invocation) => facts.invocation() != *invocation,
+        };
+        if !started || !matches!(facts.active_state.as_str(), "active" | "activating") {
             return Ok(None);
         }
-        self.serves(&connection, None).await.map(Some)
+        match self.serves(&connection, None).await {
+            Ok(facts) => Ok(Some(facts)),
+            Err(error) if error.is_of_the_bus() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Waits until the kubelet serves: the unit is active by another start than `before`, and the kubelet's socket
@@ -263,7 +327,8 @@ impl Systemd {
                 first.get_or_insert_with(|| facts.clone());
             }
             let since = first.as_ref().unwrap_or(&facts);
-            if facts.has_died_since(since) || facts.invocation != since.invocation {
+            let is_down = is_new && facts.active_state == "inactive";
+            if is_down || facts.has_died_since(since) || facts.invocation != since.invocation {
                 return Err(RestartError::Died {
                     unit: self.unit.clone(),
                     state: facts.active_state,
@@ -285,47 +350,6 @@ impl Systemd {
             }
             sleep(POLL).await;
         }
-    }
-}
-
-/// The real kubelet, behind systemd.
-pub(crate) struct Unit {
-    pub(crate) systemd: Systemd,
-    /// The unit as it was when it was seen to serve last.
-    pub(crate) served: Option<UnitFacts>,
-}
-
-impl Unit {
-    pub(crate) fn new(systemd: Systemd) -> Self {
-        Self {
-            systemd,
-            served: None,
-        }
-    }
-}
-
-impl Kubelet for Unit {
-    async fn restart(&mut self, anew: bool) -> Result<(), String> {
-        let begun = Instant::now();
-        let facts = self
-            .systemd
-            .restart(anew)
-            .await
-            .map_err(|error| error.to_string())?;
-        tracing::info!(
-            unit = self.systemd.unit(),
-            "restarted, and it serves after {} ms",
-            begun.elapsed().as_millis()
-        );
-        self.served = Some(facts);
-        Ok(())
-    }
-
-    async fn serves_since(&mut self, time: SystemTime) -> bool {
-        let facts = self.systemd.serves_since(time).await.ok().flatten();
-        let serves = facts.is_some();
-        self.served = facts.or(self.served.take());
-        serves
     }
 }
 

@@ -41,6 +41,8 @@ struct Facts {
     active_state: &'static str,
     invocation: u8,
     starts_by_itself: u32,
+    /// A job is under way for so many looks.
+    job_for: u32,
     calls: Vec<String>,
 }
 
@@ -55,6 +57,7 @@ impl Fake {
             active_state: "active",
             invocation: 1,
             starts_by_itself: 0,
+            job_for: 0,
             calls: Vec::new(),
         })))
     }
@@ -162,6 +165,20 @@ impl FakeUnit {
     #[zbus(property)]
     fn active_enter_timestamp(&self) -> u64 {
         5_000_000
+    }
+    #[zbus(property)]
+    fn job(&self) -> (u32, OwnedObjectPath) {
+        self.0.with(|facts| match facts.job_for.checked_sub(1) {
+            Some(left) => {
+                facts.job_for = left;
+                // The job is the start of it, and ends with it.
+                if left == 0 {
+                    facts.invocation = 2;
+                }
+                (7, path(JOB))
+            }
+            None => (0, path("/")),
+        })
     }
 }
 
@@ -354,22 +371,22 @@ async fn a_restart_is_owed_unless_the_kubelet_was_started_after_the_file() {
         (5, "active", false),
         (6, "active", false),
         (4, "failed", false),
-        (4, "activating", false),
     ] {
         fake.with(|facts| facts.active_state = state);
-        let time = UNIX_EPOCH + Duration::from_secs(second);
-        let facts = node.systemd.serves_since(time).await.expect("it answers");
+        let since = Since::Time(UNIX_EPOCH + Duration::from_secs(second));
+        let facts = node.systemd.serves_since(&since).await.expect("it answers");
         assert_eq!(facts.is_some(), serves, "written at {second}, {state}");
     }
 }
 
 #[test]
-fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_it() {
+fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_or_stops_it() {
     let unit = |active_state: &str, invocation: u8, restarts| UnitFacts {
         active_state: active_state.to_owned(),
         invocation: vec![invocation],
         active_since: UNIX_EPOCH,
         restarts,
+        has_job: false,
     };
     let before = unit("active", 1, 3);
     for (now, died) in [
@@ -377,8 +394,34 @@ fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_it() {
         (unit("active", 2, 0), false),
         (unit("active", 2, 4), true),
         (unit("failed", 1, 3), true),
-        (unit("inactive", 1, 3), true),
+        (unit("inactive", 1, 3), false),
     ] {
         assert_eq!(now.has_died_since(&before), died, "{now:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_that_was_asked_for_before_is_waited_for_and_told_from_none() {
+    let first = "01".repeat(16);
+    for (sentence, job_for, since, serves) in [
+        ("another start than that one", 0, "00".repeat(16), true),
+        (
+            "the same start: it never came about",
+            0,
+            first.clone(),
+            false,
+        ),
+        (
+            "the job is still under way, and is the start",
+            3,
+            first,
+            true,
+        ),
+    ] {
+        let fake = Fake::new(Answer::Never);
+        fake.with(|facts| facts.job_for = job_for);
+        let node = node(&fake);
+        let facts = node.systemd.serves_since(&Since::Start(since)).await;
+        assert_eq!(facts.expect("it answers").is_some(), serves, "{sentence}");
     }
 }

@@ -1,0 +1,105 @@
+//! Word of every change of one file, by inotify on its folder: a file that is replaced is another inode.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use futures::StreamExt as _;
+use inotify::{EventMask, EventStream, Inotify, WatchMask};
+
+/// For some dozens of events at once.
+const BUFFER: usize = 4096;
+
+pub(crate) struct FileWatch {
+    events: EventStream<[u8; BUFFER]>,
+    name: OsString,
+}
+
+impl FileWatch {
+    pub(crate) fn new(file: &Path) -> io::Result<Self> {
+        // The file as a whole became another one, or none. Not each write to it: who writes is not disturbed.
+        let changes = WatchMask::CLOSE_WRITE
+            | WatchMask::MOVE
+            | WatchMask::DELETE
+            | WatchMask::ATTRIB
+            | WatchMask::ONLYDIR;
+        let inotify = Inotify::init()?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        inotify.watches().add(folder, changes)?;
+        Ok(Self {
+            events: inotify.into_event_stream([0; BUFFER])?,
+            name: file.file_name().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// Returns after a change of the file. An error means that no more will be told.
+    pub(crate) async fn changed(&mut self) -> io::Result<()> {
+        while let Some(event) = self.events.next().await {
+            let event = event?;
+            if event
+                .mask
+                .intersects(EventMask::IGNORED | EventMask::Q_OVERFLOW)
+            {
+                break;
+            }
+            if event.name.as_ref() == Some(&self.name) {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("the folder is not watched any more"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_change_of_the_file_is_told_and_none_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("config.json"), folder.path().join("x"));
+        let mut watch = FileWatch::new(&file).unwrap();
+        let changes: [(&str, Box<dyn Fn() + '_>, bool); 5] = [
+            ("written", Box::new(|| fs::write(&file, "1").unwrap()), true),
+            (
+                "another is written",
+                Box::new(|| fs::write(&other, "2").unwrap()),
+                false,
+            ),
+            (
+                "replaced",
+                Box::new(|| fs::rename(&other, &file).unwrap()),
+                true,
+            ),
+            (
+                "moved away",
+                Box::new(|| fs::rename(&file, &other).unwrap()),
+                true,
+            ),
+            (
+                "another is removed",
+                Box::new(|| fs::remove_file(&other).unwrap()),
+                false,
+            ),
+        ];
+        for (sentence, change, expected) in changes {
+            change();
+            let told = timeout(Duration::from_millis(100), watch.changed()).await;
+            assert_eq!(told.is_ok(), expected, "{sentence}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_goes_ends_the_watch() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watch = FileWatch::new(&folder.path().join("config.json")).unwrap();
+        drop(folder);
+        assert!(watch.changed().await.is_err());
+    }
+}
