@@ -1,9 +1,13 @@
 //! The loop on the node: look, decide, act, tell.
 
-use std::path::{Path, PathBuf};
+mod fetching;
+mod telling;
+
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::api::{NodePullSecret, Phase};
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::rollout::Goal;
 use tokio::sync::watch;
@@ -13,11 +17,11 @@ use crate::change::{Changer, Outcome};
 use crate::config_file::{self, Image};
 use crate::decide::{Action, NodeFacts, decide, is_spoilt};
 use crate::drift::{self, Drift};
-use crate::journal::{Change, Failure, Journal, NodeError, State, Step, Task};
+use crate::journal::{Change, Journal, NodeError, State, Step, Task};
 use crate::kubelet::{Kubelet as _, Restartable, Unit};
-use crate::node_status::{Backoff, Cluster, FetchError, identity, task};
+use crate::node_status::{Backoff, Cluster, identity, task};
 use crate::systemd::Systemd;
-use crate::tell::{self, Teller};
+use crate::tell::Teller;
 
 /// A kubelet that dies so soon after a change was in force takes the change back.
 const UNDER_WATCH: Duration = Duration::from_secs(30);
@@ -25,6 +29,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// After an error of the disk, and after one of the node's bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
 const BUS_RETRY: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_secs(1);
 /// For whoever writes a file that makes no sense yet to come to an end.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
 /// Nothing to do: only a change of the object ends it.
@@ -94,21 +99,7 @@ impl Agent {
     pub(crate) async fn run(&mut self) {
         // What is true now is not known yet, so the pod is not ready.
         self.teller.mark_ready(false);
-        config_file::sweep(&self.config_file);
-        loop {
-            match self.journal.load() {
-                Ok(state) => {
-                    self.state = state;
-                    break;
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the state of this node cannot be used");
-                    self.about = self.objects.borrow_and_update().as_ref().map(identity);
-                    self.tell_error(&error);
-                    self.wait(DISK_RETRY).await;
-                }
-            }
-        }
+        let _sole = self.take_over().await;
         loop {
             let pause = match self.step().await {
                 Ok(pause) => pause,
@@ -124,6 +115,30 @@ impl Agent {
             };
             if !pause.is_zero() {
                 self.wait(pause).await;
+            }
+        }
+    }
+
+    /// Waits until the node is this program's alone and its state can be read.
+    async fn take_over(&mut self) -> File {
+        loop {
+            let taken = self.journal.lock().and_then(|lock| {
+                config_file::sweep(&self.config_file);
+                self.state = self.journal.load()?;
+                Ok(lock)
+            });
+            let error = match taken {
+                Ok(lock) => return lock,
+                Err(error) => error,
+            };
+            tracing::error!(%error, "this node can't be worked on");
+            self.about = self.objects.borrow_and_update().as_ref().map(identity);
+            // The other one tells what is to be told.
+            if matches!(error, NodeError::Locked) {
+                sleep(LOCK_RETRY).await;
+            } else {
+                self.tell_error(&error);
+                self.wait(DISK_RETRY).await;
             }
         }
     }
@@ -241,49 +256,6 @@ impl Agent {
         Ok(FOR_EVER)
     }
 
-    async fn fetch(&mut self, task: Option<&Task>) -> Duration {
-        let pause = self.fetch_once(task).await;
-        let owes = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
-        if self.state.as_ref().is_some_and(owes) {
-            // The restart that is owed does not wait for the API server.
-            return pause.min(self.unit.rests());
-        }
-        pause
-    }
-
-    async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
-        let Some(task) = task else { return FOR_EVER };
-        match self.cluster.fetch(task.revision).await {
-            Ok(config) => {
-                self.backoff.reset();
-                self.desired = Some((task.revision, config));
-                Duration::ZERO
-            }
-            Err(error @ FetchError::OtherRevision { .. }) => {
-                let known = self.superseded.replace(task.revision);
-                let in_force = self.state.as_ref().map_or(0, |state| state.revision);
-                if in_force == task.revision {
-                    return Duration::ZERO;
-                }
-                // The grant of the newer one is on its way.
-                if known != Some(task.revision) {
-                    tracing::info!(%error, "waiting");
-                }
-                self.teller.mark_ready(false);
-                RECHECK
-            }
-            Err(error) => {
-                let pause = self.backoff.next();
-                tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
-                // What is in force as it is needs no telling.
-                if self.state.as_ref().map_or(0, |state| state.revision) != task.revision {
-                    self.tell(Phase::Syncing, "SecretNotRead", &error.to_string());
-                }
-                pause
-            }
-        }
-    }
-
     /// Begins this change, or goes on with the one in the journal, to its end.
     async fn change(&mut self, file: Image, change: Option<Change>) -> Result<Duration, NodeError> {
         let restarts = self
@@ -357,10 +329,7 @@ impl Agent {
             Ok(Outcome::InForce) if is_restored => {
                 tracing::info!("the node is as it was");
                 // Its count of restarts is told once more; after that there is nothing of it any more.
-                match self.set_aside.take().filter(|path| path.exists()) {
-                    Some(path) => self.tell(Phase::Restored, "FileSetAside", &kept(&path)),
-                    None => self.tell(Phase::Restored, "", ""),
-                }
+                self.tell_restored();
                 self.state = None;
                 Ok(FOR_EVER)
             }
@@ -384,16 +353,7 @@ impl Agent {
     async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.is_in_trouble = false;
         self.drift.watch();
-        let within = "the kubelet takes it up by itself within 5 minutes";
-        let drifts = self.state.as_ref().map_or(0, |state| state.drifts);
-        let (reason, message) = match (&self.set_aside, &self.unrestartable) {
-            (Some(path), _) => ("FileSetAside", kept(path)),
-            (None, Some(why)) => ("RestartNotPossible", format!("{why}, so {within}")),
-            (None, None) if !self.restart => ("RestartNever", within.to_owned()),
-            (None, None) if drifts > 0 => ("DriftRepaired", drift::told(drifts)),
-            (None, None) => ("", String::new()),
-        };
-        self.tell(Phase::Synced, reason, &message);
+        self.tell_in_force();
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
             return Ok(FOR_EVER);
@@ -439,48 +399,4 @@ impl Agent {
         }
         Ok(())
     }
-
-    fn tell(&mut self, phase: Phase, reason: &str, message: &str) {
-        let object = self.objects.borrow().clone();
-        let Some(object) = object else { return };
-        let Some((_, generation)) = self
-            .about
-            .clone()
-            .filter(|(uid, _)| *uid == identity(&object).0)
-        else {
-            return;
-        };
-        let status = NodePullSecretStatus {
-            observed_generation: generation,
-            phase,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            revision: self.state.as_ref().map_or(0, |state| state.revision),
-            restarts: self
-                .state
-                .as_ref()
-                .map_or_else(|| self.teller.restarts(&object), |state| state.restarts),
-            drifts: self.state.as_ref().map_or(0, |state| state.drifts),
-            restored: phase == Phase::Restored,
-            ..NodePullSecretStatus::default()
-        };
-        self.teller.tell(&object, status);
-    }
-
-    fn tell_failure(&mut self, failure: &Failure) {
-        let (phase, reason, message) = tell::of_failure(failure);
-        self.tell(phase, reason, &message);
-    }
-
-    fn tell_error(&mut self, error: &NodeError) {
-        self.tell(Phase::Failed, error.reason(), &error.to_string());
-    }
-}
-
-/// Between two looks at a `global-pull-secret` that is at another revision than the granted one.
-const RECHECK: Duration = Duration::from_secs(5);
-
-fn kept(path: &Path) -> String {
-    let path = path.display();
-    format!("the node's own file was no credentials file and is kept as {path}")
 }

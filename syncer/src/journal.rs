@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
 use globalps_core::names::STATE_DIR;
 use globalps_core::rollout::Goal;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::config_file::{self, FileError, Image};
@@ -27,6 +29,8 @@ const SET_ASIDE: &str = "config.json.unparsable-";
 pub(crate) enum NodeError {
     #[error(transparent)]
     File(#[from] FileError),
+    #[error("another syncer is at work on this node; this one waits")]
+    Locked,
     #[error("{0}; it goes on once systemd answers")]
     Bus(String),
     #[error("{0}; nothing was changed")]
@@ -45,6 +49,7 @@ impl NodeError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::File(error) => error.reason(),
+            Self::Locked => "AnotherSyncer",
             Self::Bus(_) => "SystemBusAway",
             Self::Unit(_) => "KubeletUnit",
             Self::Newer { .. } => "StateTooNew",
@@ -244,6 +249,23 @@ impl Journal {
         }
     }
 
+    /// The sole right to work on this node, held for as long as the result lives. The folder itself is what is locked:
+    /// the file is replaced, and the state directory comes and goes.
+    pub(crate) fn lock(&self) -> Result<File, NodeError> {
+        let folder = self.directory.parent().unwrap_or(Path::new("/"));
+        let io = |source| FileError::Io {
+            action: "lock",
+            path: folder.to_owned(),
+            source,
+        };
+        let handle = File::open(folder).map_err(io)?;
+        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(handle),
+            Err(Errno::WOULDBLOCK) => Err(NodeError::Locked),
+            Err(error) => Err(io(error.into()).into()),
+        }
+    }
+
     fn path(&self) -> PathBuf {
         self.directory.join(STATE_FILE)
     }
@@ -383,6 +405,16 @@ mod tests {
         journal.remove().unwrap();
         journal.remove().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn one_syncer_at_a_time_works_on_a_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&folder.path().join("config.json"));
+        let first = journal.lock().unwrap();
+        assert_eq!(journal.lock().unwrap_err().reason(), "AnotherSyncer");
+        drop(first);
+        journal.lock().unwrap();
     }
 
     #[test]

@@ -85,29 +85,40 @@ impl Unit {
         if let Some(known) = &self.restartable {
             return Ok(known.clone());
         }
-        let found = if !self.systemd.bus.exists() {
+        let path = self.systemd.bus.display();
+        if !self.systemd.bus.exists() {
             // Not remembered: it may be on its way.
-            let path = self.systemd.bus.display();
-            return Ok(Restartable::No(format!(
-                "the node has no system bus at `{path}`"
-            )));
-        } else if self.systemd.unit != KUBELET_UNIT_AUTO {
-            Restartable::Yes
-        } else if let Some(name) = self.systemd.active_among(&AGENTS).await? {
-            tracing::info!(unit = name, "this unit runs the kubelet");
-            name.clone_into(&mut self.systemd.unit);
-            Restartable::Yes
-        } else if let Some(name) = self.systemd.active_among(&SERVERS).await? {
-            Restartable::No(format!("`{name}` is the control plane too"))
+            let why = format!("the node has no system bus at `{path}`");
+            return Ok(Restartable::No(why));
+        }
+        let found = if self.systemd.unit == KUBELET_UNIT_AUTO {
+            match self.find().await {
+                Ok(Some(found)) => found,
+                // Not remembered either: a kubelet that is down comes back as one of them.
+                Ok(None) => {
+                    let why = format!("none of the units {} is active", AGENTS.join(", "));
+                    return Ok(Restartable::No(why));
+                }
+                Err(error @ RestartError::NoSystemd { .. }) => {
+                    return Ok(Restartable::No(error.to_string()));
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
-            // Not remembered either: a kubelet that is down comes back as one of them.
-            return Ok(Restartable::No(format!(
-                "none of the units {} is active",
-                AGENTS.join(", ")
-            )));
+            Restartable::Yes
         };
         self.restartable = Some(found.clone());
         Ok(found)
+    }
+
+    async fn find(&mut self) -> Result<Option<Restartable>, RestartError> {
+        if let Some(name) = self.systemd.active_among(&AGENTS).await? {
+            tracing::info!(unit = name, "this unit runs the kubelet");
+            name.clone_into(&mut self.systemd.unit);
+            return Ok(Some(Restartable::Yes));
+        }
+        let server = self.systemd.active_among(&SERVERS).await?;
+        Ok(server.map(|name| Restartable::No(format!("`{name}` is the control plane too"))))
     }
 }
 

@@ -74,6 +74,8 @@ pub(crate) enum RestartError {
     Bus { path: PathBuf, source: zbus::Error },
     #[error("the node's system bus did not answer within {} s", CALL_TIMEOUT.as_secs())]
     Silent,
+    #[error("there is no systemd on the node's system bus at `{path}`")]
+    NoSystemd { path: PathBuf },
     #[error("systemd knows no unit `{unit}` (it is {state})")]
     NoUnit { unit: String, state: String },
     #[error("systemd did not restart `{unit}`: {source}")]
@@ -210,6 +212,9 @@ impl Systemd {
             Ok(Ok((state, _))) => Err(RestartError::NoUnit {
                 unit: self.unit.clone(),
                 state,
+            }),
+            Ok(Err(source)) if is_of_nobody(&source) => Err(RestartError::NoSystemd {
+                path: self.bus.clone(),
             }),
             Ok(Err(source)) => Err(RestartError::Bus {
                 path: self.bus.clone(),
@@ -351,6 +356,16 @@ impl Systemd {
             sleep(POLL).await;
         }
     }
+}
+
+/// The bus answers, but for systemd there is nobody.
+fn is_of_nobody(error: &zbus::Error) -> bool {
+    const NOBODY: [&str; 3] = [
+        "org.freedesktop.DBus.Error.ServiceUnknown",
+        "org.freedesktop.DBus.Error.NameHasNoOwner",
+        "org.freedesktop.DBus.Error.UnknownMethod",
+    ];
+    matches!(error, zbus::Error::MethodError(name, ..) if NOBODY.contains(&name.as_str()))
 }
 
 async fn takes_connections(socket: &Path) -> bool {

@@ -6,6 +6,7 @@
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
 pub mod config_file;
+pub mod faults;
 pub mod fuzz;
 pub mod image;
 pub mod judge;

@@ -75,18 +75,16 @@ impl Watch {
         Ok(most)
     }
 
-    /// When the last node was seen `Synced` at the revision.
-    pub fn all_synced(&self, revision: i64) -> Result<SystemTime> {
+    /// When each node was first seen `Synced` at the revision.
+    pub fn all_synced(&self, revision: i64) -> Result<BTreeMap<String, SystemTime>> {
         let mut synced = BTreeMap::new();
-        loop {
+        while synced.len() < self.nodes {
             let (time, object) = self.changes.recv_timeout(DEADLINE)?;
             if is_synced(&object, revision) {
-                synced.insert(name(&object), time);
-            }
-            if synced.len() == self.nodes {
-                return Ok(time);
+                synced.entry(name(&object)).or_insert(time);
             }
         }
+        Ok(synced)
     }
 }
 

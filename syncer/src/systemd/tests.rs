@@ -16,6 +16,7 @@ use super::*;
 const NAME: &str = "kubelet.service";
 const MANAGER: &str = "/org/freedesktop/systemd1";
 const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet";
+const ABSENT: &str = "/org/freedesktop/systemd1/unit/absent";
 const JOB: &str = "/org/freedesktop/systemd1/job/7";
 /// The fake's name on the bus: signals count only from whom they are expected.
 const SENDER: &str = ":1.2";
@@ -36,6 +37,8 @@ enum Answer {
 }
 
 struct Facts {
+    /// The one unit that there is.
+    name: &'static str,
     answer: Answer,
     load_state: &'static str,
     active_state: &'static str,
@@ -52,6 +55,7 @@ struct Fake(Arc<Mutex<Facts>>);
 impl Fake {
     fn new(answer: Answer) -> Self {
         Self(Arc::new(Mutex::new(Facts {
+            name: NAME,
             answer,
             load_state: "loaded",
             active_state: "active",
@@ -93,8 +97,11 @@ impl FakeManager {
         self.0.with(|facts| facts.calls.push("Subscribe".into()));
     }
 
-    fn load_unit(&self, _name: &str) -> OwnedObjectPath {
-        path(UNIT)
+    fn load_unit(&self, name: &str) -> OwnedObjectPath {
+        path(
+            self.0
+                .with(|facts| if facts.name == name { UNIT } else { ABSENT }),
+        )
     }
 
     fn reset_failed_unit(&self, name: &str) {
@@ -235,6 +242,8 @@ fn node(fake: &Fake) -> Node {
 
 async fn serve(stream: Stream, fake: Fake) {
     let stream = stream.into_std().expect("a socket");
+    let absent = Fake::new(Answer::Error);
+    absent.with(|facts| facts.load_state = "not-found");
     let connection = zbus::connection::Builder::unix_stream(stream)
         .server(zbus::Guid::generate())
         .p2p()
@@ -242,6 +251,8 @@ async fn serve(stream: Stream, fake: Fake) {
         .serve_at(MANAGER, FakeManager(fake.clone()))
         .serve_at(UNIT, FakeUnit(fake.clone()))
         .serve_at(UNIT, FakeService(fake))
+        .serve_at(ABSENT, FakeUnit(absent.clone()))
+        .serve_at(ABSENT, FakeService(absent))
         .build()
         .await
         .expect("a peer");
@@ -424,4 +435,47 @@ async fn a_restart_that_was_asked_for_before_is_waited_for_and_told_from_none() 
         let facts = node.systemd.serves_since(&Since::Start(since)).await;
         assert_eq!(facts.expect("it answers").is_some(), serves, "{sentence}");
     }
+}
+
+#[tokio::test]
+async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_restarted() {
+    use crate::kubelet::{Restartable, Unit};
+    for (name, state, expected) in [
+        ("kubelet.service", "active", None),
+        ("k3s-agent.service", "active", None),
+        ("rke2-agent.service", "failed", None),
+        ("snap.microk8s.daemon-kubelite.service", "active", None),
+        (
+            "k3s.service",
+            "active",
+            Some("`k3s.service` is the control plane too"),
+        ),
+        (
+            "rke2-server.service",
+            "active",
+            Some("is the control plane too"),
+        ),
+        ("kubelet.service", "inactive", Some("none of the units")),
+        ("another.service", "active", Some("none of the units")),
+    ] {
+        let fake = Fake::new(Answer::Error);
+        fake.with(|facts| (facts.name, facts.active_state) = (name, state));
+        let node = node(&fake);
+        let mut unit = Unit::new(Systemd {
+            unit: "Auto".to_owned(),
+            ..node.systemd.clone()
+        });
+        match (unit.restartable().await.expect("systemd answers"), expected) {
+            (Restartable::Yes, None) => assert_eq!(unit.systemd.unit(), name),
+            (Restartable::No(why), Some(words)) => assert!(why.contains(words), "{why}"),
+            (found, _) => panic!("{name}, {state}: {found:?}"),
+        }
+    }
+    let mut unit = Unit::new(Systemd {
+        bus: "/nowhere/bus".into(),
+        unit: "Auto".to_owned(),
+        socket: "/nowhere/kubelet".into(),
+    });
+    let found = unit.restartable().await.expect("no bus is an answer");
+    assert!(matches!(found, Restartable::No(why) if why.contains("no system bus")));
 }

@@ -1,16 +1,20 @@
 //! How fast a rotation is, and how lean what runs: figures, not a test.
 
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use globalps_tests::product::Product;
 use globalps_tests::watch::Watch;
-use globalps_tests::{Cluster, Options, kubernetes};
-use serde_json::json;
+use globalps_tests::{Cluster, Node, Options, kubernetes};
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 const NODES: u8 = 3;
 const ROTATIONS: i64 = 20;
+const RATION: Duration = Duration::from_secs(11);
 
 fn main() -> ExitCode {
     match bench() {
@@ -34,24 +38,30 @@ fn bench() -> Result<()> {
         .map(|node| product.kubelet_starts(node))
         .sum::<Result<usize>>()?;
 
-    let (mut first_file, mut all_synced) = (Vec::new(), Vec::new());
+    let mut times = Times::default();
     for round in 1..=ROTATIONS {
+        // A kubelet that was just restarted is left alone for a while, which is not what is measured.
+        std::thread::sleep(RATION);
         let watch = Watch::start(&cluster, nodes.len())?;
         let begun = SystemTime::now();
         product.apply(&content(round))?;
         let synced = watch.all_synced(round + 1)?;
+        let granted = grants(&cluster, begun)?;
         let mut written = Vec::new();
         for node in &nodes {
-            written.push(std::fs::metadata(node.kubelet_dir().join("config.json"))?.modified()?);
+            let file = std::fs::metadata(node.kubelet_dir().join("config.json"))?.modified()?;
+            let granted = *granted.get(node.name()).context("a node without a grant")?;
+            let synced = *synced.get(node.name()).context("a node without a status")?;
+            times
+                .grant_to_file
+                .push(file.duration_since(granted).unwrap_or_default());
+            times.grant_to_synced.push(synced.duration_since(granted)?);
+            written.push(file);
         }
-        first_file.push(
-            written
-                .into_iter()
-                .min()
-                .context("no nodes")?
-                .duration_since(begun)?,
-        );
-        all_synced.push(synced.duration_since(begun)?);
+        let first = written.into_iter().min().context("no nodes")?;
+        let last = synced.into_values().max().context("no nodes")?;
+        times.first_file.push(first.duration_since(begun)?);
+        times.all_synced.push(last.duration_since(begun)?);
         product.wait_synced()?;
     }
     let after: usize = nodes
@@ -63,8 +73,26 @@ fn bench() -> Result<()> {
     println!(
         "{NODES} nodes, {ROTATIONS} rotations, one node at a time, each verified; from the start of `kubectl apply`"
     );
-    println!("first node's file written   {}", spread(&mut first_file));
-    println!("every node Synced           {}", spread(&mut all_synced));
+    println!(
+        "first node's file written   {}",
+        spread(&mut times.first_file)
+    );
+    println!(
+        "every node Synced           {}",
+        spread(&mut times.all_synced)
+    );
+    println!(
+        "one node, grant to file     {}",
+        spread(&mut times.grant_to_file)
+    );
+    println!(
+        "one node, grant to Synced   {}",
+        spread(&mut times.grant_to_synced)
+    );
+    let mut alone = (0..ROTATIONS)
+        .map(|_| restart_alone(&nodes[0]))
+        .collect::<Result<Vec<_>>>()?;
+    println!("a kubelet alone, to serve   {}", spread(&mut alone));
     println!(
         "kubelet starts              {} in {} changes of a node",
         after - before,
@@ -91,6 +119,53 @@ fn bench() -> Result<()> {
         println!("image                       {size} bytes {image}");
     }
     Ok(())
+}
+
+#[derive(Default)]
+struct Times {
+    first_file: Vec<Duration>,
+    all_synced: Vec<Duration>,
+    grant_to_file: Vec<Duration>,
+    grant_to_synced: Vec<Duration>,
+}
+
+/// When the API server had answered the controller's grant to each node, since then.
+fn grants(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, SystemTime>> {
+    let mut grants = BTreeMap::new();
+    for line in std::fs::read_to_string(cluster.audit_log())?.lines() {
+        let event: Value = serde_json::from_str(line)?;
+        let object = &event["objectRef"];
+        let is_grant = object["resource"] == "nodepullsecrets"
+            && object["subresource"].is_null()
+            && event["verb"] == "patch"
+            && event["stage"] == "ResponseComplete";
+        let (Some(name), Some(time)) = (object["name"].as_str(), event["stageTimestamp"].as_str())
+        else {
+            continue;
+        };
+        let time = SystemTime::from(time.parse::<Timestamp>()?);
+        if is_grant && time >= since {
+            grants.entry(name.to_owned()).or_insert(time);
+        }
+    }
+    Ok(grants)
+}
+
+/// From the restart of a node's kubelet, by nobody but systemd, until its socket takes a connection again.
+fn restart_alone(node: &Node) -> Result<Duration> {
+    std::thread::sleep(Duration::from_secs(3));
+    let socket = node.kubelet_dir().join("pod-resources/kubelet.sock");
+    let begun = Instant::now();
+    node.exec(&["systemctl", "restart", "kubelet.service"])?
+        .ok()?;
+    while UnixStream::connect(&socket).is_err() {
+        ensure!(
+            begun.elapsed() < Duration::from_secs(30),
+            "the kubelet does not serve"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(begun.elapsed())
 }
 
 fn content(round: i64) -> String {

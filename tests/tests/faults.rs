@@ -1,0 +1,314 @@
+//! Every row of the table of faults, on real nodes: several at once, one on each, in each rotation.
+
+mod common;
+
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use common::{base64, cluster, docker_config};
+use globalps_tests::faults::{Fault, ROWS, Row};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::{Node, until};
+use serde_json::Value;
+
+const NODES: u8 = 6;
+const POLL: Duration = Duration::from_millis(100);
+const REGISTRY: &str = "faults.example.com";
+const OWN: &str = "{ \"auths\": { \"own.example.com\": { \"auth\": \"b3duOm93bg==\" } } }\n";
+
+#[test]
+fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
+    let cluster = cluster("faults", NODES);
+    let product = Product::install(&cluster).unwrap();
+    let nodes = cluster.nodes().unwrap();
+    for node in &nodes {
+        std::fs::write(node.kubelet_dir().join("config.json"), OWN).unwrap();
+    }
+    product.apply(&content(0)).unwrap();
+    // Every node changes at once, and whatever fails on one does not hold up the others.
+    until("the GlobalPullSecret", DEADLINE, POLL, || {
+        let patch = r#"{"spec":{"rollout":{"maxUnavailable":"100%","maxFailures":1000}}}"#;
+        Ok(cluster
+            .kubectl(&[
+                "patch",
+                "globalpullsecret/global-pull-secret",
+                "-n",
+                NAMESPACE,
+                "--type=merge",
+                "-p",
+                patch,
+            ])
+            .ok())
+    })
+    .unwrap();
+    let only = std::env::var("ROW").ok();
+    let rows: Vec<(usize, &Row)> = ROWS
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| {
+            only.as_ref()
+                .is_none_or(|only| only.split(',').any(|row| row == at.to_string()))
+        })
+        .collect();
+    let mut failures = Vec::new();
+    let mut revision = 0;
+    for (round, rows) in rows.chunks(nodes.len()).enumerate() {
+        // From a good start, and after the last round's faults: the next content is taken.
+        revision += 1;
+        product.apply(&content(revision)).unwrap();
+        let begun = Instant::now();
+        product
+            .wait_synced()
+            .with_context(|| format!("the content after round {round}: {failures:#?}"))
+            .unwrap();
+        revision += 1;
+        let applied = AtomicBool::new(false);
+        let results: Vec<Result<()>> = thread::scope(|scope| {
+            let running: Vec<_> = rows
+                .iter()
+                .zip(&nodes)
+                .map(|((_, row), node)| {
+                    let (product, applied) = (&product, &applied);
+                    scope.spawn(move || run(row, node, product, revision, applied))
+                })
+                .collect();
+            // All faults that come before are there.
+            thread::sleep(Duration::from_secs(3));
+            product.apply(&content(revision)).unwrap();
+            applied.store(true, Ordering::Relaxed);
+            running.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        for ((at, row), result) in rows.iter().zip(results) {
+            match result {
+                Ok(()) => println!("ok      {at} {}, {}", row.what, row.moment),
+                Err(error) => {
+                    println!("FAILED  {at} {}, {}: {error:#}", row.what, row.moment);
+                    failures.push(format!("{at} {}, {}: {error:#}", row.what, row.moment));
+                }
+            }
+        }
+        println!("round {round} took {} s", begun.elapsed().as_secs());
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    for node in &nodes {
+        let file = std::fs::read_to_string(node.kubelet_dir().join("config.json")).unwrap();
+        assert_eq!(file, OWN, "{}", node.name());
+    }
+}
+
+fn content(revision: u32) -> String {
+    docker_config(&[(REGISTRY, &format!("u:{revision}"))])
+}
+
+fn auth(revision: u32) -> String {
+    base64(&format!("u:{revision}"))
+}
+
+fn run(
+    row: &Row,
+    node: &Node,
+    product: &Product,
+    revision: u32,
+    applied: &AtomicBool,
+) -> Result<()> {
+    let starts = product.kubelet_starts(node)?;
+    let script = |script: &str| script.replace("$NEW", &auth(revision));
+    let mut tracer = None;
+    match row.fault {
+        Fault::Before(command) => shell(node, &script(command))?,
+        Fault::Kill(call, nth) => {
+            tracer = Some(trace(node, call, &format!("signal=KILL:when={nth}"))?)
+        }
+        Fault::Errno(call, errno, when) => {
+            tracer = Some(trace(node, call, &format!("error={errno}:when={when}"))?);
+        }
+        Fault::BeforeAndKill(command, call, nth) => {
+            shell(node, &script(command))?;
+            tracer = Some(trace(node, call, &format!("signal=KILL:when={nth}"))?);
+        }
+        Fault::During(..) | Fault::PowerCut(_) | Fault::Reboot(_) => {}
+    }
+    until("the rotation", DEADLINE, Duration::from_millis(2), || {
+        Ok(applied.load(Ordering::Relaxed).then_some(()))
+    })?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| watch(row, node, revision, &is_over));
+        let come = comes_round(row, node, product, revision, tracer);
+        is_over.store(true, Ordering::Relaxed);
+        if come.is_err() && !row.heal.is_empty() {
+            // The rows after this one start from a good node.
+            shell(node, row.heal)?;
+        }
+        let whole = watch.join().unwrap();
+        come.and(whole)
+    })?;
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(node.kubelet_dir().join("config.json"))?)?;
+    ensure!(
+        file["auths"]["own.example.com"]["auth"] == "b3duOm93bg==",
+        "the node's own entry is lost"
+    );
+    let is_synced = product.node_status(node.name())?["phase"] == "Synced";
+    let expected = if is_synced { revision } else { revision - 1 };
+    ensure!(
+        file["auths"][REGISTRY]["auth"] == auth(expected).as_str(),
+        "the content is not that of {expected}"
+    );
+    until("the kubelet runs", DEADLINE, POLL, || {
+        Ok(node
+            .exec(&["systemctl", "is-active", "kubelet.service"])?
+            .status
+            .success()
+            .then_some(()))
+    })?;
+    if row.is_once {
+        let more = product.kubelet_starts(node)? - starts;
+        ensure!(more == 1, "{more} kubelet starts");
+    }
+    Ok(())
+}
+
+fn comes_round(
+    row: &Row,
+    node: &Node,
+    product: &Product,
+    revision: u32,
+    tracer: Option<Child>,
+) -> Result<()> {
+    match row.fault {
+        Fault::During(millis, command) => {
+            thread::sleep(Duration::from_millis(millis));
+            shell(node, command)?;
+        }
+        Fault::PowerCut(millis) => {
+            thread::sleep(Duration::from_millis(millis));
+            node.power_cut()?;
+            node.boot()?;
+        }
+        Fault::Reboot(millis) => {
+            thread::sleep(Duration::from_millis(millis));
+            node.reboot()?;
+        }
+        _ => {}
+    }
+    if let Some((phase, reason)) = row.told {
+        wait(product, node, &format!("{phase}, {reason}"), |status| {
+            status["phase"] == phase && status["reason"] == reason
+        })?;
+    }
+    if let Fault::Kill(..) | Fault::BeforeAndKill(..) = row.fault
+        && let Some(mut tracer) = tracer
+    {
+        // It ends with the process that it killed.
+        until("the kill", DEADLINE, POLL, || Ok(tracer.try_wait()?))?;
+    }
+    // Where nobody but the admin could help, the admin does, and then it comes round.
+    let helped = row.ends != "RolledBack";
+    if helped && !row.heal.is_empty() {
+        shell(node, row.heal)?;
+    }
+    // The first content is revision 1.
+    let in_force = u64::from(revision) + 1;
+    wait(product, node, row.ends, |status| match row.ends {
+        "Synced" => status["phase"] == "Synced" && status["revision"] == in_force,
+        "RolledBack" => status["phase"] == "RolledBack",
+        _ => {
+            status["phase"] == "RolledBack"
+                || status["phase"] == "Synced" && status["revision"] == in_force
+        }
+    })?;
+    if !helped && !row.heal.is_empty() {
+        shell(node, row.heal)?;
+    }
+    node.wait_ready(DEADLINE)
+}
+
+fn wait(product: &Product, node: &Node, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
+    until(
+        &format!("{what} of {}", node.name()),
+        DEADLINE,
+        POLL,
+        || {
+            Ok(product
+                .node_status(node.name())
+                .ok()
+                .filter(|status| is(status))
+                .map(|_| ()))
+        },
+    )
+    .with_context(|| {
+        product
+            .node_status(node.name())
+            .unwrap_or_default()
+            .to_string()
+    })
+}
+
+/// At every moment the file is whole, and means the old or the new content.
+fn watch(row: &Row, node: &Node, revision: u32, is_over: &AtomicBool) -> Result<()> {
+    let path = node.kubelet_dir().join("config.json");
+    let mut seen = 0_u32;
+    while !is_over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(3));
+        if row.is_replaced {
+            continue;
+        }
+        let bytes = std::fs::read(&path).context("the file is not there")?;
+        let file: Value = serde_json::from_slice(&bytes).context("the file is not whole")?;
+        let content = &file["auths"][REGISTRY]["auth"];
+        if *content != auth(revision).as_str() && *content != auth(revision - 1).as_str() {
+            bail!("neither the old nor the new content is in the file");
+        }
+        ensure!(
+            !file["auths"]["own.example.com"].is_null(),
+            "the node's own entry is gone"
+        );
+        seen += 1;
+    }
+    ensure!(row.is_replaced || seen > 10, "the file was not watched");
+    Ok(())
+}
+
+fn shell(node: &Node, script: &str) -> Result<()> {
+    let ran = node.exec(&["sh", "-c", script])?;
+    ensure!(
+        ran.status.success(),
+        "`{script}` failed: {}{}",
+        ran.stdout,
+        ran.stderr
+    );
+    Ok(())
+}
+
+/// Tampers with the syncer's system calls from now on.
+fn trace(node: &Node, call: &str, injection: &str) -> Result<Child> {
+    let script = format!(
+        "exec strace -f -qq -o /dev/null -e trace={call} -e inject={call}:{injection} -p $(pgrep -x globalps-syncer)"
+    );
+    let child = node
+        .command(&["sh", "-c", &script])?
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    until(
+        "the tracer",
+        Duration::from_secs(10),
+        Duration::from_millis(20),
+        || {
+            let status = node.exec(&[
+                "sh",
+                "-c",
+                "grep TracerPid /proc/$(pgrep -x globalps-syncer)/status",
+            ])?;
+            Ok((!status.stdout.trim().ends_with("\t0") && !status.stdout.is_empty()).then_some(()))
+        },
+    )?;
+    Ok(child)
+}
