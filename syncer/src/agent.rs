@@ -352,7 +352,9 @@ impl Agent {
     /// Tells that the task is in force, and keeps the kubelet under watch for a while.
     async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.is_in_trouble = false;
-        self.drift.watch();
+        if self.desired.is_some() {
+            self.drift.watch();
+        }
         self.tell_in_force();
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
@@ -363,7 +365,7 @@ impl Agent {
             .get_or_insert_with(|| Instant::now() + UNDER_WATCH);
         if Instant::now() >= until {
             self.settle()?;
-            return Ok(FOR_EVER);
+            return Ok(Duration::ZERO);
         }
         let Ok(facts) = self.unit.systemd.facts().await else {
             return Ok(WATCH_EVERY);

@@ -63,7 +63,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
         // Whatever is wanted now: a change that was begun is finished or taken back first, unless its restart is still
         // to come, which another content may share.
         match change.step {
-            Step::Watching if is_newer => return Action::Settle,
+            Step::Watching if is_newer || is_drifted(facts) => return Action::Settle,
             Step::Watching => return Action::Confirm,
             Step::Forward if change.awaits_restart() && is_newer && !facts.is_due => {}
             Step::Forward | Step::Back => return Action::Resume,
@@ -98,6 +98,17 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
             begin(facts, state.unwrap_or(&first), task, desired)
         }
     }
+}
+
+/// Whether somebody else changed ours. What is put back has no way back to the content from before.
+fn is_drifted(facts: &NodeFacts) -> bool {
+    let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, facts.desired) else {
+        return false;
+    };
+    let mut settled = state.clone();
+    settled.change = None;
+    task.goal() != Goal::Restore
+        && !matches!(begin(facts, &settled, task, desired), Action::Confirm)
 }
 
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
@@ -561,18 +572,19 @@ mod tests {
             state.change = Some(with_step(step));
             state
         };
-        for (step, task, expected) in [
-            (Step::Forward, Some(&two), "Resume"),
-            (Step::Forward, None, "Resume"),
-            (Step::Back, Some(&one), "Resume"),
-            (Step::Watching, Some(&one), "Confirm"),
-            (Step::Watching, None, "Confirm"),
-            (Step::Watching, Some(&two), "Settle"),
+        for (step, task, content, expected) in [
+            (Step::Forward, Some(&two), OURS, "Resume"),
+            (Step::Forward, None, OURS, "Resume"),
+            (Step::Back, Some(&one), OURS, "Resume"),
+            (Step::Watching, Some(&one), OURS, "Confirm"),
+            (Step::Watching, Some(&one), OWN, "Settle"),
+            (Step::Watching, None, OURS, "Confirm"),
+            (Step::Watching, Some(&two), OURS, "Settle"),
         ] {
             assert_eq!(
-                line(task, Some(&with(step)), OURS, Some(NEWER)),
+                line(task, Some(&with(step)), content, Some(OURS)),
                 expected,
-                "{step:?}"
+                "{step:?}, {content}"
             );
         }
     }

@@ -290,6 +290,19 @@ impl Cluster {
         Ok(node)
     }
 
+    /// Sends a signal, named as for `kill`, to a component of the control plane.
+    pub fn signal(&self, component: &str, signal: &str) -> Result<()> {
+        for process in marked(&self.layout.bridge())? {
+            if process.component == component {
+                let status = Command::new("kill")
+                    .args([&format!("-{signal}"), &process.pid.to_string()])
+                    .status()?;
+                anyhow::ensure!(status.success(), "`{component}` took no signal");
+            }
+        }
+        Ok(())
+    }
+
     /// Components of the control plane and the registries that run.
     pub fn components(&self) -> Result<Vec<String>> {
         let nodes: Vec<_> = self

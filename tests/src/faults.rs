@@ -36,6 +36,8 @@ pub struct Row {
     pub is_replaced: bool,
     /// The kubelet is started once and no more.
     pub is_once: bool,
+    /// All the while the API server is away, from the grant on. Such rows are run together.
+    pub is_api_away: bool,
 }
 
 const ROW: Row = Row {
@@ -47,6 +49,7 @@ const ROW: Row = Row {
     ends: "Synced",
     is_replaced: false,
     is_once: false,
+    is_api_away: false,
 };
 
 const fn kill(moment: &'static str, call: &'static str, nth: u32) -> Row {
@@ -400,6 +403,30 @@ pub const ROWS: &[Row] = &[
         ),
         heal: "kill $(pgrep -x -n globalps-syncer)",
         is_once: true,
+        ..ROW
+    },
+    Row {
+        what: "the API server is away",
+        moment: "from the grant on",
+        is_once: true,
+        is_api_away: true,
+        ..ROW
+    },
+    Row {
+        what: "the API server is away, and the kubelet does not start with the new content",
+        moment: "from the grant on",
+        fault: Fault::Before(FAILS),
+        heal: UNBREAK,
+        ends: "RolledBack",
+        is_api_away: true,
+        ..ROW
+    },
+    Row {
+        what: "the API server is away, and the syncer is killed",
+        moment: "from the grant on, before its third rename",
+        fault: Fault::Kill("rename", 3),
+        is_once: true,
+        is_api_away: true,
         ..ROW
     },
 ];

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use common::{base64, cluster, docker_config};
 use globalps_tests::faults::{Fault, ROWS, Row};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
-use globalps_tests::{Node, until};
+use globalps_tests::{Cluster, Node, until};
 use serde_json::Value;
 
 const NODES: u8 = 6;
@@ -55,7 +55,11 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
         .collect();
     let mut failures = Vec::new();
     let mut revision = 0;
-    for (round, rows) in rows.chunks(nodes.len()).enumerate() {
+    let (with_api, without): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, row)| !row.is_api_away);
+    let rounds = with_api
+        .chunks(nodes.len())
+        .chain(without.chunks(nodes.len()));
+    for (round, rows) in rounds.enumerate() {
         // From a good start, and after the last round's faults: the next content is taken.
         revision += 1;
         product.apply(&content(revision)).unwrap();
@@ -79,6 +83,9 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
             thread::sleep(Duration::from_secs(3));
             product.apply(&content(revision)).unwrap();
             applied.store(true, Ordering::Relaxed);
+            if rows.iter().any(|(_, row)| row.is_api_away) {
+                without_api(&cluster, &product, &nodes[..rows.len()], revision);
+            }
             running.into_iter().map(|one| one.join().unwrap()).collect()
         });
         for ((at, row), result) in rows.iter().zip(results) {
@@ -99,6 +106,31 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
         let file = std::fs::read_to_string(node.kubelet_dir().join("config.json")).unwrap();
         assert_eq!(file, OWN, "{}", node.name());
     }
+}
+
+/// Takes the API server away once all nodes are granted the content. Each has come to its end when it is back.
+fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u32) {
+    until("the grants", DEADLINE, Duration::from_millis(10), || {
+        let objects = product.get("nodepullsecrets")?;
+        let mut objects = objects["items"].as_array().context("no items")?.iter();
+        Ok(objects
+            .all(|object| object["spec"]["revision"] == u64::from(revision) + 1)
+            .then_some(()))
+    })
+    .unwrap();
+    cluster.signal("kube-apiserver", "STOP").unwrap();
+    thread::sleep(Duration::from_secs(20));
+    for node in nodes {
+        let journal = std::fs::read(node.kubelet_dir().join(".globalps/state.json")).unwrap();
+        let state: Value = serde_json::from_slice(&journal).unwrap();
+        let step = &state["change"]["step"];
+        assert!(
+            step.is_null() || step == "Watching",
+            "{} did not come to an end without the API server: {step}",
+            node.name()
+        );
+    }
+    cluster.signal("kube-apiserver", "CONT").unwrap();
 }
 
 fn content(revision: u32) -> String {

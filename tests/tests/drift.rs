@@ -1,0 +1,164 @@
+//! What somebody else does to the file, and rotations that come faster than a kubelet can bear.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{DEADLINE, Product};
+use globalps_tests::{Node, config_file, until};
+use serde_json::{Value, json};
+
+const REGISTRY: &str = "drift.example.com";
+const POLL: Duration = Duration::from_millis(20);
+
+#[test]
+fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() {
+    let cluster = cluster("drift", 1);
+    let product = Product::install(&cluster).unwrap();
+    let node = &cluster.nodes().unwrap()[0];
+    let path = node.kubelet_dir().join("config.json");
+    let own = docker_config(&[("own.example.com", "own:own")]);
+    fs::write(&path, &own).unwrap();
+    product.apply(&content(0)).unwrap();
+    product.wait_synced().unwrap();
+
+    a_storm_of_rotations_is_three_restarts_at_most(&product, node);
+    what_was_taken_out_is_back_within_a_second(&product, node, &path);
+    a_fight_is_given_up_until_the_next_revision(&product, node, &path);
+
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let expected: Value = json!({"auths": {
+        "own.example.com": {"auth": base64("own:own")},
+        "theirs.example.com": {"auth": base64("their:own")},
+    }});
+    assert_eq!(file, expected, "what others put there stays");
+}
+
+fn content(number: u32) -> String {
+    docker_config(&[(REGISTRY, &format!("u:{number}"))])
+}
+
+fn a_storm_of_rotations_is_three_restarts_at_most(product: &Product, node: &Node) {
+    // The first rotation is not one that comes right after another.
+    thread::sleep(Duration::from_secs(11));
+    let starts = product.kubelet_starts(node).unwrap();
+    let begun = Instant::now();
+    for number in 1..=50 {
+        product.apply(&content(number)).unwrap();
+        let due = Duration::from_millis(200) * number;
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+    }
+    let took = begun.elapsed();
+    product.wait_synced().unwrap();
+    let more = product.kubelet_starts(node).unwrap() - starts;
+    println!(
+        "50 rotations in {:.1} s: {more} kubelet starts",
+        took.as_secs_f64()
+    );
+    assert!((1..=3).contains(&more), "{more} kubelet starts");
+    let in_force = config_file::auth(node, REGISTRY).unwrap();
+    assert_eq!(
+        in_force,
+        Some(base64("u:50")),
+        "the last content is in force"
+    );
+}
+
+/// As a configuration management agent would: the whole file anew, without ours.
+fn overwrite(path: &Path, content: &str) {
+    let temporary = path.with_file_name("theirs.tmp");
+    fs::write(&temporary, content).unwrap();
+    fs::rename(&temporary, path).unwrap();
+}
+
+fn wait_back(node: &Node) -> Duration {
+    let begun = Instant::now();
+    until("ours is back", DEADLINE, Duration::from_millis(5), || {
+        Ok(config_file::auth(node, REGISTRY)?.map(|_| ()))
+    })
+    .unwrap();
+    begun.elapsed()
+}
+
+fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, path: &Path) {
+    let starts = product.kubelet_starts(node).unwrap();
+    let theirs = docker_config(&[
+        ("own.example.com", "own:own"),
+        ("theirs.example.com", "their:own"),
+    ]);
+    for times in 1..=3 {
+        match times {
+            1 => overwrite(path, &theirs),
+            // Not by a rename, and changed rather than taken out.
+            2 => fs::write(path, theirs.replace("theirs", REGISTRY)).unwrap(),
+            _ => fs::remove_file(path).unwrap(),
+        }
+        if times == 2 {
+            until("ours is back", Duration::from_secs(1), POLL, || {
+                let auth = config_file::auth(node, REGISTRY)?;
+                Ok((auth == Some(base64("u:50"))).then_some(()))
+            })
+            .unwrap();
+        } else {
+            let took = wait_back(node);
+            println!("back after {} ms", took.as_millis());
+            assert!(took < Duration::from_secs(1), "{took:?}");
+        }
+        until("it is told", DEADLINE, POLL, || {
+            let status = product.node_status(node.name())?;
+            let told = status["drifts"] == times
+                && status["phase"] == "Synced"
+                && status["reason"] == "DriftRepaired";
+            Ok(told.then_some(()))
+        })
+        .unwrap();
+        if times == 3 {
+            overwrite(path, &fs::read_to_string(path).unwrap().replace("{\"auths\":{", &format!(
+                "{{\"auths\":{{\"own.example.com\":{{\"auth\":\"{}\"}},\"theirs.example.com\":{{\"auth\":\"{}\"}},",
+                base64("own:own"),
+                base64("their:own"),
+            )));
+        }
+    }
+    let more = product.kubelet_starts(node).unwrap() - starts;
+    assert_eq!(more, 0, "the kubelet never read it, so it is not restarted");
+}
+
+fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, path: &Path) {
+    let theirs = docker_config(&[
+        ("own.example.com", "own:own"),
+        ("theirs.example.com", "their:own"),
+    ]);
+    // Three times before; five are a fight, and the sixth is left alone.
+    for _ in 0..2 {
+        overwrite(path, &theirs);
+        wait_back(node);
+    }
+    overwrite(path, &theirs);
+    until("the fight is told", DEADLINE, POLL, || {
+        let status = product.node_status(node.name())?;
+        Ok((status["phase"] == "ForeignOwner" && status["reason"] == "Fought").then_some(()))
+    })
+    .unwrap();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(
+        fs::read_to_string(path).unwrap(),
+        theirs,
+        "it is left to them"
+    );
+    let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
+    assert!(message.contains(node.name()), "{reason}: {message}");
+
+    product.apply(&content(51)).unwrap();
+    product.wait_synced().unwrap();
+    assert_eq!(
+        config_file::auth(node, REGISTRY).unwrap(),
+        Some(base64("u:51"))
+    );
+}
