@@ -167,7 +167,7 @@ impl Agent {
             self.half_written = Some(file);
             return Ok(HALF_WRITTEN);
         }
-        self.find_unit(task.as_ref()).await?;
+        self.find_unit(task.is_some()).await?;
         let desired = task.as_ref().and_then(|task| {
             self.desired
                 .as_ref()
@@ -232,9 +232,13 @@ impl Agent {
         }
     }
 
-    /// Finds out what is to be restarted, once there is something to do.
-    async fn find_unit(&mut self, task: Option<&Task>) -> Result<(), NodeError> {
-        if !self.restart || task.is_none() {
+    /// Finds out what is to be restarted, once there is something to do: asked for, or begun before.
+    async fn find_unit(&mut self, is_asked: bool) -> Result<(), NodeError> {
+        let is_begun = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.change.is_some());
+        if !self.restart || !(is_asked || is_begun) {
             return Ok(());
         }
         let found = self.unit.restartable().await;

@@ -339,7 +339,9 @@ pub const ROWS: &[Row] = &[
     Row {
         what: "a symbolic link is in the file's place",
         moment: "before",
-        fault: Fault::Before("cd /var/lib/kubelet; mv config.json kept; ln -s kept config.json"),
+        fault: Fault::Before(
+            "cd /var/lib/kubelet; cp -p config.json kept; ln -s kept link; mv -T link config.json",
+        ),
         told: Some(("Failed", "NotARegularFile")),
         heal: "cd /var/lib/kubelet; mv kept config.json",
         is_replaced: true,
@@ -348,16 +350,22 @@ pub const ROWS: &[Row] = &[
     Row {
         what: "a directory is in the file's place",
         moment: "before",
-        fault: Fault::Before("cd /var/lib/kubelet; mv config.json kept; mkdir config.json"),
+        fault: Fault::Before(
+            // Exchanged in one step (renameat2), or the syncer would have the file back in between.
+            "cd /var/lib/kubelet; mkdir kept; \
+             perl -e 'my ($a, $b) = (\"kept\", \"config.json\"); exit !!syscall(316, -100, $a, -100, $b, 2)'",
+        ),
         told: Some(("Failed", "NotARegularFile")),
-        heal: "cd /var/lib/kubelet; rmdir config.json; mv kept config.json",
+        heal: "cd /var/lib/kubelet; rmdir config.json; mv -T kept config.json",
         is_replaced: true,
         ..ROW
     },
     Row {
         what: "a FIFO is in the file's place",
         moment: "before",
-        fault: Fault::Before("cd /var/lib/kubelet; mv config.json kept; mkfifo config.json"),
+        fault: Fault::Before(
+            "cd /var/lib/kubelet; cp -p config.json kept; mkfifo pipe; mv -T pipe config.json",
+        ),
         told: Some(("Failed", "NotARegularFile")),
         heal: "cd /var/lib/kubelet; mv kept config.json",
         is_replaced: true,

@@ -186,7 +186,10 @@ fn run(
         file["auths"]["own.example.com"]["auth"] == "b3duOm93bg==",
         "the node's own entry is lost"
     );
-    let is_synced = product.node_status(node.name())?["phase"] == "Synced";
+    let status = until("its status", DEADLINE, POLL, || {
+        Ok(product.node_status(node.name()).ok())
+    })?;
+    let is_synced = status["phase"] == "Synced";
     let expected = if is_synced { revision } else { revision - 1 };
     ensure!(
         file["auths"][REGISTRY]["auth"] == auth(expected).as_str(),
@@ -258,7 +261,10 @@ fn comes_round(
     if !helped && !row.heal.is_empty() {
         shell(node, row.heal)?;
     }
-    node.wait_ready(DEADLINE)
+    // The API server may be away for a while.
+    until("a Ready node", DEADLINE, POLL, || {
+        Ok(node.is_ready().unwrap_or_default().then_some(()))
+    })
 }
 
 fn wait(product: &Product, node: &Node, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {

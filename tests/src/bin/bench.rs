@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 const NODES: u8 = 3;
 const ROTATIONS: i64 = 20;
 const RATION: Duration = Duration::from_secs(11);
+const IDLE: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
     match bench() {
@@ -113,6 +114,7 @@ fn bench() -> Result<()> {
             }
         }
     }
+    idle(&cluster, &nodes[0])?;
     for image in ["globalps-controller", "globalps-syncer"] {
         let size =
             std::fs::metadata(kubernetes::target_dir().join(format!("images/{image}.tar")))?.len();
@@ -166,6 +168,87 @@ fn restart_alone(node: &Node) -> Result<Duration> {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(begun.elapsed())
+}
+
+/// What a syncer does while nothing happens.
+fn idle(cluster: &Cluster, node: &Node) -> Result<()> {
+    // Until nothing is under watch any more.
+    std::thread::sleep(Duration::from_secs(60));
+    let (before, since) = (Usage::of_syncer(node)?, SystemTime::now());
+    std::thread::sleep(IDLE);
+    let after = Usage::of_syncer(node)?;
+    let minutes = IDLE.as_secs() / 60;
+    println!(
+        "syncer, {minutes} idle minutes      {} wake-ups, {} clock ticks of 10 ms, {}",
+        after.wakeups - before.wakeups,
+        after.ticks - before.ticks,
+        requests(cluster, since)?
+    );
+    Ok(())
+}
+
+struct Usage {
+    /// Times that it went to sleep by itself, and so was woken.
+    wakeups: u64,
+    /// Processor time.
+    ticks: u64,
+}
+
+impl Usage {
+    fn of_syncer(node: &Node) -> Result<Self> {
+        let script = "cd /proc/$(pgrep -x globalps-syncer) && cat stat && cat task/*/status";
+        let text = node.exec(&["sh", "-c", script])?.ok()?;
+        let mut lines = text.lines();
+        // After the name in parentheses, `utime` and `stime` are the 12th and the 13th field.
+        let stat = lines.next().context("no stat")?;
+        let fields = stat
+            .rsplit_once(')')
+            .context("no name")?
+            .1
+            .split_whitespace();
+        let ticks = fields
+            .skip(11)
+            .take(2)
+            .map(str::parse::<u64>)
+            .sum::<Result<_, _>>()?;
+        let switches = lines.filter_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let wakeups = switches
+            .map(|number| number.trim().parse::<u64>())
+            .sum::<Result<_, _>>()?;
+        Ok(Self { wakeups, ticks })
+    }
+}
+
+/// Requests of all syncers since then, by verb.
+fn requests(cluster: &Cluster, since: SystemTime) -> Result<String> {
+    let mut verbs: BTreeMap<String, u32> = BTreeMap::new();
+    for line in std::fs::read_to_string(cluster.audit_log())?.lines() {
+        let event: Value = serde_json::from_str(line)?;
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        let time = event["requestReceivedTimestamp"]
+            .as_str()
+            .unwrap_or_default();
+        if user.ends_with(":global-pull-secret-syncer")
+            && SystemTime::from(time.parse::<Timestamp>()?) >= since
+        {
+            let verb = event["verb"].as_str().unwrap_or_default();
+            // A watch is told twice: as it begins, and as it ends.
+            let first = if verb == "watch" {
+                "ResponseStarted"
+            } else {
+                "ResponseComplete"
+            };
+            if event["stage"] != first {
+                continue;
+            }
+            *verbs.entry(verb.to_owned()).or_default() += 1;
+        }
+    }
+    let verbs: Vec<String> = verbs
+        .iter()
+        .map(|(verb, number)| format!("{number} {verb}"))
+        .collect();
+    Ok(format!("requests of {NODES} syncers: {}", verbs.join(", ")))
 }
 
 fn content(round: i64) -> String {
