@@ -2,6 +2,7 @@
 
 mod fetching;
 mod telling;
+mod watching;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::change::{Changer, Outcome};
 use crate::config_file::{self, Image};
 use crate::decide::{Action, NodeFacts, decide, is_spoilt};
 use crate::drift::{self, Drift};
-use crate::journal::{Change, Journal, NodeError, State, Step, Task};
+use crate::journal::{Change, Journal, NodeError, State, Task};
 use crate::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node_status::{Backoff, Cluster, identity, task};
 use crate::systemd::Systemd;
@@ -25,7 +26,6 @@ use crate::tell::Teller;
 
 /// A kubelet that dies so soon after a change was in force takes the change back.
 const UNDER_WATCH: Duration = Duration::from_secs(30);
-const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// After an error of the disk, and after one of the node's bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
 const BUS_RETRY: Duration = Duration::from_secs(2);
@@ -65,8 +65,8 @@ pub(crate) struct Agent {
     drift: Drift,
     /// Why the kubelet is not restarted on this node, as a sentence; none: it is.
     unrestartable: Option<String>,
-    /// Nothing could be done the last time, and the status says why. It stays until that is over.
-    is_in_trouble: bool,
+    /// Why nothing could be done the last time. It is told and logged once, and stays told until it is over.
+    trouble: Option<String>,
     /// A content that made no sense was seen, and is given a moment.
     half_written: Option<Image>,
 }
@@ -77,7 +77,7 @@ impl Agent {
             journal: Journal::beside(&options.config_file),
             drift: Drift::new(&options.config_file),
             unrestartable: None,
-            is_in_trouble: false,
+            trouble: None,
             half_written: None,
             objects: cluster.follow(),
             teller: Teller::new(cluster.reporter(), options.ready_file),
@@ -104,8 +104,11 @@ impl Agent {
             let pause = match self.step().await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    tracing::warn!(%error, "trying again");
-                    self.is_in_trouble = true;
+                    let why = error.to_string();
+                    if self.trouble.as_ref() != Some(&why) {
+                        tracing::warn!(why, "trying again until it is over");
+                    }
+                    self.trouble = Some(why);
                     self.tell_error(&error);
                     match error {
                         NodeError::Bus(_) => BUS_RETRY,
@@ -191,7 +194,9 @@ impl Agent {
             Action::Rest => Ok(FOR_EVER),
             Action::Fetch => Ok(self.fetch(task.as_ref()).await),
             Action::Resume => {
-                tracing::info!("going on with a change that was begun before");
+                if self.trouble.is_none() {
+                    tracing::info!("going on with a change that was begun before");
+                }
                 self.change(file, None).await
             }
             Action::Begin {
@@ -199,19 +204,16 @@ impl Agent {
                 set_aside,
                 drift,
             } => {
-                if drift {
-                    self.drift.count();
-                    if let Some(state) = &mut self.state {
-                        state.drifts += 1;
-                    }
-                    tracing::warn!("somebody changed what the node was granted; it is put back");
-                }
                 if set_aside && let Image::File { bytes, .. } = &file {
                     let path = self.journal.set_aside(bytes)?;
                     tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
                     self.set_aside = Some(path);
                 }
-                self.change(file, Some(*change)).await
+                let done = self.change(file, Some(*change)).await?;
+                if drift {
+                    self.count_drift()?;
+                }
+                Ok(done)
             }
             Action::Settle => {
                 self.settle()?;
@@ -249,6 +251,17 @@ impl Agent {
         Ok(())
     }
 
+    /// Somebody else changed what the node was granted, and it was put back.
+    fn count_drift(&mut self) -> Result<(), NodeError> {
+        tracing::warn!("somebody else changed what the node was granted; it was put back");
+        self.drift.count();
+        if let Some(state) = &mut self.state {
+            state.drifts += 1;
+            self.journal.save(state)?;
+        }
+        Ok(())
+    }
+
     /// The file is somebody else's now, until something else is asked for.
     fn give_up(&mut self, task: Option<Task>) -> Result<Duration, NodeError> {
         if let Some(state) = self.state.as_mut().filter(|state| state.given_up != task) {
@@ -279,6 +292,7 @@ impl Agent {
         self.about = task.map(|task| (task.uid.clone(), task.generation));
         let goal = task.map(Task::goal);
         match goal {
+            _ if self.trouble.is_some() => {}
             Some(Goal::Restore) => tracing::info!("putting the node back as it was"),
             Some(Goal::Revision(revision)) => {
                 tracing::info!(revision, "putting the revision in force");
@@ -293,7 +307,7 @@ impl Agent {
             Phase::Syncing
         };
         self.state = Some(state.clone());
-        if !self.is_in_trouble {
+        if self.trouble.is_none() {
             self.tell(phase, "", "");
         }
         let mut changer = Changer {
@@ -314,7 +328,9 @@ impl Agent {
         goal: Option<Goal>,
         result: Result<Outcome, NodeError>,
     ) -> Result<Duration, NodeError> {
-        self.is_in_trouble = false;
+        if result.is_ok() {
+            self.trouble = None;
+        }
         let is_restored =
             goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();
         self.state = Some(state);
@@ -351,58 +367,5 @@ impl Agent {
                 Ok(Duration::ZERO)
             }
         }
-    }
-
-    /// Tells that the task is in force, and keeps the kubelet under watch for a while.
-    async fn confirm(&mut self) -> Result<Duration, NodeError> {
-        self.is_in_trouble = false;
-        if self.desired.is_some() {
-            self.drift.watch();
-        }
-        self.tell_in_force();
-        let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
-        if watching.is_none_or(|change| change.step != Step::Watching) {
-            return Ok(FOR_EVER);
-        }
-        let until = *self
-            .watch_until
-            .get_or_insert_with(|| Instant::now() + UNDER_WATCH);
-        if Instant::now() >= until {
-            self.settle()?;
-            return Ok(Duration::ZERO);
-        }
-        let Ok(facts) = self.unit.systemd.facts().await else {
-            return Ok(WATCH_EVERY);
-        };
-        let before = self.unit.served.get_or_insert_with(|| facts.clone());
-        if !facts.has_died_since(before) {
-            return Ok(WATCH_EVERY);
-        }
-        let why = format!(
-            "`{}` died soon after the change (it is {})",
-            self.unit.systemd.unit(),
-            facts.active_state()
-        );
-        let Some(mut state) = self.state.take() else {
-            return Ok(FOR_EVER);
-        };
-        let path = self.config_file.clone();
-        let mut changer = Changer {
-            journal: &self.journal,
-            path: &path,
-            kubelet: &mut self.unit,
-        };
-        let result = changer.take_back(&mut state, why).await;
-        self.finish(state, None, result)
-    }
-
-    /// Closes the way back.
-    fn settle(&mut self) -> Result<(), NodeError> {
-        self.watch_until = None;
-        if let Some(state) = &mut self.state {
-            state.change = None;
-            self.journal.save(state)?;
-        }
-        Ok(())
     }
 }

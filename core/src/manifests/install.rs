@@ -159,12 +159,7 @@ fn namespace() -> Namespace {
 fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 3] = ["create", "patch", "delete"];
     let mut rules = vec![
-        rule(
-            "",
-            ["secrets"],
-            [ADDITIONAL_SECRET],
-            ["get", "list", "watch"],
-        ),
+        rule("", ["secrets"], [ADDITIONAL_SECRET], ["list", "watch"]),
         rule(
             "",
             ["secrets"],

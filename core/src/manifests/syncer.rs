@@ -66,7 +66,7 @@ pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec)
 pub(super) fn rules() -> Vec<PolicyRule> {
     vec![
         rule("", ["secrets"], [GLOBAL_SECRET], ["get"]),
-        rule(GROUP, ["nodepullsecrets"], [], ["get", "list", "watch"]),
+        rule(GROUP, ["nodepullsecrets"], [], ["list", "watch"]),
         rule(GROUP, ["nodepullsecrets/status"], [], ["patch"]),
     ]
 }

@@ -1,0 +1,297 @@
+//! Nothing that the syncer is given is more than it needs: without any one of it something fails.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::{Cluster, Node, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const SYNCER: &str = "global-pull-secret-syncer";
+
+/// What a syncer is given, without one thing.
+struct Without {
+    what: &'static str,
+    /// DaemonSet or Role.
+    kind: &'static str,
+    /// A JSON patch.
+    patch: Value,
+    sign: Sign,
+}
+
+/// How one sees that it is missed.
+#[derive(Debug)]
+enum Sign {
+    /// Phase and reason.
+    Told(&'static str, &'static str),
+    /// The status stays what it was.
+    Silent,
+    /// The pod says so in its log.
+    Logged(&'static str),
+    /// The pod is never ready.
+    Unready,
+}
+
+fn table() -> Vec<Without> {
+    let container = "/spec/template/spec/containers/0";
+    let mount =
+        |at: usize| json!([{"op": "remove", "path": format!("{container}/volumeMounts/{at}")}]);
+    let verbs = |rule: usize, verbs: Value| json!([{"op": "replace", "path": format!("/rules/{rule}/verbs"), "value": verbs}]);
+    vec![
+        Without {
+            what: "the kubelet's folder",
+            kind: "daemonset",
+            patch: mount(0),
+            sign: Sign::Told("Failed", "NoDirectory"),
+        },
+        Without {
+            what: "the bus",
+            kind: "daemonset",
+            patch: mount(1),
+            sign: Sign::Told("Synced", "RestartNotPossible"),
+        },
+        Without {
+            what: "a place to mark readiness",
+            kind: "daemonset",
+            patch: mount(2),
+            sign: Sign::Unready,
+        },
+        Without {
+            what: "uid 0",
+            kind: "daemonset",
+            patch: json!([{"op": "replace", "path": format!("{container}/securityContext/runAsUser"), "value": 65532}]),
+            sign: Sign::Told("Failed", "NotPermitted"),
+        },
+        Without {
+            what: "the right to get the Secret",
+            kind: "role",
+            patch: verbs(0, json!(["list"])),
+            sign: Sign::Told("Syncing", "SecretNotRead"),
+        },
+        Without {
+            what: "the right to list its object",
+            kind: "role",
+            patch: verbs(1, json!(["watch"])),
+            sign: Sign::Silent,
+        },
+        Without {
+            what: "the right to watch its object",
+            kind: "role",
+            patch: verbs(1, json!(["list"])),
+            // It still gets along, by listing again and again.
+            sign: Sign::Logged("the watch failed"),
+        },
+        Without {
+            what: "the right to patch its status",
+            kind: "role",
+            patch: verbs(2, json!(["get"])),
+            sign: Sign::Silent,
+        },
+    ]
+}
+
+#[test]
+fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
+    let cluster = cluster("privileges", 1);
+    let product = Product::install(&cluster).unwrap();
+    let node = &cluster.nodes().unwrap()[0];
+    product.apply(&content(1)).unwrap();
+    product.wait_synced().unwrap();
+    // From here on the test grants, and nobody puts back what it takes away.
+    cluster
+        .kubectl(&[
+            "scale",
+            "deployment/globalps-controller",
+            "-n",
+            "globalps-system",
+            "--replicas=0",
+        ])
+        .unwrap();
+    until("no controller", DEADLINE, POLL, || {
+        let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
+        Ok(pods.trim().is_empty().then_some(()))
+    })
+    .unwrap();
+    the_container_has_no_capability_and_sees_mounts_go(&cluster, node);
+
+    let mut revision = 1;
+    for row in table() {
+        let whole = product.get(&format!("{}/{SYNCER}", row.kind)).unwrap();
+        patch(&cluster, row.kind, &row.patch);
+        restart(&cluster);
+        revision += 1;
+        grant(&cluster, node, revision);
+        shows(&cluster, &product, node, &row, revision);
+        // Whole again, it does what it could not do.
+        let field = if row.kind == "role" { "rules" } else { "spec" };
+        let back = json!([{"op": "replace", "path": format!("/{field}"), "value": whole[field]}]);
+        patch(&cluster, row.kind, &back);
+        restart(&cluster);
+        until(&format!("Synced with {}", row.what), DEADLINE, POLL, || {
+            let status = product.node_status(node.name())?;
+            Ok((status["phase"] == "Synced"
+                && status["revision"] == revision
+                && is_ready(&cluster)?)
+            .then_some(()))
+        })
+        .unwrap();
+    }
+}
+
+fn content(revision: u32) -> String {
+    docker_config(&[("privileges.example.com", &format!("u:{revision}"))])
+}
+
+fn patch(cluster: &Cluster, kind: &str, patch: &Value) {
+    cluster
+        .kubectl(&[
+            "patch",
+            kind,
+            SYNCER,
+            "-n",
+            NAMESPACE,
+            "--type=json",
+            "-p",
+            &patch.to_string(),
+        ])
+        .unwrap();
+}
+
+/// A new pod, since a watch that is open already is not cut by a change of rights.
+fn restart(cluster: &Cluster) {
+    let selector = format!("name={SYNCER}");
+    cluster
+        .kubectl(&[
+            "delete",
+            "pod",
+            "-n",
+            NAMESPACE,
+            "-l",
+            &selector,
+            "--force",
+            "--grace-period=0",
+        ])
+        .unwrap();
+}
+
+/// What the controller does.
+fn grant(cluster: &Cluster, node: &Node, revision: u32) {
+    let secret = json!({
+        "metadata": {"annotations": {"globalps.io/revision": revision.to_string()}},
+        "data": {".dockerconfigjson": base64(&content(revision))},
+    });
+    for (what, patch) in [
+        ("secret/global-pull-secret".to_owned(), secret),
+        (
+            format!("nodepullsecret/{}", node.name()),
+            json!({"spec": {"revision": revision}}),
+        ),
+    ] {
+        cluster
+            .kubectl(&[
+                "patch",
+                &what,
+                "-n",
+                NAMESPACE,
+                "--type=merge",
+                "-p",
+                &patch.to_string(),
+            ])
+            .unwrap();
+    }
+}
+
+fn is_ready(cluster: &Cluster) -> anyhow::Result<bool> {
+    let selector = format!("name={SYNCER}");
+    let pods: Value = serde_json::from_str(&cluster.kubectl(&[
+        "get", "pods", "-n", NAMESPACE, "-l", &selector, "-o", "json",
+    ])?)?;
+    let pods = pods["items"].as_array().cloned().unwrap_or_default();
+    Ok(pods.len() == 1 && pods[0]["status"]["containerStatuses"][0]["ready"] == true)
+}
+
+fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revision: u32) {
+    let status = || product.node_status(node.name()).unwrap();
+    match row.sign {
+        Sign::Told(phase, reason) => {
+            until(
+                &format!("{phase}, {reason} without {}", row.what),
+                DEADLINE,
+                POLL,
+                || {
+                    let status = status();
+                    let is_of_it = phase != "Synced" || status["revision"] == revision;
+                    Ok(
+                        (status["phase"] == phase && status["reason"] == reason && is_of_it)
+                            .then_some(()),
+                    )
+                },
+            )
+            .unwrap();
+        }
+        Sign::Silent => {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(12) {
+                assert_eq!(status()["revision"], revision - 1, "without {}", row.what);
+                thread::sleep(POLL);
+            }
+        }
+        Sign::Logged(words) => {
+            let selector = format!("name={SYNCER}");
+            until(
+                &format!("{words} without {}", row.what),
+                DEADLINE,
+                POLL,
+                || {
+                    // A pod that is not there yet has no log.
+                    let log =
+                        cluster.kubectl(&["logs", "-n", NAMESPACE, "-l", &selector, "--tail=-1"]);
+                    Ok(log.unwrap_or_default().contains(words).then_some(()))
+                },
+            )
+            .unwrap();
+        }
+        Sign::Unready => {
+            until("the change", DEADLINE, POLL, || {
+                Ok((status()["revision"] == revision).then_some(()))
+            })
+            .unwrap();
+            thread::sleep(Duration::from_secs(12));
+            let ready = product.get("daemonset/global-pull-secret-syncer").unwrap()["status"]["numberReady"].clone();
+            assert_eq!(ready, 0, "without {}", row.what);
+        }
+    }
+}
+
+fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &Node) {
+    let shell = |script: &str| node.exec(&["sh", "-c", script]).unwrap().ok().unwrap();
+    let status = shell("cat /proc/$(pgrep -x globalps-syncer)/status");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let line = status.lines().find(|line| line.starts_with(set)).unwrap();
+        assert_eq!(
+            line.split_whitespace().nth(1),
+            Some("0000000000000000"),
+            "{line}"
+        );
+    }
+    assert!(
+        status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"),
+        "{status}"
+    );
+
+    // What another pod had mounted when this one was started is not kept alive by it.
+    shell("mkdir -p /var/lib/kubelet/mounted && mount -t tmpfs none /var/lib/kubelet/mounted");
+    restart(cluster);
+    until("a ready syncer", DEADLINE, POLL, || {
+        Ok(is_ready(cluster)?.then_some(()))
+    })
+    .unwrap();
+    let seen = "grep -c /mounted /proc/$(pgrep -x globalps-syncer)/mountinfo || true";
+    assert_eq!(shell(seen).trim(), "1");
+    shell("umount /var/lib/kubelet/mounted && rmdir /var/lib/kubelet/mounted");
+    assert_eq!(shell(seen).trim(), "0");
+}
