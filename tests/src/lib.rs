@@ -5,6 +5,7 @@
 //! [`Cluster::keep`] leaves it running for [`Cluster::attach`]. Everything it adds to the machine carries
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
+pub mod bare_node;
 pub mod config_file;
 pub mod faults;
 pub mod fuzz;
@@ -12,6 +13,7 @@ pub mod image;
 pub mod judge;
 pub mod kubernetes;
 pub mod oracle;
+pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod watch;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::mounts;
 
 /// Debian's packages, and a file by which each is known to be there.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("systemd-container", "/usr/bin/systemd-nspawn"),
     ("containerd", "/usr/bin/containerd"),
     ("runc", "/usr/sbin/runc"),
@@ -23,6 +23,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("util-linux", "/usr/bin/nsenter"),
     ("musl-tools", "/usr/bin/musl-gcc"),
     ("skopeo", "/usr/bin/skopeo"),
+    ("strace", "/usr/bin/strace"),
 ];
 
 /// Images hold static programs.

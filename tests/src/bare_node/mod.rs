@@ -1,0 +1,108 @@
+//! A node of nothing but the syncer: its real program, with an API server, a systemd and a kubelet that are this
+//! library's own and know no more than a syncer asks for. It needs no cluster, and starts in milliseconds.
+
+mod api;
+mod bus;
+mod syncer;
+mod systemd;
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::until;
+use api::Api;
+use bus::Bus;
+use systemd::Systemd;
+
+pub use api::{Ask, Told};
+pub use syncer::{Program, Syncer};
+
+/// What a kubelet has next to its credentials file.
+pub const KUBELETS_OWN: &str = "pod-resources";
+
+/// A node that has just been started: its kubelet has read the file that it found.
+pub struct BareNode {
+    // In the order in which they end.
+    api: Api,
+    systemd: Systemd,
+    _bus: Bus,
+    _kubelet: UnixListener,
+    _runtime: Runtime,
+    scratch: TempDir,
+    folder: PathBuf,
+}
+
+impl BareNode {
+    /// `folder` holds the credentials file, or will; `ask` is what the node is asked for; the first `failures` restarts
+    /// of the kubelet fail.
+    pub fn start(folder: &Path, ask: &Ask, failures: usize) -> Result<Self> {
+        let scratch = TempDir::new()?;
+        let kubelet = folder.join(KUBELETS_OWN);
+        fs::create_dir_all(&kubelet)?;
+        let socket = kubelet.join("kubelet.sock");
+        // Of the node before it was started anew.
+        let _ = fs::remove_file(&socket);
+        let kubelet = UnixListener::bind(&socket).context("no socket for the kubelet")?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let bus = Bus::start(scratch.path())?;
+        let systemd = Systemd::new(&folder.join("config.json"), failures);
+        runtime.block_on(systemd.serve(bus.socket()))?;
+        let api = runtime.block_on(Api::serve(ask.clone()))?;
+        fs::write(scratch.path().join("kubeconfig"), api.kubeconfig())?;
+        Ok(Self {
+            api,
+            systemd,
+            _bus: bus,
+            _kubelet: kubelet,
+            _runtime: runtime,
+            scratch,
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Starts the syncer and returns once it told a phase that it stays in; meanwhile `look` is called all the time, and
+    /// an error of it ends the waiting. The syncer is killed then.
+    pub fn run(
+        &self,
+        program: &Program,
+        trace: Option<&Path>,
+        deadline: Duration,
+        mut look: impl FnMut() -> Result<()>,
+    ) -> Result<Told> {
+        let syncer = Syncer::start(program, &self.folder, self.scratch.path(), trace)?;
+        let told = until(
+            "a phase that stays",
+            deadline,
+            Duration::from_millis(2),
+            || {
+                look()?;
+                Ok(self.api.told().filter(Told::stays))
+            },
+        );
+        let told = told.with_context(|| {
+            let log = syncer.log();
+            format!("it told {:?} and logged:\n{log}", self.api.told())
+        })?;
+        syncer.kill()?;
+        Ok(told)
+    }
+
+    /// How often the kubelet was restarted, or was to be.
+    pub fn restarts(&self) -> usize {
+        self.systemd.restarts()
+    }
+
+    /// The credentials file as the kubelet that runs read it; `None`: there was none.
+    pub fn kubelet_read(&self) -> Option<Vec<u8>> {
+        self.systemd.kubelet_read()
+    }
+}

@@ -1,0 +1,132 @@
+//! The syncer's program: built, and run as it runs on a node, with a trace of its system calls where one is wanted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use globalps_core::names::SYNCER_BINARY;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::api::NODE;
+use super::bus;
+use crate::{kubernetes, power_cut, until};
+
+/// The real program.
+pub struct Program(PathBuf);
+
+impl Program {
+    /// Of this checkout, with the cargo that runs the test.
+    pub fn build() -> Result<Self> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["build", "--quiet", "--locked", "--package", SYNCER_BINARY])
+            .arg("--target-dir")
+            .arg(std::path::absolute(kubernetes::target_dir())?)
+            .status()
+            .context("could not run cargo")?;
+        ensure!(status.success(), "the syncer could not be built ({status})");
+        let path = kubernetes::target_dir().join("debug").join(SYNCER_BINARY);
+        Ok(Self(std::path::absolute(path)?))
+    }
+}
+
+/// A syncer that runs; it does not outlive this.
+pub struct Syncer {
+    child: Child,
+    log: PathBuf,
+    /// Where strace, whose child it is, writes.
+    trace: Option<PathBuf>,
+}
+
+impl Syncer {
+    pub(super) fn start(
+        program: &Program,
+        folder: &Path,
+        scratch: &Path,
+        trace: Option<&Path>,
+    ) -> Result<Self> {
+        let mut command = match trace {
+            None => Command::new(&program.0),
+            Some(trace) => strace(&program.0, trace),
+        };
+        let log = scratch.join("log");
+        command
+            .args(["run", "--node-name", NODE, "--config-file"])
+            .arg(folder.join("config.json"))
+            .arg("--bus")
+            .arg(bus::socket(scratch))
+            .arg("--ready-file")
+            .arg(scratch.join("ready"))
+            // No proxy and no cluster of whoever runs this.
+            .env_clear()
+            .env("KUBECONFIG", scratch.join("kubeconfig"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log)?);
+        let child = command.spawn().with_context(|| {
+            let name = command.get_program().display();
+            format!("could not run `{name}`: run `target/debug/testcluster preflight --install`")
+        })?;
+        let trace = trace.map(Path::to_owned);
+        Ok(Self { child, log, trace })
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Kills it, and returns when the trace is complete.
+    pub(super) fn kill(mut self) -> Result<()> {
+        let Some(trace) = &self.trace else {
+            self.child.kill()?;
+            self.child.wait()?;
+            return Ok(());
+        };
+        kill_process(traced(trace).context("nothing was traced")?, Signal::KILL)?;
+        until(
+            "the end of strace",
+            Duration::from_secs(20),
+            Duration::from_millis(5),
+            || Ok(self.child.try_wait()?.map(|_| ())),
+        )
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        // Of strace, it would stay: strace lets go of it when it is killed itself.
+        if matches!(self.child.try_wait(), Ok(None))
+            && let Some(pid) = self.trace.as_deref().and_then(traced)
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn strace(program: &Path, trace: &Path) -> Command {
+    let mut command = Command::new("/usr/bin/strace");
+    command
+        .args([
+            "--follow-forks",
+            "--seccomp-bpf",
+            "--quiet=attach,personality",
+        ])
+        .args(["--decode-fds=path", "-xx", "--string-limit=1048576"])
+        .arg(format!("--trace={}", power_cut::SYSCALLS))
+        .arg("--output")
+        .arg(trace)
+        .arg("--")
+        .arg(program);
+    command
+}
+
+/// The first process in the trace.
+fn traced(trace: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(trace).ok()?;
+    Pid::from_raw(text.split_whitespace().next()?.parse().ok()?)
+}

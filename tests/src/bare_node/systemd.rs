@@ -1,0 +1,221 @@
+//! Of systemd as much as a syncer asks for: the kubelet's unit and its restarts. Every other unit is one that it does
+//! not know. And of the kubelet the one thing that counts: it reads its credentials file when it starts.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use zbus::object_server::{ObjectServer, SignalEmitter};
+use zbus::{ObjectPath, OwnedObjectPath, connection, fdo, interface};
+
+/// The one unit that there is.
+const KUBELET_UNIT: &str = "kubelet.service";
+const MANAGER: &str = "/org/freedesktop/systemd1";
+const NAME: &str = "org.freedesktop.systemd1";
+
+#[derive(Clone)]
+pub(super) struct Systemd(Arc<Mutex<Kubelet>>);
+
+struct Kubelet {
+    config_file: PathBuf,
+    /// Restarts that will fail.
+    failures: usize,
+    /// Restarts that were asked for.
+    restarts: usize,
+    /// Starts that were tried since the node was started, with its own first one.
+    starts: u8,
+    active: bool,
+    active_since: SystemTime,
+    read: Option<Vec<u8>>,
+}
+
+impl Kubelet {
+    /// As systemd names the job's result.
+    fn start(&mut self) -> &'static str {
+        self.starts += 1;
+        self.active = self.failures == 0;
+        if !self.active {
+            self.failures -= 1;
+            return "failed";
+        }
+        self.active_since = SystemTime::now();
+        self.read = std::fs::read(&self.config_file).ok();
+        "done"
+    }
+}
+
+impl Systemd {
+    /// Of a node that has just been started, and its kubelet too.
+    pub(super) fn new(config_file: &Path, failures: usize) -> Self {
+        let mut kubelet = Kubelet {
+            config_file: config_file.to_owned(),
+            failures: 0,
+            restarts: 0,
+            starts: 0,
+            active: false,
+            active_since: UNIX_EPOCH,
+            read: None,
+        };
+        kubelet.start();
+        kubelet.failures = failures;
+        Self(Arc::new(Mutex::new(kubelet)))
+    }
+
+    /// Serves for as long as the runtime runs.
+    pub(super) async fn serve(&self, bus: &Path) -> Result<()> {
+        let address = format!("unix:path={}", bus.display());
+        let connection = connection::Builder::address(&*address)
+            .name(NAME)
+            .serve_at(MANAGER, Manager(self.clone()))
+            .build()
+            .await
+            .context("systemd is not on the bus")?;
+        tokio::spawn(async move {
+            let _connection = connection;
+            std::future::pending::<()>().await;
+        });
+        Ok(())
+    }
+
+    pub(super) fn restarts(&self) -> usize {
+        self.with(|kubelet| kubelet.restarts)
+    }
+
+    pub(super) fn kubelet_read(&self) -> Option<Vec<u8>> {
+        self.with(|kubelet| kubelet.read.clone())
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Kubelet) -> T) -> T {
+        f(&mut self.0.lock().unwrap())
+    }
+}
+
+struct Manager(Systemd);
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl Manager {
+    fn subscribe(&self) {}
+
+    fn reset_failed_unit(&self, _name: &str) {}
+
+    /// Of any name, as with systemd: whether there is such a unit is told by its properties.
+    async fn load_unit(
+        &self,
+        name: String,
+        #[zbus(object_server)] server: &ObjectServer,
+    ) -> fdo::Result<OwnedObjectPath> {
+        let path = unit_path(&name)?;
+        let kubelet = (name == KUBELET_UNIT).then(|| self.0.clone());
+        // There already: false, and that is well.
+        server.at(&path, Unit { name, kubelet }).await?;
+        server.at(&path, Service).await?;
+        Ok(path)
+    }
+
+    async fn restart_unit(
+        &self,
+        name: String,
+        _mode: &str,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> fdo::Result<OwnedObjectPath> {
+        if name != KUBELET_UNIT {
+            return Err(fdo::Error::UnknownObject(format!("Unit {name} not found.")));
+        }
+        let (id, result) = self.0.with(|kubelet| {
+            kubelet.restarts += 1;
+            (u32::from(kubelet.starts), kubelet.start())
+        });
+        let job = ObjectPath::try_from(format!("{MANAGER}/job/{id}"))?;
+        let job = OwnedObjectPath::from(job);
+        let (emitter, ended) = (emitter.to_owned(), job.clone());
+        tokio::spawn(async move {
+            // Nobody who could be told is left on the bus where this fails.
+            let _ = emitter.job_removed(id, ended, &name, result).await;
+        });
+        Ok(job)
+    }
+
+    #[zbus(signal)]
+    async fn job_removed(
+        emitter: &SignalEmitter<'_>,
+        id: u32,
+        job: OwnedObjectPath,
+        unit: &str,
+        result: &str,
+    ) -> zbus::Result<()>;
+}
+
+/// Its name with every byte but letters and digits in hexadecimal.
+fn unit_path(name: &str) -> fdo::Result<OwnedObjectPath> {
+    let mut path = format!("{MANAGER}/unit/");
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            path.push(byte.into());
+        } else {
+            path.push_str(&format!("_{byte:02x}"));
+        }
+    }
+    let path = ObjectPath::try_from(path)?;
+    Ok(path.into())
+}
+
+struct Unit {
+    name: String,
+    /// `None`: no unit that there is.
+    kubelet: Option<Systemd>,
+}
+
+impl Unit {
+    fn with<T>(&self, or: T, f: impl FnOnce(&mut Kubelet) -> T) -> T {
+        self.kubelet.as_ref().map_or(or, |systemd| systemd.with(f))
+    }
+}
+
+#[interface(name = "org.freedesktop.systemd1.Unit")]
+impl Unit {
+    #[zbus(property)]
+    fn id(&self) -> String {
+        self.name.clone()
+    }
+    #[zbus(property)]
+    fn load_state(&self) -> &'static str {
+        self.with("not-found", |_| "loaded")
+    }
+    #[zbus(property)]
+    fn active_state(&self) -> &'static str {
+        self.with(
+            "inactive",
+            |kubelet| {
+                if kubelet.active { "active" } else { "failed" }
+            },
+        )
+    }
+    #[zbus(property, name = "InvocationID")]
+    fn invocation_id(&self) -> Vec<u8> {
+        self.with(Vec::new(), |kubelet| vec![kubelet.starts; 16])
+    }
+    /// Microseconds since 1970.
+    #[zbus(property)]
+    fn active_enter_timestamp(&self) -> u64 {
+        self.with(0, |kubelet| {
+            let since = kubelet.active_since.duration_since(UNIX_EPOCH);
+            u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+        })
+    }
+    /// A job is over by the time that anybody can ask.
+    #[zbus(property)]
+    fn job(&self) -> (u32, OwnedObjectPath) {
+        (0, ObjectPath::from_static_str_unchecked("/").into())
+    }
+}
+
+struct Service;
+
+#[interface(name = "org.freedesktop.systemd1.Service")]
+impl Service {
+    #[zbus(property, name = "NRestarts")]
+    fn n_restarts(&self) -> u32 {
+        0
+    }
+}

@@ -1,0 +1,230 @@
+//! Small disks, and everything that a cut may leave of them.
+
+use std::fmt::Write as _;
+
+use super::*;
+
+const TEMP: &str = "t";
+const FILE: &str = "f";
+
+fn attributes(mode: u32) -> Attributes {
+    Attributes {
+        mode,
+        ..Attributes::default()
+    }
+}
+
+fn file(bytes: &str) -> Tree {
+    Tree::File {
+        bytes: bytes.into(),
+        attributes: attributes(0o600),
+    }
+}
+
+fn directory(entries: &[(&str, &str)]) -> Tree {
+    Tree::Directory {
+        entries: entries
+            .iter()
+            .map(|(name, bytes)| ((*name).to_owned(), file(bytes)))
+            .collect(),
+        attributes: attributes(0o700),
+    }
+}
+
+fn create(path: &str) -> Op {
+    Op::Create(path.to_owned(), attributes(0o600))
+}
+
+fn write(path: &str, bytes: &str) -> Op {
+    Op::Write {
+        path: path.to_owned(),
+        offset: 0,
+        bytes: bytes.into(),
+    }
+}
+
+fn sync(path: &str) -> Op {
+    Op::Sync(path.to_owned())
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename(from.to_owned(), to.to_owned())
+}
+
+/// `name=content` of each, `_` for a zero byte.
+fn line(tree: &Tree) -> String {
+    let mut line = String::new();
+    for (name, tree) in tree.entries().into_iter().flatten() {
+        match tree {
+            Tree::File { bytes, .. } => {
+                let text = String::from_utf8_lossy(bytes).replace('\0', "_");
+                let _ = write!(line, "{name}={text} ");
+            }
+            Tree::Directory { .. } => {
+                let _ = write!(line, "{name}({}) ", self::line(tree));
+            }
+        }
+    }
+    line.trim_end().to_owned()
+}
+
+/// After all of the operations, sorted.
+fn possible_after(before: &Tree, ops: &[Op]) -> Vec<String> {
+    let mut disk = Disk::new(before);
+    for op in ops {
+        disk.apply(op).unwrap();
+    }
+    let states: BTreeSet<String> = disk.possible().iter().map(line).collect();
+    states.into_iter().collect()
+}
+
+#[test]
+fn a_cut_leaves_whatever_was_not_synced_or_not() {
+    let old = [(FILE, "old")];
+    for (sentence, before, ops, expected) in [
+        (
+            "a write that was not synced is there, or not, or half, or only its length",
+            &old[..],
+            vec![write(FILE, "news")],
+            vec!["f=ned", "f=news", "f=old", "f=old_"],
+        ),
+        (
+            "what was synced stays",
+            &old,
+            vec![write(FILE, "news"), sync(FILE)],
+            vec!["f=news"],
+        ),
+        (
+            "a truncated file is empty or as it was, and never the new one before the truncation",
+            &old,
+            vec![Op::Truncate(FILE.to_owned(), 0), write(FILE, "news")],
+            vec!["f=", "f=____", "f=ne", "f=news", "f=old"],
+        ),
+        (
+            "a synced file is nowhere before its directory is",
+            &old,
+            vec![create(TEMP), write(TEMP, "news"), sync(TEMP)],
+            vec!["f=old", "f=old t=news"],
+        ),
+        (
+            "a rename without a sync of the data may leave an empty file",
+            &old,
+            vec![create(TEMP), write(TEMP, "news"), rename(TEMP, FILE)],
+            vec![
+                "f=",
+                "f=____",
+                "f=ne",
+                "f=news",
+                "f=old",
+                "f=old t=",
+                "f=old t=____",
+                "f=old t=ne",
+                "f=old t=news",
+            ],
+        ),
+        (
+            "a sync of the directory alone is worse: the old file is surely gone",
+            &old,
+            vec![
+                create(TEMP),
+                write(TEMP, "news"),
+                rename(TEMP, FILE),
+                sync(""),
+            ],
+            vec!["f=", "f=____", "f=ne", "f=news"],
+        ),
+        (
+            "a rename after a sync of the data leaves the old file or the new one",
+            &old,
+            vec![
+                create(TEMP),
+                write(TEMP, "news"),
+                sync(TEMP),
+                rename(TEMP, FILE),
+            ],
+            vec!["f=news", "f=old", "f=old t=news"],
+        ),
+        (
+            "and one after a sync of the directory the new one",
+            &old,
+            vec![
+                create(TEMP),
+                write(TEMP, "news"),
+                sync(TEMP),
+                rename(TEMP, FILE),
+                sync(""),
+            ],
+            vec!["f=news"],
+        ),
+        (
+            "names that have nothing to do with each other change in any order",
+            &[("a", ""), ("b", ""), ("c", "")],
+            vec![
+                Op::Unlink("a".to_owned()),
+                Op::Unlink("b".to_owned()),
+                sync("c"),
+            ],
+            vec!["a= b= c=", "a= c=", "b= c=", "c="],
+        ),
+        (
+            "one name changes in order",
+            &old,
+            vec![Op::Unlink(FILE.to_owned()), create(FILE)],
+            vec!["", "f=", "f=old"],
+        ),
+        (
+            "a file in a directory that is lost is lost too, synced or not",
+            &[],
+            vec![
+                Op::MakeDirectory("d".to_owned(), attributes(0o700)),
+                create("d/f"),
+                sync("d/f"),
+                sync("d"),
+            ],
+            vec!["", "d(f=)"],
+        ),
+    ] {
+        let found = possible_after(&directory(before), &ops);
+        assert_eq!(found, expected, "{sentence}");
+    }
+}
+
+#[test]
+fn attributes_are_synced_with_a_file_and_not_with_its_data() {
+    let mode = |op: fn(String) -> Op| {
+        let mut disk = Disk::new(&directory(&[(FILE, "")]));
+        let ops = [Op::SetMode(FILE.to_owned(), 0o644), op(FILE.to_owned())];
+        for op in &ops {
+            disk.apply(op).unwrap();
+        }
+        disk.possible().len()
+    };
+    assert_eq!((mode(Op::Sync), mode(Op::SyncData)), (1, 2));
+}
+
+#[test]
+fn every_state_counts_once_with_the_first_moment_that_it_may_be_found_at() {
+    let ops = [create(TEMP), sync(TEMP), sync("")];
+    let states = crash_states(&directory(&[]), &ops).unwrap();
+    let found: Vec<_> = states
+        .distinct
+        .iter()
+        .map(|(tree, after)| (line(tree), *after))
+        .collect();
+    assert_eq!(found, [(String::new(), 0), ("t=".to_owned(), 1)]);
+    assert_eq!(states.all, 1 + 2 + 2 + 1);
+}
+
+#[test]
+fn what_cannot_have_happened_is_an_error() {
+    for op in [
+        sync("none"),
+        Op::Unlink("none".to_owned()),
+        create(FILE),
+        rename(FILE, "d/f"),
+    ] {
+        let error = crash_states(&directory(&[(FILE, ""), ("d", "")]), &[op]);
+        let error = error.err().expect("an error");
+        assert!(format!("{error:#}").contains("operation 1"), "{error:#}");
+    }
+}
