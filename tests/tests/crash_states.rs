@@ -159,7 +159,7 @@ impl Recording {
             (None, _) => bytes == bytes_of(self.original.as_ref()),
             (Some(_), None) => false,
             (Some(revision), Some(bytes)) => serde_json::from_slice::<Value>(bytes)
-                .is_ok_and(|value| value == self.new(revision)),
+                .is_ok_and(|value| value == self.wanted(revision)),
         };
         ensure!(
             is_new,
@@ -170,7 +170,7 @@ impl Recording {
     }
 
     /// The node's own, and what is granted.
-    fn new(&self, revision: i64) -> Value {
+    fn wanted(&self, revision: i64) -> Value {
         let own = self.scenario.original.unwrap_or("{\"auths\": {}}");
         let mut value: Value = serde_json::from_str(own).unwrap();
         for (registry, entry) in granted(Some(revision))["auths"].as_object().unwrap() {
