@@ -10,6 +10,7 @@ pub mod config_file;
 pub mod faults;
 pub mod fuzz;
 pub mod image;
+pub mod interrupted;
 pub mod judge;
 pub mod kubernetes;
 pub mod oracle;

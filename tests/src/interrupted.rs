@@ -1,0 +1,244 @@
+//! A change of a node's credentials that a power cut interrupts: recorded as it goes without one, and what must hold of
+//! everything that a cut may leave of it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::bare_node::{Ask, BareNode, KUBELETS_OWN, Program, Told};
+use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
+
+const FILE: &str = "config.json";
+/// For one run of the syncer, which takes some 100 ms, or 3 s where restarts fail.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A change, and how it ends where nothing is cut.
+pub struct Scenario {
+    pub name: &'static str,
+    /// The file before globalps.
+    pub original: Option<&'static str>,
+    /// What was in force before.
+    pub before: Option<Ask>,
+    pub ask: Ask,
+    /// Restarts of the kubelet that fail, but not after a cut.
+    pub failures: usize,
+    pub phase: &'static str,
+}
+
+/// A scenario as it went without a cut.
+pub struct Recording {
+    pub scenario: Scenario,
+    /// All that there was before the change and after it.
+    pub before: Tree,
+    pub after: Tree,
+    pub ops: Vec<Op>,
+    original: Option<Tree>,
+}
+
+/// A node that was started after a cut, and ended as it should.
+pub struct Recovery {
+    pub phase: String,
+    /// What was done on the disk.
+    pub ops: Vec<Op>,
+}
+
+/// Contents of a credentials file that is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    Old,
+    New,
+}
+
+impl Recording {
+    pub fn make(program: &Program, scenario: Scenario) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().canonicalize()?;
+        let file = path.join(FILE);
+        if let Some(original) = scenario.original {
+            fs::write(&file, original)?;
+            fs::set_permissions(&file, Permissions::from_mode(0o640))?;
+        }
+        let original = content(&path)?.at(FILE).cloned();
+        if let Some(before) = &scenario.before {
+            let told =
+                BareNode::start(&path, before, 0)?.run(program, None, DEADLINE, || Ok(()))?;
+            ensure!(told.phase == "Synced", "{told:?}");
+        }
+        let before = content(&path)?;
+        let node = BareNode::start(&path, &scenario.ask, scenario.failures)?;
+        let (told, ops) = recorded(&node, program, &path, || Ok(()))?;
+        ensure!(told.phase == scenario.phase, "{told:?}");
+        let after = content(&path)?;
+        let mut disk = Disk::new(&before);
+        ops.iter().try_for_each(|op| disk.apply(op))?;
+        ensure!(
+            disk.now() == after,
+            "the recording is not complete: {:?}, and not {after:?}",
+            disk.now()
+        );
+        Ok(Self {
+            scenario,
+            before,
+            after,
+            ops,
+            original,
+        })
+    }
+
+    /// The phase that a node without anything of the change ends with: all restarts work now.
+    pub fn phase_from_the_beginning(&self) -> &'static str {
+        match self.scenario.ask.revision {
+            None => "Restored",
+            Some(_) => "Synced",
+        }
+    }
+
+    /// An error unless the file that a cut left, or its absence, is that from before the change or that from after it,
+    /// with its mode and owner.
+    pub fn check_file(&self, left: &Tree) -> Result<()> {
+        self.whole_in(left).map(|_| ())
+    }
+
+    /// Starts a node with what a cut left. An error unless all of this holds:
+    ///
+    /// - at every moment the file is whole;
+    /// - in the end the node is as it is asked to be, and says so. The one exception: a change whose restarts had failed
+    ///   may be taken back, as far as a cut left the failure on the disk, since it is not tried again by itself;
+    /// - the kubelet was restarted once at most, and runs with the file as it is;
+    /// - nothing lies around that was not there without a cut;
+    /// - the node can be put back as it was before globalps.
+    pub fn recover(&self, program: &Program, left: &Tree) -> Result<Recovery> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().canonicalize()?;
+        left.write(&path)?;
+        let file = path.join(FILE);
+        let look = || self.whole(fs::read(&file).ok().as_deref()).map(|_| ());
+        let node = BareNode::start(&path, &self.scenario.ask, 0)?;
+        let (told, ops) = recorded(&node, program, &path, look)?;
+        let tree = content(&path)?;
+        let whole = self.whole_in(&tree)?;
+        let is_end = match &*told.phase {
+            "Synced" => self.scenario.ask.revision.is_some() && whole == Whole::New,
+            "Restored" => tree.at(FILE) == self.original.as_ref(),
+            "RolledBack" => self.scenario.failures > 0 && whole == Whole::Old,
+            _ => false,
+        };
+        ensure!(is_end, "{told:?}, and the file is the {whole:?} one");
+        has_settled(&node, &tree, &others(&self.after))?;
+        drop(node);
+        if self.scenario.ask.revision.is_some() {
+            self.put_back(program, &path)
+                .context("put back as it was")?;
+        }
+        Ok(Recovery {
+            phase: told.phase,
+            ops,
+        })
+    }
+
+    fn put_back(&self, program: &Program, path: &Path) -> Result<()> {
+        let ask = Ask {
+            generation: self.scenario.ask.generation + 1,
+            revision: None,
+            ..self.scenario.ask.clone()
+        };
+        let node = BareNode::start(path, &ask, 0)?;
+        let told = node.run(program, None, DEADLINE, || Ok(()))?;
+        let tree = content(path)?;
+        let is_back = told.phase == "Restored" && tree.at(FILE) == self.original.as_ref();
+        ensure!(is_back, "{told:?}, and there is {tree:?}");
+        has_settled(&node, &tree, &[])
+    }
+
+    /// Whether these are the bytes from before the change, or from after it. An error for any others.
+    fn whole(&self, bytes: Option<&[u8]>) -> Result<Whole> {
+        if bytes == bytes_of(self.before.at(FILE)) {
+            return Ok(Whole::Old);
+        }
+        let is_new = match (&self.scenario.ask, bytes) {
+            (Ask { revision: None, .. }, _) => bytes == bytes_of(self.original.as_ref()),
+            (_, None) => false,
+            (ask, Some(bytes)) => {
+                let value = serde_json::from_slice(bytes).ok();
+                value.is_some_and(|value: Value| value == self.merged(ask))
+            }
+        };
+        let shown = bytes.map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
+        ensure!(
+            is_new,
+            "`{FILE}` is neither the old nor the new one: {shown:?}"
+        );
+        Ok(Whole::New)
+    }
+
+    /// The node's own, and what is granted.
+    fn merged(&self, ask: &Ask) -> Value {
+        let own = self.scenario.original.unwrap_or(r#"{"auths":{}}"#);
+        let mut value: Value = serde_json::from_str(own).unwrap();
+        let granted: Value = serde_json::from_str(&ask.credentials).unwrap();
+        for (registry, entry) in granted["auths"].as_object().unwrap() {
+            value["auths"][registry] = entry.clone();
+        }
+        value
+    }
+
+    fn whole_in(&self, tree: &Tree) -> Result<Whole> {
+        let file = tree.at(FILE);
+        let whole = self.whole(bytes_of(file))?;
+        if let Some(Tree::File { attributes, .. }) = file {
+            let expected = match &self.original {
+                Some(Tree::File { attributes, .. }) => attributes.clone(),
+                _ => Attributes {
+                    mode: 0o600,
+                    ..Attributes::default()
+                },
+            };
+            ensure!(*attributes == expected, "`{FILE}` has {attributes:?}");
+        }
+        Ok(whole)
+    }
+}
+
+/// Runs the syncer under strace.
+fn recorded(
+    node: &BareNode,
+    program: &Program,
+    path: &Path,
+    look: impl FnMut() -> Result<()>,
+) -> Result<(Told, Vec<Op>)> {
+    let trace = tempfile::NamedTempFile::new()?;
+    let told = node.run(program, Some(trace.path()), DEADLINE, look)?;
+    let ops = operations(&fs::read_to_string(trace.path())?, path)?;
+    Ok((told, ops))
+}
+
+fn has_settled(node: &BareNode, tree: &Tree, expected: &[String]) -> Result<()> {
+    let found = others(tree);
+    ensure!(found == expected, "there is {found:?}, not {expected:?}");
+    let restarts = node.restarts();
+    ensure!(restarts <= 1, "{restarts} restarts of the kubelet");
+    let is_read = node.kubelet_read().as_deref() == bytes_of(tree.at(FILE));
+    ensure!(is_read, "the kubelet runs with another file");
+    Ok(())
+}
+
+fn content(folder: &Path) -> Result<Tree> {
+    Tree::read(folder, &[KUBELETS_OWN])
+}
+
+fn bytes_of(tree: Option<&Tree>) -> Option<&[u8]> {
+    match tree {
+        Some(Tree::File { bytes, .. }) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// Everything but the credentials file.
+fn others(tree: &Tree) -> Vec<String> {
+    let names = tree.names().into_iter();
+    names.filter(|name| name != FILE).collect()
+}
