@@ -1,5 +1,5 @@
 //! Whatever a power cut leaves of a node's files, at any moment of a change: the credentials file is whole, and the next
-//! syncer brings the node to what it is asked for. So it is after a second cut, while it does that.
+//! syncer brings the node to what it is asked for. So it is where the power is cut again while it does that, however often.
 //!
 //! The real program is recorded on a node without a cluster, every state of the disk that a cut may leave is made from
 //! the recording, and the same program is started on each, which is recorded again.
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use globalps_tests::bare_node::{Ask, Program};
 use globalps_tests::interrupted::{Recording, Recovery, Scenario};
 use globalps_tests::power_cut::{Op, Tree, crash_states};
@@ -70,6 +70,9 @@ fn granted(revision: Option<i64>) -> Value {
     }
 }
 
+/// After so many, one on the other, nothing new may come up.
+const MOST_CUTS: usize = 9;
+
 /// States of a disk to start from: how each came about.
 type States = BTreeMap<Tree, String>;
 
@@ -94,49 +97,48 @@ fn whatever_a_power_cut_leaves_the_file_is_whole_and_the_next_syncer_finishes_th
     );
 }
 
-/// What went wrong.
+/// What went wrong, from the change on, over cut after cut, until one more cut leaves nothing that was not tried.
 fn check(program: &Program, recording: &Recording) -> Vec<String> {
+    println!("{}", recording.scenario.name);
     let mut failures = Vec::new();
-    let (all, first) = after_cut("", &recording.before, &recording.ops);
-    print(
-        recording.scenario.name,
-        recording.ops.len(),
-        all,
-        first.len(),
-    );
-    let ends = recover_all(program, recording, &first, &mut failures);
-    for (state, expected) in [
-        (&recording.before, recording.phase_from_the_beginning()),
-        (&recording.after, recording.scenario.phase),
-    ] {
-        // Where there is none, that has failed already.
-        if let Some(end) = ends.get(state)
-            && end.phase != expected
-        {
-            failures.push(format!("{state:?} ended {}, not {expected}", end.phase));
-        }
-    }
-    let (mut all, mut operations, mut second) = (0, 0, States::new());
-    for (state, end) in &ends {
-        let (more, states) = after_cut(&format!("{}, then ", first[state]), state, &end.ops);
-        all += more;
-        operations += end.ops.len();
-        second.extend(
-            states
-                .into_iter()
-                .filter(|(state, _)| !first.contains_key(state)),
+    let mut tried = BTreeSet::new();
+    let (mut all, mut states) = after_cut("", &recording.before, &recording.ops);
+    let mut operations = recording.ops.len();
+    for cuts in 1.. {
+        println!(
+            "  cut {cuts}: {operations} operations, {all} crash states, {} new ones",
+            states.len()
         );
+        if states.is_empty() || !failures.is_empty() {
+            break;
+        }
+        assert!(cuts < MOST_CUTS, "each cut leaves something new");
+        let ends = recover_all(program, recording, &states, &mut failures);
+        for (state, expected) in [
+            (&recording.before, recording.phase_from_the_beginning()),
+            (&recording.after, recording.scenario.phase),
+        ] {
+            if let Some(end) = ends.get(state)
+                && end.phase != expected
+            {
+                failures.push(format!("{state:?} ended {}, not {expected}", end.phase));
+            }
+        }
+        tried.extend(states.keys().cloned());
+        (operations, all) = (0, 0);
+        let mut next = States::new();
+        for (state, end) in &ends {
+            let (more, left) = after_cut(&format!("{}, ", states[*state]), state, &end.ops);
+            all += more;
+            operations += end.ops.len();
+            next.extend(left.into_iter().filter(|(left, _)| !tried.contains(left)));
+        }
+        states = next;
     }
-    print("  cut again", operations, all, second.len());
-    recover_all(program, recording, &second, &mut failures);
     for failure in &mut failures {
         *failure = format!("{}, {failure}", recording.scenario.name);
     }
     failures
-}
-
-fn print(name: &str, operations: usize, all: usize, distinct: usize) {
-    println!("{name}: {operations} operations, {all} crash states, {distinct} of them new");
 }
 
 /// How many there are, and those that differ.
