@@ -145,8 +145,9 @@ fn check(program: &Program, recording: &Recording) -> Vec<String> {
 fn after_cut(earlier: &str, before: &Tree, ops: &[Op]) -> (usize, States) {
     let states = crash_states(before, ops).unwrap();
     let how = |done: usize| {
-        let last = done.checked_sub(1).map(|last| &ops[last]);
-        format!("{earlier}cut after {done} operations, {last:.80?} the last")
+        let last = done.checked_sub(1).map(|last| format!("{:?}", ops[last]));
+        let last: String = last.unwrap_or_default().chars().take(60).collect();
+        format!("{earlier}cut after {done} operations ({last})")
     };
     let distinct = states.distinct.into_iter();
     let distinct = distinct.map(|(tree, done)| (tree, how(done))).collect();

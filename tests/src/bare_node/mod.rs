@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -42,6 +42,8 @@ impl BareNode {
     /// `folder` holds the credentials file, or will; `ask` is what the node is asked for; the first `failures` restarts
     /// of the kubelet fail.
     pub fn start(folder: &Path, ask: &Ask, failures: usize) -> Result<Self> {
+        let is_root = rustix::process::geteuid().is_root();
+        ensure!(is_root, "a syncer is root on its node: run this as root");
         let scratch = TempDir::new()?;
         let kubelet = folder.join(KUBELETS_OWN);
         fs::create_dir_all(&kubelet)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::disk::Op;
-use super::tree::Attributes;
+use super::tree::{Attributes, is_of_programs};
 
 /// For `strace --trace`: every call that changes a file or a directory, known to the model or not. A `?` is for those
 /// that not every machine has.
@@ -111,11 +111,13 @@ impl Reader<'_> {
                 Op::SetOwner(path, owner(argument(1)?)?, owner(argument(2)?)?)
             }
             "fchownat" => Op::SetOwner(path, owner(argument(2)?)?, owner(argument(3)?)?),
-            "setxattr" | "lsetxattr" | "fsetxattr" => Op::SetXattr(
-                path,
-                String::from_utf8(bytes(argument(1)?)?)?,
-                bytes(argument(2)?)?,
-            ),
+            "setxattr" | "lsetxattr" | "fsetxattr" => {
+                let name = text(argument(1)?)?;
+                if !is_of_programs(&name) {
+                    return Ok(());
+                }
+                Op::SetXattr(path, name, bytes(argument(2)?)?)
+            }
             "fsync" => Op::Sync(path),
             "fdatasync" => Op::SyncData(path),
             "rename" => Op::Rename(path, self.inside(self.below(argument(1)?)?)?),

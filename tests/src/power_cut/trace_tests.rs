@@ -96,6 +96,7 @@ fn what_failed_or_was_done_elsewhere_is_nothing() {
         r#"7  rename("/tmp/a", "/tmp/b") = 0"#,
         r"7  mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3</root/t>, 0) = 0x7f0",
         r#"7  openat(AT_FDCWD</>, "/root/f", O_RDONLY|O_CLOEXEC) = 9</root/f>"#,
+        r#"7  fsetxattr(9</root/t>, "security.selinux", "\x01", 1, 0) = 0"#,
         r"7  --- SIGCHLD {si_signo=SIGCHLD} ---",
     ] {
         assert_eq!(read(&[line]).unwrap(), [], "{line}");

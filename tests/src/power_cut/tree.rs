@@ -28,7 +28,13 @@ pub struct Attributes {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
+    /// Of programs; labels, of which a machine may give each new file one, are left out.
     pub xattrs: BTreeMap<String, Vec<u8>>,
+}
+
+/// Whether an extended attribute is looked at.
+pub(super) fn is_of_programs(xattr: &str) -> bool {
+    xattr.starts_with("user.")
 }
 
 impl Tree {
@@ -135,8 +141,7 @@ fn xattrs(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for name in names[..length].split(|byte| *byte == 0) {
         let name = String::from_utf8_lossy(name).into_owned();
-        // Whose else they are is the machine's business, and not the program's.
-        if name.starts_with("user.") || name == "security.selinux" {
+        if is_of_programs(&name) {
             let mut value = vec![0; 64 << 10];
             let length = rustix::fs::lgetxattr(path, &name, &mut value)?;
             found.insert(name, value[..length].to_vec());
