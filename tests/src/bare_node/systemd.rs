@@ -14,9 +14,6 @@ const KUBELET_UNIT: &str = "kubelet.service";
 const MANAGER: &str = "/org/freedesktop/systemd1";
 const NAME: &str = "org.freedesktop.systemd1";
 
-/// The one unit that there is.
-const KUBELET_UNIT: &str = "kubelet.service";
-
 #[derive(Clone)]
 pub(super) struct Systemd(Arc<Mutex<Kubelet>>);
 
