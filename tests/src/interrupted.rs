@@ -65,11 +65,11 @@ impl Recording {
         let original = content(&path)?.at(FILE).cloned();
         if let Some(before) = &scenario.before {
             let told =
-                BareNode::start(&path, before, 0)?.run(program, None, DEADLINE, || Ok(()))?;
+                BareNode::start(&path, before, 0, 0)?.run(program, None, DEADLINE, || Ok(()))?;
             ensure!(told.phase == "Synced", "{told:?}");
         }
         let before = content(&path)?;
-        let node = BareNode::start(&path, &scenario.ask, scenario.failures)?;
+        let node = BareNode::start(&path, &scenario.ask, 1, scenario.failures)?;
         let (told, ops) = recorded(&node, program, &path, || Ok(()))?;
         ensure!(told.phase == scenario.phase, "{told:?}");
         let after = content(&path)?;
@@ -103,7 +103,7 @@ impl Recording {
         self.whole_in(left).map(|_| ())
     }
 
-    /// Starts a node with what a cut left. An error unless all of this holds:
+    /// Starts a node with what so many cuts left. An error unless all of this holds:
     ///
     /// - at every moment the file is whole;
     /// - in the end the node is as it is asked to be, and says so. The one exception: a change whose restarts had failed
@@ -111,13 +111,13 @@ impl Recording {
     /// - the kubelet was restarted once at most, and runs with the file as it is;
     /// - nothing lies around that was not there without a cut;
     /// - the node can be put back as it was before globalps, then, and also where that is asked for at once.
-    pub fn recover(&self, program: &Program, left: &Tree) -> Result<Recovery> {
+    pub fn recover(&self, program: &Program, left: &Tree, cuts: u8) -> Result<Recovery> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().canonicalize()?;
         left.write(&path)?;
         let file = path.join(FILE);
         let look = || self.whole(fs::read(&file).ok().as_deref()).map(|_| ());
-        let node = BareNode::start(&path, &self.scenario.ask, 0)?;
+        let node = BareNode::start(&path, &self.scenario.ask, 1 + cuts, 0)?;
         let (told, ops) = recorded(&node, program, &path, look)?;
         let tree = content(&path)?;
         let whole = self.whole_in(&tree)?;
@@ -151,7 +151,7 @@ impl Recording {
             revision: None,
             ..self.scenario.ask.clone()
         };
-        let node = BareNode::start(path, &ask, 0)?;
+        let node = BareNode::start(path, &ask, u8::MAX, 0)?;
         let told = node.run(program, None, DEADLINE, || Ok(()))?;
         let tree = content(path)?;
         let is_back = told.phase == "Restored" && tree.at(FILE) == self.original.as_ref();

@@ -39,9 +39,9 @@ pub struct BareNode {
 }
 
 impl BareNode {
-    /// `folder` holds the credentials file, or will; `ask` is what the node is asked for; the first `failures` restarts
-    /// of the kubelet fail.
-    pub fn start(folder: &Path, ask: &Ask, failures: usize) -> Result<Self> {
+    /// `folder` holds the credentials file, or will; `ask` is what the node is asked for; `boot` is another
+    /// number at each start, since no start of a kubelet has the id of another; the first `failures` restarts fail.
+    pub fn start(folder: &Path, ask: &Ask, boot: u8, failures: usize) -> Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         ensure!(is_root, "a syncer is root on its node: run this as root");
         let scratch = TempDir::new()?;
@@ -56,7 +56,7 @@ impl BareNode {
             .enable_all()
             .build()?;
         let bus = Bus::start(scratch.path())?;
-        let systemd = Systemd::new(&folder.join("config.json"), failures);
+        let systemd = Systemd::new(&folder.join("config.json"), boot, failures);
         runtime.block_on(systemd.serve(bus.socket()))?;
         let api = runtime.block_on(Api::serve(ask.clone()))?;
         fs::write(scratch.path().join("kubeconfig"), api.kubeconfig())?;

@@ -18,6 +18,8 @@ const NAME: &str = "org.freedesktop.systemd1";
 pub(super) struct Systemd(Arc<Mutex<Kubelet>>);
 
 struct Kubelet {
+    /// Of the node.
+    boot: u8,
     config_file: PathBuf,
     /// Restarts that will fail.
     failures: usize,
@@ -47,8 +49,9 @@ impl Kubelet {
 
 impl Systemd {
     /// Of a node that has just been started, and its kubelet too.
-    pub(super) fn new(config_file: &Path, failures: usize) -> Self {
+    pub(super) fn new(config_file: &Path, boot: u8, failures: usize) -> Self {
         let mut kubelet = Kubelet {
+            boot,
             config_file: config_file.to_owned(),
             failures: 0,
             restarts: 0,
@@ -193,7 +196,9 @@ impl Unit {
     }
     #[zbus(property, name = "InvocationID")]
     fn invocation_id(&self) -> Vec<u8> {
-        self.with(Vec::new(), |kubelet| vec![kubelet.starts; 16])
+        self.with(Vec::new(), |kubelet| {
+            [kubelet.boot, kubelet.starts].repeat(8)
+        })
     }
     /// Microseconds since 1970.
     #[zbus(property)]
