@@ -190,8 +190,8 @@ fn recover_all<'a>(
 /// The order of the results is that in which they were ready.
 fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let (items, results) = (Mutex::new(items.into_iter()), Mutex::new(Vec::new()));
-    // Half of the time a worker waits for an answer.
-    let workers = 2 * std::thread::available_parallelism().map_or(2, usize::from);
+    // Mostly a worker waits, for an answer or for the syncer, which lets a kubelet rest between two restarts.
+    let workers = 8 * std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
