@@ -32,8 +32,7 @@ impl Drift {
         }
     }
 
-    /// The file is right now: from here on every change of it is told. What happens before the first event is awaited
-    /// is told too, so whoever looked at the file before this call looks once more if it was not watched yet.
+    /// The file is right now, and where its folder is watched, every change from here on is told.
     pub(crate) fn watch(&mut self) {
         self.is_watched = self.watch.is_some();
     }

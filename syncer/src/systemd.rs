@@ -224,7 +224,7 @@ impl Systemd {
         }
     }
 
-    /// The first of these units that is active; `None`: none is.
+    /// The first of these units that systemd knows and that is not inactive: one that failed counts too. `None`: none is.
     pub(crate) async fn active_among(
         &self,
         names: &[&'static str],
