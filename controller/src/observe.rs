@@ -64,6 +64,7 @@ impl Versioned for NodeView {
 }
 
 /// One event of one watch.
+#[allow(clippy::large_enum_variant)] // One at a time, and for a moment only.
 pub(crate) enum Change {
     Additional(Event<Secret>),
     Original(Event<Secret>),

@@ -229,7 +229,7 @@ fn granted_spec(observed: &Observed, node: &str, goal: Goal) -> NodePullSecretSp
     match goal {
         Goal::Revision(revision) => NodePullSecretSpec {
             revision,
-            restore: false,
+            ..NodePullSecretSpec::default()
         },
         Goal::Restore => {
             let revision = observed
@@ -239,6 +239,7 @@ fn granted_spec(observed: &Observed, node: &str, goal: Goal) -> NodePullSecretSp
             NodePullSecretSpec {
                 revision,
                 restore: true,
+                ..NodePullSecretSpec::default()
             }
         }
     }
@@ -321,6 +322,7 @@ mod tests {
                 NodePullSecretSpec {
                     revision,
                     restore: granted == "R",
+                    ..NodePullSecretSpec::default()
                 },
             );
             object.metadata.generation = Some(2);

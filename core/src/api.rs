@@ -13,7 +13,7 @@ use crate::dockerconfig::Precedence;
 use crate::names;
 
 /// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "globalps.io",
     version = "v1alpha1",
@@ -32,6 +32,10 @@ use crate::names;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self.rollout.onFailure != 'Rollback' || self.historyLimit > 0",
+    "message": "rollout.onFailure: Rollback needs historyLimit of at least 1: with 0 there is nothing to go back to",
+}]))]
 pub struct GlobalPullSecretSpec {
     /// Who wins where the additional and the original pull secret both name a registry.
     #[serde(default)]
@@ -40,6 +44,12 @@ pub struct GlobalPullSecretSpec {
     /// read it, else each node's own file is the base.
     #[serde(default)]
     pub original: Original,
+    /// More Secrets of the same namespace and form, after the additional one: where both name a registry, the earlier
+    /// one wins. Each is validated by itself, and a bad one does not hold up the others.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub sources: Vec<SourceRef>,
     /// Labels that a node must have. Empty: every Linux node.
     #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
@@ -47,25 +57,85 @@ pub struct GlobalPullSecretSpec {
     pub kubelet: Kubelet,
     #[serde(default)]
     pub rollout: Rollout,
+    /// So many additional Secrets that were rolled out before the present one are kept, to go back to.
+    #[serde(default = "default_history_limit")]
+    #[schemars(range(max = 10))]
+    pub history_limit: u32,
     #[serde(default)]
     pub syncer: Syncer,
 }
 
+impl Default for GlobalPullSecretSpec {
+    fn default() -> Self {
+        Self {
+            precedence: Precedence::default(),
+            original: Original::default(),
+            sources: Vec::new(),
+            node_selector: BTreeMap::new(),
+            kubelet: Kubelet::default(),
+            rollout: Rollout::default(),
+            history_limit: default_history_limit(),
+            syncer: Syncer::default(),
+        }
+    }
+}
+
+/// A further source of credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceRef {
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// At most one of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!(has(self.secretRef) && has(self.hostedControlPlane))",
+    "message": "original takes secretRef or hostedControlPlane, not both",
+}]))]
 pub struct Original {
     /// A Secret of this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
+    /// The pull secret of a `HostedControlPlane` of `HyperShift`, on its management cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted_control_plane: Option<HostedControlPlaneRef>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostedControlPlaneRef {
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Secret of the controller's own namespace with a kubeconfig for the management cluster.
+    pub kubeconfig_secret_ref: KubeconfigRef,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeconfigRef {
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key of the Secret's data.
+    #[serde(default = "default_kubeconfig_key")]
+    #[schemars(length(min = 1))]
+    pub key: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {
+    #[schemars(length(min = 1, max = 63))]
     pub namespace: String,
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Key of the Secret's data.
     #[serde(default = "default_key")]
+    #[schemars(length(min = 1))]
     pub key: String,
 }
 
@@ -113,6 +183,10 @@ pub enum Restart {
 pub struct Rollout {
     /// Nodes that may change at the same time: a number, or a percentage of the nodes; at least 1.
     #[serde(default = "default_max_unavailable")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+        "message": "maxUnavailable is a number of nodes from 1, or a percentage from 1% to 100%",
+    }]))]
     pub max_unavailable: IntOrString,
     /// So many failed nodes stop the rollout.
     #[serde(default = "default_max_failures")]
@@ -121,6 +195,9 @@ pub struct Rollout {
     /// No node is changed while this is true.
     #[serde(default)]
     pub paused: bool,
+    /// What becomes of the nodes that have the new revision when the rollout stops because too many failed.
+    #[serde(default)]
+    pub on_failure: OnFailure,
 }
 
 impl Default for Rollout {
@@ -129,8 +206,18 @@ impl Default for Rollout {
             max_unavailable: default_max_unavailable(),
             max_failures: default_max_failures(),
             paused: false,
+            on_failure: OnFailure::default(),
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// They keep it; the others keep the one before.
+    #[default]
+    Halt,
+    /// The whole fleet goes back to the last revision that every node had.
+    Rollback,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -141,6 +228,12 @@ pub struct Syncer {
     pub host_network: bool,
 }
 
+fn default_history_limit() -> u32 {
+    2
+}
+fn default_kubeconfig_key() -> String {
+    "kubeconfig".to_owned()
+}
 fn default_key() -> String {
     names::DATA_KEY.to_owned()
 }
@@ -238,6 +331,12 @@ pub struct NodePullSecretSpec {
     /// The node is to be put back as it was before its first revision.
     #[serde(default)]
     pub restore: bool,
+    /// Value of the annotation `globalps.io/retry` that this grant answers. Another one is another try.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub retry: String,
+    /// Program that manages the credentials file of this node, so that globalps leaves it alone; empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub foreign_owner: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -11,6 +11,8 @@ pub const ADDITIONAL_SECRET: &str = "additional-pull-secret";
 pub const GLOBAL_SECRET: &str = "global-pull-secret";
 /// `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding` of the nodes' agent; value of its pods' label `name`.
 pub const SYNCER: &str = "global-pull-secret-syncer";
+/// Lease by which the controllers agree who leads, in [`CONTROLLER_NAMESPACE`].
+pub const LEASE: &str = "globalps-controller";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 
@@ -30,6 +32,20 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Annotation of [`GLOBAL_SECRET`]: its revision, a decimal number.
 pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
+/// Annotation of [`GLOBAL_SECRET`]: the revision, if some node runs with it. A node that joins needs no grant for it.
+pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
+/// Annotation of a `NodePullSecret`: each new value asks for one more try on a node that failed.
+pub const RETRY_ANNOTATION: &str = "globalps.io/retry";
+/// Secrets with the additional Secrets that were rolled out before: this, and a number from 0 below [`HISTORY_SLOTS`].
+/// Each has [`REVISION_ANNOTATION`], [`ROLLED_OUT_ANNOTATION`] and the key [`DATA_KEY`].
+pub const HISTORY_SECRET_PREFIX: &str = "additional-pull-secret-history-";
+pub const HISTORY_SLOTS: u32 = 10;
+/// Annotation of a Secret of the history: when every node had it, RFC 3339.
+pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
+/// Node annotation of the `OpenShift` Machine Config Operator, and the label that tells a node of `HyperShift`, which
+/// has the annotation too, but whose credentials file nobody else manages.
+pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
+pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
 /// Node label: `true` keeps a node out.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 

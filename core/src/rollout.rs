@@ -192,6 +192,7 @@ mod tests {
             max_unavailable,
             max_failures,
             paused,
+            ..api::Rollout::default()
         }
     }
 

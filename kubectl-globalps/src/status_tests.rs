@@ -73,6 +73,7 @@ fn node_secret(granted: i64, observed: bool, phase: Phase, revision: i64) -> Nod
         NodePullSecretSpec {
             revision: granted,
             restore: false,
+            ..NodePullSecretSpec::default()
         },
     );
     object.metadata.generation = Some(5);
