@@ -60,6 +60,7 @@ pub struct GlobalPullSecretSpec {
     /// So many additional Secrets that were rolled out before the present one are kept, to go back to.
     #[serde(default = "default_history_limit")]
     #[schemars(range(max = 10))]
+    #[schemars(extend("format" = "int32"))]
     pub history_limit: u32,
     #[serde(default)]
     pub syncer: Syncer,
@@ -191,6 +192,7 @@ pub struct Rollout {
     /// So many failed nodes stop the rollout.
     #[serde(default = "default_max_failures")]
     #[schemars(range(min = 1))]
+    #[schemars(extend("format" = "int32"))]
     pub max_failures: u32,
     /// No node is changed while this is true.
     #[serde(default)]
@@ -276,14 +278,19 @@ pub struct GlobalPullSecretStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
     pub total: u32,
     #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
     pub synced: u32,
     #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
     pub progressing: u32,
     #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
     pub failed: u32,
     #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
     pub unreachable: u32,
 }
 
