@@ -42,8 +42,9 @@ pub const HISTORY_SECRET_PREFIX: &str = "additional-pull-secret-history-";
 pub const HISTORY_SLOTS: u32 = 10;
 /// Annotation of a Secret of the history: when every node had it, RFC 3339.
 pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
-/// Node annotation of the `OpenShift` Machine Config Operator, and the label that tells a node of `HyperShift`, which
-/// has the annotation too, but whose credentials file nobody else manages.
+/// What a `NodePullSecret` calls the `OpenShift` Machine Config Operator, which manages the credentials file of a node
+/// that has the annotation, unless the label tells that it is one of `HyperShift`'s.
+pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
 /// Node label: `true` keeps a node out.

@@ -177,8 +177,10 @@ impl Agent {
                 .filter(|(revision, _)| *revision == task.revision)
                 .map(|(_, config)| config)
         });
+        let foreign_owner = object.map_or(String::new(), |object| object.spec.foreign_owner);
         let facts = NodeFacts {
             task: task.as_ref(),
+            is_foreign: !foreign_owner.is_empty(),
             state: self.state.as_ref(),
             file: &file,
             desired,
@@ -221,6 +223,10 @@ impl Agent {
             }
             Action::Refuse(failure) => {
                 self.tell_failure(&failure);
+                Ok(FOR_EVER)
+            }
+            Action::Yield if !foreign_owner.is_empty() => {
+                self.tell_foreign(&foreign_owner);
                 Ok(FOR_EVER)
             }
             Action::Yield => self.give_up(task),

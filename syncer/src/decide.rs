@@ -12,6 +12,8 @@ use crate::journal::{Change, Failure, Ours, State, Step, Task};
 pub(crate) struct NodeFacts<'a> {
     /// What the node is granted; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
+    /// Another program is known to manage the file, so nothing is put into it.
+    pub(crate) is_foreign: bool,
     /// What was done here before; `None`: nothing.
     pub(crate) state: Option<&'a State>,
     pub(crate) file: &'a Image,
@@ -46,7 +48,7 @@ pub(crate) enum Action {
         set_aside: bool,
         drift: bool,
     },
-    /// The task was in force, and somebody else undoes it again and again. It is left to them.
+    /// The file is somebody else's: it is known to be, or they undo again and again what was in force.
     Yield,
     /// The task failed before and is not tried again.
     Refuse(Failure),
@@ -72,6 +74,9 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     let Some(task) = facts.task else {
         return Action::Rest;
     };
+    if facts.is_foreign && task.goal() != Goal::Restore {
+        return Action::Yield;
+    }
     if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
         && failure.task == *task
     {
@@ -325,6 +330,7 @@ mod tests {
     ) -> NodeFacts<'a> {
         NodeFacts {
             task,
+            is_foreign: false,
             state,
             file,
             desired,
@@ -729,6 +735,38 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_put_into_a_file_that_another_program_manages_and_ours_is_taken_out_of_it() {
+        let mut under_way = synced(OWN);
+        under_way.change = Some(with_step(Step::Forward));
+        let (one, restore) = (task(1), task(0));
+        for (sentence, task, state, content, expected) in [
+            ("no first revision", &one, None, OWN, "Yield"),
+            ("no other one", &task(2), Some(&synced(OWN)), OWN, "Yield"),
+            (
+                "what was begun is ended",
+                &one,
+                Some(&under_way),
+                OWN,
+                "Resume",
+            ),
+            (
+                "the way back is open",
+                &restore,
+                Some(&synced(OWN)),
+                OWN_AND_OURS,
+                &*format!("{OWN}, restart"),
+            ),
+        ] {
+            let (file, desired) = (file(content), config(OURS));
+            let facts = NodeFacts {
+                is_foreign: true,
+                ..facts(Some(task), state, &file, Some(&desired))
+            };
+            assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
+        }
+    }
+
+    #[test]
     fn never_means_that_no_change_restarts_the_kubelet() {
         let (file, desired, task) = (Image::Absent, config(OURS), task(1));
         let facts = NodeFacts {
@@ -804,17 +842,7 @@ mod tests {
             };
             let desired = config(OURS);
             let (task, state, before) = (task(1), State::new(file(before), 0), file(before));
-            let facts = NodeFacts {
-                task: Some(&task),
-                state: None,
-                file: &before,
-                desired: Some(&desired),
-                superseded: false,
-                restart: true,
-                is_due: true,
-                is_watched: false,
-                is_fought_over: false,
-            };
+            let facts = facts(Some(&task), None, &before, Some(&desired));
             let Action::Begin { change, .. } = decide(&facts) else {
                 panic!("{sentence}: not begun")
             };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::names::MACHINE_CONFIG_OPERATOR;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 
@@ -64,6 +65,19 @@ impl Teller {
             tracing::warn!(path = %path.display(), %error, "the readiness of this pod could not be marked");
         }
     }
+}
+
+/// What is told of a file that another program is known to manage.
+pub(crate) fn of_foreign_owner(owner: &str) -> String {
+    let way_on = if owner == MACHINE_CONFIG_OPERATOR {
+        "change the cluster's own pull secret instead, with `oc set data secret/pull-secret -n openshift-config \
+         --from-file=.dockerconfigjson=FILE`"
+    } else {
+        "let it write the credentials, or exclude this node"
+    };
+    format!(
+        "{owner} manages the kubelet's credentials file on this node, and globalps leaves it alone: {way_on}"
+    )
 }
 
 /// Phase, reason and message for a task that did not work out.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::bare_node::{Ask, BareNode, KUBELETS_OWN, Program, Told};
+use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Told};
 use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
 
 const FILE: &str = "config.json";
@@ -64,12 +64,21 @@ impl Recording {
         }
         let original = content(&path)?.at(FILE).cloned();
         if let Some(before) = &scenario.before {
-            let told =
-                BareNode::start(&path, before, 0, 0)?.run(program, None, DEADLINE, || Ok(()))?;
+            let told = BareNode::start(&path, before, 0, Failures::NONE)?.run(
+                program,
+                None,
+                DEADLINE,
+                || Ok(()),
+            )?;
             ensure!(told.phase == "Synced", "{told:?}");
         }
         let before = content(&path)?;
-        let node = BareNode::start(&path, &scenario.ask, 1, scenario.failures)?;
+        let node = BareNode::start(
+            &path,
+            &scenario.ask,
+            1,
+            Failures(scenario.failures, "failed"),
+        )?;
         let (told, ops) = recorded(&node, program, &path, || Ok(()))?;
         ensure!(told.phase == scenario.phase, "{told:?}");
         let after = content(&path)?;
@@ -117,7 +126,7 @@ impl Recording {
         left.write(&path)?;
         let file = path.join(FILE);
         let look = || self.whole(fs::read(&file).ok().as_deref()).map(|_| ());
-        let node = BareNode::start(&path, &self.scenario.ask, 1 + cuts, 0)?;
+        let node = BareNode::start(&path, &self.scenario.ask, 1 + cuts, Failures::NONE)?;
         let (told, ops) = recorded(&node, program, &path, look)?;
         let tree = content(&path)?;
         let whole = self.whole_in(&tree)?;
@@ -151,7 +160,7 @@ impl Recording {
             revision: None,
             ..self.scenario.ask.clone()
         };
-        let node = BareNode::start(path, &ask, u8::MAX, 0)?;
+        let node = BareNode::start(path, &ask, u8::MAX, Failures::NONE)?;
         let told = node.run(program, None, DEADLINE, || Ok(()))?;
         let tree = content(path)?;
         let is_back = told.phase == "Restored" && tree.at(FILE) == self.original.as_ref();

@@ -17,6 +17,7 @@ pub mod oracle;
 pub mod power_cut;
 pub mod preflight;
 pub mod product;
+pub mod reference_cases;
 pub mod watch;
 
 mod cgroup;

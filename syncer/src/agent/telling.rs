@@ -24,6 +24,11 @@ impl Agent {
         self.tell(Phase::Synced, reason, &message);
     }
 
+    pub(super) fn tell_foreign(&mut self, owner: &str) {
+        let message = tell::of_foreign_owner(owner);
+        self.tell(Phase::ForeignOwner, "ManagedFile", &message);
+    }
+
     pub(super) fn tell_restored(&mut self) {
         match self.set_aside.take().filter(|path| path.exists()) {
             Some(path) => self.tell(Phase::Restored, "FileSetAside", &kept(&path)),

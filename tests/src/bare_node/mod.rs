@@ -22,6 +22,7 @@ use systemd::Systemd;
 
 pub use api::{Ask, Told};
 pub use syncer::{Program, Syncer};
+pub use systemd::Failures;
 
 /// What a kubelet has next to its credentials file.
 pub const KUBELETS_OWN: &str = "pod-resources";
@@ -40,8 +41,8 @@ pub struct BareNode {
 
 impl BareNode {
     /// `folder` holds the credentials file, or will; `ask` is what the node is asked for; `boot` is another
-    /// number at each start, since no start of a kubelet has the id of another; the first `failures` restarts fail.
-    pub fn start(folder: &Path, ask: &Ask, boot: u8, failures: usize) -> Result<Self> {
+    /// number at each start, since no start of a kubelet has the id of another; the first restarts fail as `failures` says.
+    pub fn start(folder: &Path, ask: &Ask, boot: u8, failures: Failures) -> Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         ensure!(is_root, "a syncer is root on its node: run this as root");
         let scratch = TempDir::new()?;
@@ -81,14 +82,32 @@ impl BareNode {
         mut look: impl FnMut() -> Result<()>,
     ) -> Result<Told> {
         let syncer = Syncer::start(program, &self.folder, self.scratch.path(), trace)?;
+        self.wait(syncer, deadline, || {
+            look()?;
+            Ok(self.api.told().filter(Told::stays))
+        })
+    }
+
+    /// The same, until it told this phase.
+    pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Told> {
+        let syncer = Syncer::start(program, &self.folder, self.scratch.path(), None)?;
+        self.wait(syncer, deadline, || {
+            let told = self.api.told().filter(Told::stays);
+            Ok(told.filter(|told| told.phase == phase))
+        })
+    }
+
+    fn wait(
+        &self,
+        syncer: Syncer,
+        deadline: Duration,
+        told: impl FnMut() -> Result<Option<Told>>,
+    ) -> Result<Told> {
         let told = until(
             "a phase that stays",
             deadline,
             Duration::from_millis(2),
-            || {
-                look()?;
-                Ok(self.api.told().filter(Told::stays))
-            },
+            told,
         );
         let told = told.with_context(|| {
             let log = syncer.log();
@@ -96,6 +115,13 @@ impl BareNode {
         })?;
         syncer.kill()?;
         Ok(told)
+    }
+
+    /// Starts the syncer, asks it to end with SIGTERM after a while, and returns how long that took it.
+    pub fn terminate(&self, program: &Program, after: Duration) -> Result<Duration> {
+        let syncer = Syncer::start(program, &self.folder, self.scratch.path(), None)?;
+        std::thread::sleep(after);
+        syncer.terminate()
     }
 
     /// How often the kubelet was restarted, or was to be.

@@ -1,9 +1,10 @@
 //! The syncer's program: built, and run as it runs on a node, with a trace of its system calls where one is wanted.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::names::SYNCER_BINARY;
@@ -14,7 +15,11 @@ use super::bus;
 use crate::{kubernetes, power_cut, until};
 
 /// The real program.
-pub struct Program(PathBuf);
+pub struct Program {
+    path: PathBuf,
+    /// What strace makes of its system calls; nothing: they are its own.
+    injection: Option<String>,
+}
 
 impl Program {
     /// Of this checkout, with the cargo that runs the test.
@@ -38,7 +43,19 @@ impl Program {
             .context("could not run cargo")?;
         ensure!(status.success(), "the syncer could not be built ({status})");
         let path = kubernetes::target_dir().join("debug").join(SYNCER_BINARY);
-        Ok(Self(std::path::absolute(path)?))
+        Ok(Self {
+            path: std::path::absolute(path)?,
+            injection: None,
+        })
+    }
+
+    /// The same, with system calls that fail, as strace's `--inject` says.
+    #[must_use]
+    pub fn failing(self, injection: &str) -> Self {
+        Self {
+            injection: Some(injection.to_owned()),
+            ..self
+        }
     }
 }
 
@@ -57,9 +74,12 @@ impl Syncer {
         scratch: &Path,
         trace: Option<&Path>,
     ) -> Result<Self> {
-        let mut command = match trace {
-            None => Command::new(&program.0),
-            Some(trace) => strace(&program.0, trace),
+        let injected = program.injection.is_some();
+        let trace = trace.map(Path::to_owned);
+        let trace = trace.or_else(|| injected.then(|| scratch.join("trace")));
+        let mut command = match &trace {
+            None => Command::new(&program.path),
+            Some(trace) => strace(program, trace),
         };
         let log = scratch.join("log");
         command
@@ -79,12 +99,28 @@ impl Syncer {
             let name = command.get_program().display();
             format!("could not run `{name}`: run `target/debug/testcluster preflight --install`")
         })?;
-        let trace = trace.map(Path::to_owned);
         Ok(Self { child, log, trace })
     }
 
     pub(super) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks it to end, and returns how long that took.
+    pub(super) fn terminate(mut self) -> Result<Duration> {
+        let asked = Instant::now();
+        let pid = i32::try_from(self.child.id())?;
+        kill_process(Pid::from_raw(pid).context("no pid")?, Signal::TERM)?;
+        let status = until(
+            "the end of the syncer",
+            Duration::from_secs(20),
+            Duration::from_millis(1),
+            || Ok(self.child.try_wait()?),
+        )?;
+        // Before it listens to signals there is nothing that it could leave half done.
+        let ended_well = status.success() || status.signal() == Some(Signal::TERM.as_raw());
+        ensure!(ended_well, "{status}: {}", self.log());
+        Ok(asked.elapsed())
     }
 
     /// Kills it, and returns when the trace is complete.
@@ -117,8 +153,10 @@ impl Drop for Syncer {
     }
 }
 
-fn strace(program: &Path, trace: &Path) -> Command {
+fn strace(program: &Program, trace: &Path) -> Command {
     let mut command = Command::new("/usr/bin/strace");
+    let injection = program.injection.iter();
+    command.args(injection.map(|injection| format!("--inject={injection}")));
     command
         .args([
             "--follow-forks",
@@ -130,7 +168,7 @@ fn strace(program: &Path, trace: &Path) -> Command {
         .arg("--output")
         .arg(trace)
         .arg("--")
-        .arg(program);
+        .arg(&program.path);
     command
 }
 

@@ -17,12 +17,20 @@ const NAME: &str = "org.freedesktop.systemd1";
 #[derive(Clone)]
 pub(super) struct Systemd(Arc<Mutex<Kubelet>>);
 
+/// Restarts that fail: how many, and how: with this result of the job; `call`: there is no job.
+#[derive(Clone, Copy, Debug)]
+pub struct Failures(pub usize, pub &'static str);
+
+impl Failures {
+    pub const NONE: Self = Self(0, "");
+}
+
 struct Kubelet {
     /// Of the node.
     boot: u8,
     config_file: PathBuf,
     /// Restarts that will fail.
-    failures: usize,
+    failures: Failures,
     /// Restarts that were asked for.
     restarts: usize,
     /// Starts that were tried since the node was started, with its own first one.
@@ -36,10 +44,10 @@ impl Kubelet {
     /// As systemd names the job's result.
     fn start(&mut self) -> &'static str {
         self.starts += 1;
-        self.active = self.failures == 0;
+        self.active = self.failures.0 == 0;
         if !self.active {
-            self.failures -= 1;
-            return "failed";
+            self.failures.0 -= 1;
+            return self.failures.1;
         }
         self.active_since = SystemTime::now();
         self.read = std::fs::read(&self.config_file).ok();
@@ -49,11 +57,11 @@ impl Kubelet {
 
 impl Systemd {
     /// Of a node that has just been started, and its kubelet too.
-    pub(super) fn new(config_file: &Path, boot: u8, failures: usize) -> Self {
+    pub(super) fn new(config_file: &Path, boot: u8, failures: Failures) -> Self {
         let mut kubelet = Kubelet {
             boot,
             config_file: config_file.to_owned(),
-            failures: 0,
+            failures: Failures::NONE,
             restarts: 0,
             starts: 0,
             active: false,
@@ -129,6 +137,9 @@ impl Manager {
             kubelet.restarts += 1;
             (u32::from(kubelet.starts), kubelet.start())
         });
+        if result == "call" {
+            return Err(fdo::Error::Failed("no job for you".to_owned()));
+        }
         let job = ObjectPath::try_from(format!("{MANAGER}/job/{id}"))?;
         let job = OwnedObjectPath::from(job);
         let (emitter, ended) = (emitter.to_owned(), job.clone());

@@ -1,0 +1,259 @@
+//! The cases that HyperShift's own syncer is tested with, and what ours makes of each: one table, run by the test
+//! `reference_cases` on a bare node and told in `docs/reference-cases.md`.
+
+use std::fmt::Write as _;
+
+/// A credentials file before and after.
+#[derive(Clone, Copy, Debug)]
+pub struct FileCase {
+    pub before: Option<&'static str>,
+    pub desired: &'static str,
+    /// Restarts of the kubelet that fail.
+    pub failures: usize,
+    /// A system call that fails, as strace's `--inject` says.
+    pub injection: Option<&'static str>,
+    /// What their syncer leaves, and how often it asks for a restart.
+    pub theirs: &'static str,
+    /// What ours leaves.
+    pub after: Option<&'static str>,
+    pub phase: &'static str,
+    /// Restarts that ours asks for.
+    pub restarts: usize,
+    pub better: &'static str,
+}
+
+pub const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
+pub const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
+const OLD_LINE: &str = "{\"auths\":{\"old.registry.com\":{\"auth\":\"b2xkOnRlc3Q=\"}}}\n";
+const NEW_LINE: &str = "{\"auths\":{\"test.registry.com\":{\"auth\":\"dGVzdDp0ZXN0\"}}}\n";
+const BOTH: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="},"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
+
+const OWN_STAYS: &str = "the node's own entry stays";
+const CASE: FileCase = FileCase {
+    before: Some(OLD),
+    desired: NEW,
+    failures: 0,
+    injection: None,
+    theirs: "the new content alone, 1",
+    after: Some(BOTH),
+    phase: "Synced",
+    restarts: 1,
+    better: OWN_STAYS,
+};
+/// Nobody restarts for it, and nobody writes.
+const SAME: FileCase = FileCase {
+    before: Some(NEW),
+    theirs: "the file as it was, 0",
+    after: Some(NEW),
+    restarts: 0,
+    better: "",
+    ..CASE
+};
+const FAILS: FileCase = FileCase {
+    failures: 3,
+    theirs: "the old content, 3; again and again",
+    after: Some(OLD),
+    phase: "RolledBack",
+    restarts: 4,
+    better: "the kubelet runs again, with the old file; the content is not tried again until it changes",
+    ..CASE
+};
+
+pub const FILES: &[FileCase] = &[
+    FileCase {
+        before: None,
+        after: Some(NEW),
+        better: "",
+        ..CASE
+    },
+    FileCase {
+        before: None,
+        theirs: "an empty file, 3; again and again",
+        after: None,
+        better: "there is no file again: with an empty one CRI-O pulls nothing at all",
+        ..FAILS
+    },
+    CASE,
+    FAILS,
+    SAME,
+    FileCase {
+        theirs: "the old content, 3, and a kubelet that is not started with it",
+        ..FAILS
+    },
+    FileCase {
+        // The second rename puts the new file in place; the seventh, which would put the old one back, fails once.
+        injection: Some("rename:error=EIO:when=7"),
+        theirs: "the new content, 3, and two errors",
+        better: "putting it back is tried until it works, and the status says what is in the way",
+        ..FAILS
+    },
+    FileCase {
+        before: Some(NEW_LINE),
+        after: Some(NEW_LINE),
+        ..SAME
+    },
+    FileCase {
+        before: Some(OLD_LINE),
+        desired: NEW_LINE,
+        ..CASE
+    },
+    FileCase {
+        desired: NEW_LINE,
+        ..CASE
+    },
+    CASE,
+    FileCase {
+        before: Some(NEW_LINE),
+        after: Some(NEW_LINE),
+        ..SAME
+    },
+];
+
+/// How the restart of the kubelet ends, as systemd or the bus says; `call`: the call itself is refused.
+pub const ENDS: &[&str] = &[
+    "call",
+    "failed",
+    "timeout",
+    "canceled",
+    "dependency",
+    "skipped",
+];
+
+/// A content of the Secret, whether theirs takes it, and what ours finds: nothing, or the code of the first error.
+pub const CONTENTS: &[(&str, bool, &str)] = &[
+    (r#"{"auths":{"r.io":{"auth":"dTpw"}}}"#, true, ""),
+    (
+        r#"{"auths":{"r.io":{"auth":"dTpw"},"s.io":{"auth":"dTpw"}}}"#,
+        true,
+        "",
+    ),
+    (r#"{"auths":{}}"#, true, "NoEntries"),
+    (
+        r#"{"auths":{"r.io":{"auth":"dTpw"}},"credsStore":"x","credHelpers":{"s.io":"y"}}"#,
+        true,
+        "",
+    ),
+    (r#"{"auths":null}"#, true, "NoEntries"),
+    (r#"{"auths":"not an object"}"#, true, "AuthsNotObject"),
+    (r#"{"auths":[]}"#, true, "AuthsNotObject"),
+    (r#"{"auths":{"r.io":{"auth":"dTpw"}}"#, false, "NotJson"),
+    (r#"{"auths":{"r.io":{"auth":"dTpw"},}}"#, false, "NotJson"),
+    (r#"{auths:{"r.io":{"auth":"dTpw"}}}"#, false, "NotJson"),
+    (r#"{"registries":{}}"#, false, "NoAuths"),
+    ("", false, "NotJson"),
+    ("null", false, "NoAuths"),
+    (r#""some text""#, false, "NotObject"),
+    (r#"["auths"]"#, false, "NotObject"),
+    ("123", false, "NotObject"),
+    ("true", false, "NotObject"),
+    ("   ", false, "NotJson"),
+    ("{}", false, "NoAuths"),
+    (
+        r#"{"config":{"auths":{"r.io":{"auth":"dTpw"}}}}"#,
+        false,
+        "NoAuths",
+    ),
+];
+
+/// The tables for people.
+pub fn document() -> String {
+    let mut text = "# The cases of HyperShift's own syncer\n\n\
+        Made from the tables in `tests/src/reference_cases.rs` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib \
+        reference_cases`;\nthe test `reference_cases` runs ours, the real program on a node with a systemd of the test's \
+        own. What theirs does is taken from its unit tests.\n\n\
+        ## A credentials file, before and after\n\n\
+        `old` and `new` are one entry each; `⏎` is a line's end.\n\n\
+        | before | granted | restarts that fail | theirs: file, restarts | ours: file, restarts, phase | better |\n\
+        |---|---|---|---|---|---|\n"
+        .to_owned();
+    for case in FILES {
+        let failures = match (case.failures, case.injection) {
+            (0, _) => "none".to_owned(),
+            (failures, None) => format!("{failures}"),
+            (failures, Some(_)) => format!("{failures}, and the first try to put the file back"),
+        };
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {failures} | {} | {}, {}, `{}` | {} |",
+            short(case.before),
+            short(Some(case.desired)),
+            case.theirs,
+            short(case.after),
+            case.restarts,
+            case.phase,
+            case.better,
+        );
+    }
+    text += "\n## How the restart ends\n\nTheirs knows `done`, and an error for everything else, without a deadline. \
+        Ours has a deadline on everything, asks whether the kubelet that runs is another one\nand serves, and tells in \
+        the node's status how it ended. Each of these, three times, takes the change back:\n\n";
+    for end in ENDS {
+        let _ = match *end {
+            "call" => writeln!(text, "- the call is refused"),
+            end => writeln!(text, "- `{end}`"),
+        };
+    }
+    text += "\n## A content of the Secret\n\nTheirs looks at it on the node. Ours refuses it before any node sees it, \
+        names each error, and keeps the last good content in force.\n\n\
+        | content | theirs | ours |\n|---|---|---|\n";
+    for (content, is_taken, code) in CONTENTS {
+        let content = match content.trim() {
+            "" if content.is_empty() => "nothing".to_owned(),
+            "" => "spaces".to_owned(),
+            content => format!("`{content}`"),
+        };
+        let theirs = if *is_taken { "taken" } else { "an error" };
+        let ours = if code.is_empty() {
+            "taken".to_owned()
+        } else {
+            format!("`{code}`")
+        };
+        let _ = writeln!(text, "| {content} | {theirs} | {ours} |");
+    }
+    text
+}
+
+fn short(file: Option<&str>) -> String {
+    let Some(text) = file else {
+        return "absent".to_owned();
+    };
+    let line = if text.ends_with('\n') { "⏎" } else { "" };
+    let words = match text.trim_end() {
+        OLD => "old",
+        NEW => "new",
+        _ => "old and new",
+    };
+    format!("{words}{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::dockerconfig::validate_bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_table_is_the_one_that_is_tested() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference-cases.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, document()).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap_or_default(),
+            document()
+        );
+    }
+
+    #[test]
+    fn ours_takes_no_content_that_theirs_refuses_and_names_what_it_refuses() {
+        for (content, is_taken, code) in CONTENTS {
+            let (config, findings) = validate_bytes(content.as_bytes());
+            let error = findings.iter().find(|finding| finding.is_error());
+            let found = error.map_or(String::new(), |error| format!("{:?}", error.code));
+            assert_eq!(found, *code, "{content}");
+            assert_eq!(config.is_some(), code.is_empty(), "{content}");
+            assert!(*is_taken || !code.is_empty(), "{content}");
+        }
+    }
+}
