@@ -169,36 +169,40 @@ impl Cluster {
         }
     }
 
-    /// Takes statuses and writes the newest one, as often as it takes.
-    pub(crate) fn reporter(&self) -> watch::Sender<Option<NodePullSecretStatus>> {
-        let (sender, mut receiver) = watch::channel::<Option<NodePullSecretStatus>>(None);
+    /// Takes statuses and writes the newest one, as often as it takes, and never two at once.
+    pub(crate) fn reporter(&self) -> watch::Sender<Option<Report>> {
+        let (sender, mut receiver) = watch::channel::<Option<Report>>(None);
         let cluster = self.clone();
         tokio::spawn(async move {
             let mut backoff = Backoff::default();
             while receiver.changed().await.is_ok() {
                 loop {
-                    let Some(status) = receiver.borrow_and_update().clone() else {
+                    let Some(report) = receiver.borrow_and_update().clone() else {
                         break;
                     };
-                    match timeout(TIMEOUT, cluster.write(&status)).await {
+                    match timeout(TIMEOUT, cluster.write(&report)).await {
                         Ok(Ok(())) => {
                             backoff.reset();
                             break;
                         }
-                        // The object is gone, and with it whoever wants to know.
-                        Ok(Err(kube::Error::Api(error))) if error.code == 404 => break,
+                        // The object is gone, or another one has its name, and with it whoever wants to know.
+                        Ok(Err(kube::Error::Api(error))) if matches!(error.code, 404 | 409) => {
+                            break;
+                        }
                         Ok(Err(error)) => tracing::warn!(%error, "the status could not be written"),
                         Err(_) => tracing::warn!("the status could not be written in time"),
                     }
                     sleep(backoff.next()).await;
                 }
+                sleep(BETWEEN_REPORTS).await;
             }
         });
         sender
     }
 
-    async fn write(&self, status: &NodePullSecretStatus) -> kube::Result<()> {
-        let body = serde_json::json!({ "status": status });
+    /// With the uid, so that another object of the same name is not written: the API server answers with a conflict.
+    async fn write(&self, report: &Report) -> kube::Result<()> {
+        let body = serde_json::json!({"metadata": {"uid": report.uid}, "status": report.status});
         let params = PatchParams {
             field_manager: Some(SYNCER_MANAGER.to_owned()),
             ..PatchParams::default()
@@ -208,6 +212,13 @@ impl Cluster {
             .await
             .map(|_| ())
     }
+}
+
+/// A status, and the object that it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) uid: String,
+    pub(crate) status: NodePullSecretStatus,
 }
 
 /// Wakes the node's work only where something changed that it depends on: not for its own status.

@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 
 use crate::journal::Failure;
+use crate::node_status::Report;
 
 pub(crate) struct Teller {
-    statuses: watch::Sender<Option<NodePullSecretStatus>>,
+    reports: watch::Sender<Option<Report>>,
     told: Option<NodePullSecretStatus>,
     /// uid of the object that `told` was told to: another one knows nothing of it.
     told_to: Option<String>,
@@ -20,11 +21,11 @@ pub(crate) struct Teller {
 
 impl Teller {
     pub(crate) fn new(
-        statuses: watch::Sender<Option<NodePullSecretStatus>>,
+        reports: watch::Sender<Option<Report>>,
         ready_file: PathBuf,
     ) -> Self {
         Self {
-            statuses,
+            reports,
             told: None,
             told_to: None,
             ready_file,
@@ -50,7 +51,8 @@ impl Teller {
         self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
         if self.told.as_ref() != Some(&status) {
             self.told = Some(status.clone());
-            self.statuses.send_replace(Some(status));
+            let uid = object.metadata.uid.clone().unwrap_or_default();
+            self.reports.send_replace(Some(Report { uid, status }));
         }
     }
 
