@@ -17,6 +17,8 @@ use crate::journal::Task;
 
 /// For one request that is not a watch.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// Between two statuses.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
 /// A watch is renewed after so long; a connection that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
 const GRACE: Duration = Duration::from_secs(10);

@@ -160,7 +160,7 @@ mod tests {
         ] {
             teller.tell(&object, status(phase));
             assert_eq!(ready.exists(), expected, "{phase}");
-            assert_eq!(receiver.borrow().clone().unwrap().phase, phase);
+            assert_eq!(receiver.borrow().clone().unwrap().status.phase, phase);
         }
     }
 
