@@ -9,8 +9,9 @@ use globalps_core::api::{
 };
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
-    CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
-    REVISION_ANNOTATION, SYNCER,
+    CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS, LAST_ADDITIONAL_KEY,
+    LAST_ORIGINAL_KEY, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION,
+    ROLLED_OUT_ANNOTATION, SYNCER, history_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
@@ -24,7 +25,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::plan::GlobalWrite;
+use crate::history::revision;
+use crate::plan::{GlobalWrite, HistoryWrite};
+use crate::sources::{Data, Global};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -68,10 +71,34 @@ impl Applier {
     }
 
     pub(crate) async fn global_secret(&self, write: &GlobalWrite) -> Result<Secret, ApplyError> {
+        let Global {
+            revision,
+            // The observed one; the new one is beside it.
+            merged: _,
+            last_additional,
+            last_original,
+            proven,
+            rolled_out,
+            refused,
+            refused_why,
+        } = &write.global;
         let kept = [
-            (LAST_ADDITIONAL_KEY, &write.additional),
-            (LAST_ORIGINAL_KEY, &write.original),
+            (LAST_ADDITIONAL_KEY, last_additional),
+            (LAST_ORIGINAL_KEY, last_original),
+            (REFUSED_KEY, refused),
         ];
+        let annotations = [
+            (REVISION_ANNOTATION, Some(revision.to_string())),
+            (PROVEN_ANNOTATION, (*proven > 0).then(|| proven.to_string())),
+            (
+                ROLLED_OUT_ANNOTATION,
+                rolled_out.map(|time| time.to_string()),
+            ),
+            (REFUSED_ANNOTATION, refused_why.clone()),
+        ];
+        let annotations = annotations
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
         let mut data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
         data.extend(kept.into_iter().filter_map(|(key, source)| {
             let bytes = source.as_ref()?.0.clone()?;
@@ -80,9 +107,7 @@ impl Applier {
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(GLOBAL_SECRET.to_owned()),
-                annotations: Some(
-                    [(REVISION_ANNOTATION.to_owned(), write.revision.to_string())].into(),
-                ),
+                annotations: Some(annotations.collect()),
                 ..ObjectMeta::default()
             },
             type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
@@ -90,6 +115,60 @@ impl Applier {
             ..Secret::default()
         };
         self.apply(GLOBAL_SECRET, &secret).await
+    }
+
+    /// Revisions of the Secrets of the history, slot by slot; `None`: the slot is empty.
+    pub(crate) async fn history(&self, slots: u32) -> Result<Vec<Option<i64>>, ApplyError> {
+        let api: Api<Secret> = self.api();
+        let mut revisions = Vec::new();
+        for slot in 0..slots {
+            let name = history_secret(slot);
+            let call = api.get_metadata_opt(&name);
+            let found = within("look at", "Secret", &name, call).await?;
+            revisions.push(found.map(|secret| revision(&secret)));
+        }
+        Ok(revisions)
+    }
+
+    /// The additional Secret in this slot of the history.
+    pub(crate) async fn kept(&self, slot: u32) -> Result<Option<Data>, ApplyError> {
+        let api: Api<Secret> = self.api();
+        let name = history_secret(slot);
+        let found = within("read", "Secret", &name, api.get_opt(&name)).await?;
+        let bytes = |secret: Secret| secret.data?.remove(DATA_KEY);
+        Ok(found.and_then(bytes).map(|bytes| Data(Some(bytes.0))))
+    }
+
+    pub(crate) async fn keep(&self, slot: u32, write: &HistoryWrite) -> Result<(), ApplyError> {
+        let bytes = write.additional.0.clone().unwrap_or_default();
+        let annotations = [
+            (REVISION_ANNOTATION, write.revision.to_string()),
+            (ROLLED_OUT_ANNOTATION, write.rolled_out.to_string()),
+        ];
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(history_secret(slot)),
+                annotations: Some(
+                    annotations
+                        .map(|(key, value)| (key.to_owned(), value))
+                        .into(),
+                ),
+                ..ObjectMeta::default()
+            },
+            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            data: Some([(DATA_KEY.to_owned(), ByteString(bytes))].into()),
+            ..Secret::default()
+        };
+        self.apply(&history_secret(slot), &secret).await?;
+        Ok(())
+    }
+
+    /// Empties the slots from this one on.
+    pub(crate) async fn forget_history(&self, from: u32) -> Result<(), ApplyError> {
+        for slot in from..HISTORY_SLOTS {
+            self.delete::<Secret>(&history_secret(slot)).await?;
+        }
+        Ok(())
     }
 
     /// The syncer and its permissions.
@@ -161,6 +240,7 @@ impl Applier {
         self.delete::<RoleBinding>(SYNCER).await?;
         self.delete::<Role>(SYNCER).await?;
         self.delete::<ServiceAccount>(SYNCER).await?;
+        self.forget_history(0).await?;
         self.delete::<Secret>(GLOBAL_SECRET).await
     }
 

@@ -4,6 +4,8 @@
 
 mod apply;
 mod cache;
+mod fleet;
+mod history;
 mod observe;
 mod plan;
 mod report;

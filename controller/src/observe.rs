@@ -7,7 +7,8 @@ use globalps_core::api::{GlobalPullSecret, NodePullSecret, SecretRef};
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
-    REVISION_ANNOTATION, SYNCER,
+    MCO_ANNOTATION, NODE_POOL_LABEL, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
+    ROLLED_OUT_ANNOTATION, SYNCER,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -20,7 +21,9 @@ use serde::de::DeserializeOwned;
 
 use crate::apply::without_content;
 use crate::cache::{Cache, Versioned};
-use crate::plan::{NodeView, Observed};
+use crate::fleet::NodeView;
+use crate::history::revision;
+use crate::plan::Observed;
 use crate::sources::{Data, Global, Source};
 
 macro_rules! versioned {
@@ -191,6 +194,7 @@ impl World {
             additional,
             original: self.original(),
             global: self.global.get(GLOBAL_SECRET).map(global),
+            last_rolled_out: None,
             daemon_set: self.has_daemon_set(),
             nodes: self.nodes.live.clone(),
             node_pull_secrets: self.node_pull_secrets.live.clone(),
@@ -224,17 +228,20 @@ fn data(secret: &Secret, key: &str) -> Data {
 
 fn global(secret: &Secret) -> Global {
     let kept = |key: &str| Some(data(secret, key)).filter(|data| data.0.is_some());
+    let told = |key: &str| secret.annotations().get(key);
     Global {
-        revision: secret
-            .annotations()
-            .get(REVISION_ANNOTATION)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_default(),
+        revision: revision(secret),
         merged: data(secret, DATA_KEY)
             .0
             .and_then(|bytes| dockerconfig::parse(&bytes).ok()),
         last_additional: kept(LAST_ADDITIONAL_KEY),
         last_original: kept(LAST_ORIGINAL_KEY),
+        proven: told(PROVEN_ANNOTATION)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
+        rolled_out: told(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
+        refused: kept(REFUSED_KEY),
+        refused_why: told(REFUSED_ANNOTATION).cloned(),
     }
 }
 
@@ -264,6 +271,8 @@ fn node_view(node: &Node) -> NodeView {
         version: version(node),
         labels: node.labels().clone(),
         ready,
+        is_foreign: node.annotations().contains_key(MCO_ANNOTATION)
+            && !node.labels().contains_key(NODE_POOL_LABEL),
     }
 }
 

@@ -2,24 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, Phase};
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, OnFailure};
 use globalps_core::dockerconfig::DockerConfig;
-use globalps_core::rollout::{self, Fleet, Goal, Progress};
+use globalps_core::rollout::{self, Goal, Progress};
 use jiff::Timestamp;
 
-use crate::sources::{Data, Global, Resolved, Source, resolve};
-
-/// A Node, as far as the rollout is concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeView {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    /// Its `resourceVersion`.
-    pub(crate) version: u64,
-    pub(crate) labels: BTreeMap<String, String>,
-    /// `Err`: not ready since then.
-    pub(crate) ready: Result<(), Timestamp>,
-}
+use crate::fleet::{NodeView, fleet, grants};
+use crate::sources::{Data, Desired, Global, Resolved, Source, resolve};
 
 /// Everything that the plan depends on.
 #[derive(Clone, Debug)]
@@ -28,6 +17,8 @@ pub(crate) struct Observed {
     pub(crate) additional: Source,
     pub(crate) original: Source,
     pub(crate) global: Option<Global>,
+    /// The newest additional Secret of the history, which every node had; `None`: not looked for.
+    pub(crate) last_rolled_out: Option<Source>,
     /// The syncer's `DaemonSet` is there.
     pub(crate) daemon_set: bool,
     pub(crate) nodes: BTreeMap<String, NodeView>,
@@ -38,10 +29,17 @@ pub(crate) struct Observed {
 /// A new content of `global-pull-secret`.
 #[derive(Clone, Debug)]
 pub(crate) struct GlobalWrite {
-    pub(crate) revision: i64,
     pub(crate) merged: DockerConfig,
-    pub(crate) additional: Option<Data>,
-    pub(crate) original: Option<Data>,
+    pub(crate) global: Global,
+}
+
+/// An additional Secret that is kept, to go back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HistoryWrite {
+    /// The last revision that it was part of.
+    pub(crate) revision: i64,
+    pub(crate) rolled_out: Timestamp,
+    pub(crate) additional: Data,
 }
 
 /// What the nodes are coming to.
@@ -58,8 +56,12 @@ pub(crate) enum Aim {
 pub(crate) struct Plan {
     pub(crate) resolved: Resolved,
     pub(crate) aim: Aim,
+    /// The fleet is to go back, and it must be known to what: `last_rolled_out` is to be looked for.
+    pub(crate) asks_history: bool,
+    /// Comes before `global`, which forgets what is kept here.
+    pub(crate) history: Option<HistoryWrite>,
     pub(crate) global: Option<GlobalWrite>,
-    /// Nodes whose `NodePullSecret` is to be written, with its spec.
+    /// Nodes whose `NodePullSecret` is to be written, with its spec, in this order.
     pub(crate) grants: Vec<(String, NodePullSecretSpec)>,
 }
 
@@ -70,179 +72,171 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         &observed.original,
         observed.global.as_ref(),
     );
-    let (aim, global) = aim_for(observed, &resolved);
-    let grants = match aim {
-        Aim::Reach(goal) => grants(observed, goal),
-        Aim::Nothing | Aim::CleanUp => Vec::new(),
+    match &resolved.desired {
+        Some(desired) => reach(observed, &resolved, desired),
+        None => put_back(observed, resolved),
+    }
+}
+
+/// Towards what is desired.
+fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
+    let before = observed.global.as_ref();
+    let is_same = before
+        .and_then(|global| global.merged.as_ref())
+        .is_some_and(|merged| merged.means_the_same(&desired.config));
+    let revision = before.map_or(0, |global| global.revision) + i64::from(!is_same);
+    let goal = Goal::Revision(revision);
+    let nodes = fleet(observed, goal);
+    let before_proven = before.is_some_and(|global| is_same && global.proven == revision);
+    let proven = before_proven || has_one(&nodes, goal);
+    let mut plan = Plan {
+        resolved: resolved.clone(),
+        aim: Aim::Reach(goal),
+        asks_history: false,
+        history: None,
+        global: None,
+        grants: Vec::new(),
     };
-    Plan {
-        resolved,
-        aim,
-        global,
-        grants,
-    }
-}
-
-fn aim_for(observed: &Observed, resolved: &Resolved) -> (Aim, Option<GlobalWrite>) {
-    let global = observed.global.as_ref();
-    if let Some(desired) = &resolved.desired {
-        let before = global.map_or(0, |global| global.revision);
-        let merged = global.and_then(|global| global.merged.as_ref());
-        let same_meaning = merged.is_some_and(|merged| merged.means_the_same(&desired.config));
-        let revision = if same_meaning { before } else { before + 1 };
-        let same_sources = global.is_some_and(|global| {
-            global.last_additional.as_ref() == Some(&desired.additional)
-                && global.last_original.as_ref() == desired.original.as_ref()
-        });
-        let write = (!same_meaning || !same_sources).then(|| GlobalWrite {
-            revision,
-            merged: desired.config.clone(),
-            additional: Some(desired.additional.clone()),
-            original: desired.original.clone(),
-        });
-        return (Aim::Reach(Goal::Revision(revision)), write);
-    }
-    let left_over =
-        global.is_some() || observed.daemon_set || !observed.node_pull_secrets.is_empty();
-    if !left_over {
-        return (Aim::Nothing, None);
-    }
-    if fleet_nodes(observed, Goal::Restore)
-        .iter()
-        .all(|node| node.is_done(Goal::Restore))
-    {
-        return (Aim::CleanUp, None);
-    }
-    // The way back has begun: an invalid Secret that comes now must not bring the last good one back.
-    let write = global
-        .filter(|global| global.last_additional.is_some())
-        .and_then(|global| {
-            Some(GlobalWrite {
-                revision: global.revision,
-                merged: global.merged.clone()?,
-                additional: None,
-                original: global.last_original.clone(),
-            })
-        });
-    (Aim::Reach(Goal::Restore), write)
-}
-
-/// Whether globalps shall care for the node.
-pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
-    let has = |key: &str, value: &str| node.labels.get(key).is_some_and(|actual| actual == value);
-    has("kubernetes.io/os", "linux")
-        && !has(globalps_core::names::EXCLUDE_LABEL, "true")
-        && spec
-            .node_selector
-            .iter()
-            .all(|(key, value)| has(key, value))
-}
-
-/// The nodes that are to come to the goal: the selected ones, or to be put back, all of them.
-pub(crate) fn fleet_nodes(observed: &Observed, goal: Goal) -> Vec<rollout::Node> {
-    let member = |node: &&NodeView| goal == Goal::Restore || is_selected(&observed.spec, node);
-    observed
-        .nodes
-        .values()
-        .filter(member)
-        .map(|node| view(observed, node))
-        .collect()
-}
-
-fn view(observed: &Observed, node: &NodeView) -> rollout::Node {
-    let granted = observed
-        .node_pull_secrets
-        .get(&node.name)
-        .and_then(progress);
-    rollout::Node {
-        name: node.name.clone(),
-        ready: node.ready,
-        granted,
-    }
-}
-
-/// What the node was granted last and how far it is. A status that is about another spec says nothing.
-pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
-    let goal = match &object.spec {
-        NodePullSecretSpec { restore: true, .. } => Goal::Restore,
-        NodePullSecretSpec { revision: 0, .. } => return None,
-        NodePullSecretSpec { revision, .. } => Goal::Revision(*revision),
+    let next = Global {
+        revision,
+        merged: None,
+        last_additional: Some(desired.additional.clone()),
+        last_original: desired.original.clone(),
+        proven: if proven { revision } else { 0 },
+        rolled_out: before
+            .filter(|_| is_same)
+            .and_then(|global| global.rolled_out)
+            .or_else(|| is_complete(&nodes, observed.now).then_some(observed.now)),
+        refused: resolved.refused.clone(),
+        refused_why: before
+            .filter(|_| resolved.refused.is_some())
+            .and_then(|global| global.refused_why.clone()),
     };
-    let status = object.status.clone().unwrap_or_default();
-    if object.metadata.generation != Some(status.observed_generation) {
-        return Some((goal, Progress::InFlight));
-    }
-    let progress = match (status.phase, goal) {
-        (Phase::Synced, Goal::Revision(revision)) if status.revision == revision => Progress::Done,
-        (Phase::Restored, Goal::Restore) => Progress::Done,
-        (Phase::RolledBack | Phase::Failed | Phase::ForeignOwner, _) => Progress::Failed,
-        _ => Progress::InFlight,
-    };
-    Some((goal, progress))
-}
-
-fn grants(observed: &Observed, goal: Goal) -> Vec<(String, NodePullSecretSpec)> {
-    let nodes = fleet_nodes(observed, goal);
-    let mut grants: BTreeMap<String, NodePullSecretSpec> = BTreeMap::new();
-    if matches!(goal, Goal::Revision(_)) {
-        // An object for every node, so that each one that waits can be seen.
-        for node in nodes
-            .iter()
-            .filter(|node| !observed.node_pull_secrets.contains_key(&node.name))
-        {
-            grants.insert(node.name.clone(), NodePullSecretSpec::default());
+    if is_same && next.refused.is_none() && is_to_go_back(observed, &nodes, &next) {
+        match &observed.last_rolled_out {
+            None => plan.asks_history = true,
+            Some(Source::Found(good)) if *good != desired.additional => {
+                return go_back(observed, desired, good, &nodes);
+            }
+            Some(_) => {}
         }
     }
-    for name in next(observed, &nodes, goal) {
-        let spec = granted_spec(observed, &name, goal);
-        grants.insert(name, spec);
+    plan.history = before
+        .filter(|global| global.last_additional.as_ref() != Some(&desired.additional))
+        .filter(|_| !is_same && observed.spec.history_limit > 0)
+        .and_then(kept);
+    let merged = before.and_then(|global| global.merged.clone());
+    let is_written = before.is_some_and(|global| global.says_the_same(&next));
+    if !is_same || !is_written {
+        let merged = merged.filter(|_| is_same);
+        plan.global = Some(GlobalWrite {
+            merged: merged.unwrap_or_else(|| desired.config.clone()),
+            global: next,
+        });
     }
-    // A node that left the selection is put back once the others rest, under the same limits.
-    let resting = nodes
-        .iter()
-        .all(|node| !matches!(node.granted, Some((_, Progress::InFlight))));
-    if goal != Goal::Restore && resting && grants.is_empty() {
-        let left = observed
-            .nodes
-            .values()
-            .filter(|node| !is_selected(&observed.spec, node));
-        let left: Vec<rollout::Node> = left.map(|node| view(observed, node)).collect();
-        for name in next(observed, &left, Goal::Restore) {
-            let spec = granted_spec(observed, &name, Goal::Restore);
-            grants.insert(name, spec);
-        }
-    }
-    grants.into_iter().collect()
+    plan.grants = grants(observed, &nodes, goal, proven);
+    plan
 }
 
-fn next(observed: &Observed, nodes: &[rollout::Node], goal: Goal) -> Vec<String> {
-    rollout::next(&Fleet {
-        goal,
-        nodes,
-        limits: &observed.spec.rollout,
-        now: observed.now,
+/// Too many failed at this revision, and the user wants the last good one then.
+fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) -> bool {
+    let failed = nodes
+        .iter()
+        .filter(|node| node.goal != Goal::Restore && node.has_failed());
+    observed.spec.rollout.on_failure == OnFailure::Rollback
+        && !observed.spec.rollout.paused
+        && global.rolled_out.is_none()
+        && rollout::is_halted(failed.count(), &observed.spec.rollout)
+}
+
+/// The plan with the last good additional Secret in place of the present one, which is refused until it is another one.
+fn go_back(observed: &Observed, desired: &Desired, good: &Data, nodes: &[rollout::Node]) -> Plan {
+    let mut observed = observed.clone();
+    let failed: Vec<&str> = nodes
+        .iter()
+        .filter(|node| node.goal != Goal::Restore && node.has_failed())
+        .map(|node| node.name.as_str())
+        .take(3)
+        .collect();
+    if let Some(global) = &mut observed.global {
+        global.refused = Some(desired.additional.clone());
+        global.refused_why = Some(format!(
+            "revision {} failed on {} and was taken back from every node",
+            global.revision,
+            failed.join(", ")
+        ));
+        global.last_additional = Some(good.clone());
+    }
+    observed.last_rolled_out = None;
+    plan(&observed)
+}
+
+/// What is to be kept of the additional Secret that goes: every node had it.
+fn kept(global: &Global) -> Option<HistoryWrite> {
+    Some(HistoryWrite {
+        revision: global.revision,
+        rolled_out: global.rolled_out?,
+        additional: global.last_additional.clone()?,
     })
 }
 
-/// A restore keeps the revision that was granted last, so that one look at the object tells what is being undone.
-fn granted_spec(observed: &Observed, node: &str, goal: Goal) -> NodePullSecretSpec {
-    match goal {
-        Goal::Revision(revision) => NodePullSecretSpec {
-            revision,
-            ..NodePullSecretSpec::default()
-        },
-        Goal::Restore => {
-            let revision = observed
-                .node_pull_secrets
-                .get(node)
-                .map_or(0, |object| object.spec.revision);
-            NodePullSecretSpec {
-                revision,
-                restore: true,
-                ..NodePullSecretSpec::default()
-            }
-        }
+fn has_one(nodes: &[rollout::Node], goal: Goal) -> bool {
+    nodes
+        .iter()
+        .any(|node| node.granted == Some((goal, Progress::Done)))
+}
+
+/// Every node that can be reached has it, and there is one.
+fn is_complete(nodes: &[rollout::Node], now: Timestamp) -> bool {
+    let mut selected = nodes
+        .iter()
+        .filter(|node| node.goal != Goal::Restore)
+        .peekable();
+    let some = nodes
+        .iter()
+        .any(|node| node.goal != Goal::Restore && node.is_done());
+    some && selected.all(|node| node.is_done() || node.ready.is_err() || node.is_silent(now))
+}
+
+/// No additional Secret: every node is put back, and then everything goes.
+fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
+    let global = observed.global.as_ref();
+    let mut plan = Plan {
+        resolved,
+        aim: Aim::Nothing,
+        asks_history: false,
+        history: None,
+        global: None,
+        grants: Vec::new(),
+    };
+    let left_over =
+        global.is_some() || observed.daemon_set || !observed.node_pull_secrets.is_empty();
+    if !left_over {
+        return plan;
     }
+    let goal = Goal::Restore;
+    let nodes = fleet(observed, goal);
+    plan.grants = grants(observed, &nodes, goal, true);
+    if plan.grants.is_empty() && nodes.iter().all(rollout::Node::is_done) {
+        plan.aim = Aim::CleanUp;
+        return plan;
+    }
+    plan.aim = Aim::Reach(goal);
+    // The way back has begun: an invalid Secret that comes now must not bring the last good one back, and no node that
+    // joins takes what is being taken away.
+    plan.global = global
+        .filter(|global| global.last_additional.is_some() || global.proven > 0)
+        .and_then(|global| {
+            Some(GlobalWrite {
+                merged: global.merged.clone()?,
+                global: Global {
+                    revision: global.revision,
+                    last_original: global.last_original.clone(),
+                    ..Global::default()
+                },
+            })
+        });
+    plan
 }
 
 #[cfg(test)]
@@ -269,18 +263,30 @@ mod tests {
             revision,
             merged: Some(merged),
             last_additional: Some(data),
-            last_original: None,
+            proven: revision,
+            rolled_out: Some(Timestamp::UNIX_EPOCH),
+            ..Global::default()
         }
     }
 
-    /// `n1 n2=5 n3=5:Synced n4=R:Restored !n5 -n6`: name, what it was granted (`R`: restore), what it says of it;
-    /// `!`: not ready for a minute; `-`: excluded.
+    /// Written, and no node has it yet.
+    fn unproven(revision: i64, text: &str) -> Global {
+        Global {
+            proven: 0,
+            rolled_out: None,
+            ..global(revision, text)
+        }
+    }
+
+    /// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never !n6 -n7 %n8`: name, what it was granted (`R`: restore), what it says of
+    /// it (`never`: anything); before the name: `!` not ready for a minute, `-` excluded, `%` its file is another program's.
     fn observed(additional: Source, global: Option<Global>, nodes: &str) -> Observed {
         let now = Timestamp::UNIX_EPOCH;
         let mut observed = Observed {
             spec: GlobalPullSecretSpec::default(),
             additional,
             original: Source::Absent,
+            last_rolled_out: None,
             daemon_set: global.is_some(),
             global,
             nodes: BTreeMap::new(),
@@ -289,7 +295,8 @@ mod tests {
         };
         for word in nodes.split_whitespace() {
             let mut labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
-            let mut ready = Ok(());
+            let (mut ready, is_foreign) = (Ok(()), word.starts_with('%'));
+            let word = word.trim_start_matches('%');
             let word = if let Some(rest) = word.strip_prefix('!') {
                 ready = Err(now - jiff::SignedDuration::from_mins(1));
                 rest
@@ -313,6 +320,7 @@ mod tests {
                     version: 0,
                     labels,
                     ready,
+                    is_foreign,
                 },
             );
             let Some(granted) = granted else { continue };
@@ -326,54 +334,104 @@ mod tests {
                 },
             );
             object.metadata.generation = Some(2);
-            object.status = phase.map(|phase| NodePullSecretStatus {
-                observed_generation: 2,
-                revision,
-                phase: serde_json::from_value(phase.into()).unwrap(),
-                ..NodePullSecretStatus::default()
-            });
+            object.status = match phase {
+                Some("never") => None,
+                // A node that waits has said so; one that was just granted something has not yet.
+                None => Some(NodePullSecretStatus {
+                    observed_generation: if revision == 0 { 2 } else { 1 },
+                    ..NodePullSecretStatus::default()
+                }),
+                Some(phase) => Some(NodePullSecretStatus {
+                    observed_generation: 2,
+                    revision,
+                    phase: serde_json::from_value(phase.into()).unwrap(),
+                    ..NodePullSecretStatus::default()
+                }),
+            };
             observed.node_pull_secrets.insert(name.to_owned(), object);
         }
         observed
     }
 
-    /// The plan in one line: aim, revision to be written, grants.
+    /// The plan in one line: aim, what is kept, revision to be written, grants.
     fn line(observed: &Observed) -> String {
         let plan = plan(observed);
-        let mut line = format!("{:?}", plan.aim);
-        if let Some(write) = plan.global {
-            line += &format!(
-                " write {}{}",
-                write.revision,
-                if write.additional.is_none() {
-                    " withdrawn"
-                } else {
-                    ""
-                }
-            );
+        let mut words = vec![format!("{:?}", plan.aim)];
+        words.extend(plan.history.map(|kept| format!("keep {}", kept.revision)));
+        if let Some(GlobalWrite { global, .. }) = plan.global {
+            words.push(format!("write {}", global.revision));
+            let marks = [
+                (global.last_additional.is_none(), "withdrawn"),
+                (global.refused.is_some(), "refused"),
+                (
+                    plan.aim != Aim::Reach(Goal::Restore) && global.proven > 0,
+                    "proven",
+                ),
+                (global.rolled_out.is_some(), "rolled out"),
+            ];
+            let marks = marks.into_iter().filter(|(holds, _)| *holds);
+            words.extend(marks.map(|(_, mark)| mark.to_owned()));
         }
-        for (name, spec) in plan.grants {
-            line += &format!(
-                " {name}={}{}",
-                spec.revision,
-                if spec.restore { "R" } else { "" }
-            );
-        }
-        line
+        words.extend(plan.grants.into_iter().map(|(name, spec)| {
+            let restore = if spec.restore { "R" } else { "" };
+            let withdrawn = if spec.withdrawn { "W" } else { "" };
+            format!("{name}={}{restore}{withdrawn}", spec.revision)
+        }));
+        words.join(" ")
     }
 
     #[test]
     fn the_plan_follows_from_what_is_there() {
-        for (sentence, observed, expected) in [
+        for (sentence, observed, expected) in vec![
             (
                 "nothing there: nothing to do",
                 observed(Source::Absent, None, "a b"),
                 "Nothing",
             ),
             (
-                "the first add writes revision 1, makes an object a node and grants one",
+                "the first add writes revision 1 and makes an object a node, and grants nothing yet",
                 observed(found(A), None, "a b -x"),
-                "Reach(Revision(1)) write 1 a=1 b=0",
+                "Reach(Revision(1)) write 1 a=0 b=0 x=0",
+            ),
+            (
+                "then one goes first",
+                observed(found(A), Some(unproven(1, A)), "a=0 b=0 -x=0"),
+                "Reach(Revision(1)) a=1",
+            ),
+            (
+                "a node whose syncer has not said anything yet is not asked",
+                observed(found(A), Some(unproven(1, A)), "a=0:never b=0"),
+                "Reach(Revision(1)) b=1",
+            ),
+            (
+                "the first that has it proves it",
+                observed(found(A), Some(unproven(1, A)), "a=1:Synced b=0 c=0"),
+                "Reach(Revision(1)) write 1 proven b=1",
+            ),
+            (
+                "when all have it, that is written down",
+                observed(found(A), Some(unproven(1, A)), "a=1:Synced b=1:Synced"),
+                "Reach(Revision(1)) write 1 proven rolled out",
+            ),
+            (
+                "no node that joins takes what is not proven",
+                observed(found(A), Some(unproven(1, A)), "a=1 b"),
+                "Reach(Revision(1)) b=0",
+            ),
+            (
+                "one that joins takes what is, beside the others",
+                observed(found(A), Some(global(1, A)), "a=1 b"),
+                "Reach(Revision(1)) b=1",
+            ),
+            (
+                "and the next one, if it has not said anything since",
+                observed(found(B), Some(unproven(2, B)), "a=1 b=1:never"),
+                "Reach(Revision(2)) b=0",
+            ),
+            (
+                "a file that is another program's is left to it",
+                observed(found(A), Some(global(1, A)), "%a b=1:Synced"),
+                "Reach(Revision(1)) a=0",
             ),
             (
                 "an invalid first add does nothing",
@@ -398,12 +456,12 @@ mod tests {
             (
                 "a rotation is a new revision",
                 observed(found(B), Some(global(1, A)), "a=1:Synced b=1:Synced"),
-                "Reach(Revision(2)) write 2 a=2",
+                "Reach(Revision(2)) keep 1 write 2 a=2",
             ),
             (
                 "another spelling is not",
                 observed(found(A_SPELLED_OTHERWISE), Some(global(1, A)), "a=1:Synced"),
-                "Reach(Revision(1)) write 1",
+                "Reach(Revision(1)) write 1 proven rolled out",
             ),
             (
                 "an invalid rotation changes nothing",
@@ -455,7 +513,7 @@ mod tests {
                     found(BAD),
                     Some(Global {
                         last_additional: None,
-                        ..global(5, A)
+                        ..unproven(5, A)
                     }),
                     "a=R:Restored b=5:Synced",
                 ),
@@ -464,11 +522,74 @@ mod tests {
             (
                 "a node that is not ready is passed over",
                 observed(found(B), Some(global(1, A)), "!a=1:Synced b=1:Synced"),
-                "Reach(Revision(2)) write 2 b=2",
+                "Reach(Revision(2)) keep 1 write 2 b=2",
             ),
         ] {
             assert_eq!(line(&observed), expected, "{sentence}");
         }
+    }
+
+    #[test]
+    fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had() {
+        let failed = |last_rolled_out| {
+            let mut observed = observed(
+                found(B),
+                Some(unproven(2, B)),
+                "a=2:Synced b=2:RolledBack c=1:Synced",
+            );
+            observed.spec.rollout.on_failure = OnFailure::Rollback;
+            observed.last_rolled_out = last_rolled_out;
+            observed
+        };
+        let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
+        assert!(plan(&failed(None)).asks_history);
+        for (sentence, observed, expected) in [
+            (
+                "there is nothing to go back to",
+                failed(Some(Source::Absent)),
+                "Reach(Revision(2)) write 2 proven",
+            ),
+            (
+                "what is kept is what failed",
+                failed(Some(found(B))),
+                "Reach(Revision(2)) write 2 proven",
+            ),
+            (
+                "the one from before is a revision like any other",
+                failed(Some(found(A))),
+                "Reach(Revision(3)) write 3 refused a=3",
+            ),
+        ] {
+            assert_eq!(line(&observed), expected, "{sentence}");
+        }
+        let back = plan(&failed(Some(found(A)))).global.unwrap().global;
+        assert_eq!(back.last_additional, Some(data(A)));
+        let why = back.refused_why.clone().unwrap();
+        assert_eq!(
+            why,
+            "revision 2 failed on b and was taken back from every node"
+        );
+        let refusing = |additional| {
+            let global = Global {
+                merged: global(3, A).merged,
+                ..back.clone()
+            };
+            line(&observed(
+                found(additional),
+                Some(global),
+                "a=3:Synced b=3:Synced c=3",
+            ))
+        };
+        assert_eq!(
+            refusing(B),
+            "Reach(Revision(3)) write 3 refused proven",
+            "as long as it is the same, it stays refused"
+        );
+        assert_eq!(
+            refusing(A_SPELLED_OTHERWISE),
+            "Reach(Revision(3)) write 3 proven",
+            "another one is taken as it is"
+        );
     }
 
     #[test]

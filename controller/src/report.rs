@@ -7,8 +7,12 @@ use globalps_core::rollout::{self, Goal, Progress};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::plan::{Aim, Observed, Plan, fleet_nodes};
+use crate::fleet::fleet;
+use crate::plan::{Aim, Observed, Plan};
 use crate::sources::Verdict;
+
+const TAKEN_BACK_HINT: &str =
+    "the additional Secret from before is in force until this one is changed";
 
 /// One condition before it gets its times.
 struct Statement {
@@ -36,29 +40,37 @@ fn statement(
 pub(crate) struct Tally {
     pub(crate) counts: Counts,
     pub(crate) failed: Vec<String>,
+    /// Those of the failed ones that count towards `maxFailures`.
+    halting: usize,
     unreachable: Vec<String>,
     waiting: u32,
 }
 
-pub(crate) fn tally(nodes: &[rollout::Node], goal: Goal) -> Tally {
+pub(crate) fn tally(nodes: &[rollout::Node], goal: Goal, now: Timestamp) -> Tally {
     let mut tally = Tally {
         counts: Counts::default(),
         failed: Vec::new(),
+        halting: 0,
         unreachable: Vec::new(),
         waiting: 0,
     };
-    for node in nodes {
+    // One that left the selection is put back meanwhile, and is none of those that are to have the revision.
+    for node in nodes.iter().filter(|node| node.goal == goal) {
         tally.counts.total += 1;
-        if node.has_failed(goal) {
+        if node.has_failed() || node.is_foreign() {
             tally.counts.failed += 1;
+            tally.halting += usize::from(node.has_failed());
             tally.failed.push(node.name.clone());
-        } else if node.is_done(goal) && (goal != Goal::Restore || node.granted.is_some()) {
+        } else if node.is_done() {
             // Restored nodes are not synced any more; they only leave the others.
             tally.counts.synced += u32::from(goal != Goal::Restore);
-        } else if node.ready.is_err() {
+        } else if node.ready.is_err() || node.is_silent(now) {
             tally.counts.unreachable += 1;
             tally.unreachable.push(node.name.clone());
-        } else if matches!(node.granted, Some((_, Progress::InFlight))) {
+        } else if matches!(
+            node.granted,
+            Some((_, Progress::InFlight | Progress::Joining))
+        ) {
             tally.counts.progressing += 1;
         } else {
             tally.waiting += 1;
@@ -80,10 +92,10 @@ pub(crate) fn report(
         Aim::Reach(goal) => goal,
         Aim::Nothing | Aim::CleanUp => Goal::Restore,
     };
-    let nodes = fleet_nodes(observed, goal);
+    let nodes = fleet(observed, goal);
     let tally = match plan.aim {
-        Aim::Nothing => tally(&[], goal),
-        _ => tally(&nodes, goal),
+        Aim::Nothing => tally(&[], goal, observed.now),
+        _ => tally(&nodes, goal, observed.now),
     };
     let statements = [
         ready(observed, plan, &tally),
@@ -131,7 +143,7 @@ fn dated(
 }
 
 fn is_halted(observed: &Observed, tally: &Tally) -> bool {
-    tally.failed.len() >= observed.spec.rollout.max_failures.max(1) as usize
+    rollout::is_halted(tally.halting, &observed.spec.rollout)
 }
 
 fn ready(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
@@ -156,6 +168,9 @@ fn ready(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
         );
         return no("AdditionalInvalid", message);
     }
+    if let Verdict::TakenBack(why) = &plan.resolved.additional {
+        return no("TakenBack", format!("{why}; {TAKEN_BACK_HINT}"));
+    }
     if !tally.failed.is_empty() {
         return no("NodesFailed", failed(observed, tally));
     }
@@ -167,7 +182,13 @@ fn ready(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
         counts.synced, counts.total
     );
     if !tally.unreachable.is_empty() {
-        message = format!("{message}; not ready: {}", list(&tally.unreachable));
+        message = format!(
+            "{message}; not ready, or without a syncer that answers: {}",
+            list(&tally.unreachable)
+        );
+    }
+    if counts.synced == 0 {
+        return no("NoNodes", message);
     }
     statement(condition::READY, "True", "Synced", message)
 }
@@ -201,6 +222,10 @@ fn degraded(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
         };
         return statement(condition::DEGRADED, "True", reason, failed(observed, tally));
     }
+    if let Verdict::TakenBack(why) = &plan.resolved.additional {
+        let message = format!("{why}; {TAKEN_BACK_HINT}");
+        return statement(condition::DEGRADED, "True", "TakenBack", message);
+    }
     match &plan.resolved.original {
         Verdict::Unreadable(why) => statement(
             condition::DEGRADED,
@@ -222,6 +247,7 @@ fn additional_valid(verdict: &Verdict, observed: &Observed) -> Statement {
             format!("there is no Secret `{ADDITIONAL_SECRET}`"),
         ),
         Verdict::Valid => new("True", "Valid", String::new()),
+        Verdict::TakenBack(why) => new("True", "TakenBack", why.clone()),
         Verdict::Unreadable(why) => new("False", "Unreadable", why.clone()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
             let stays = if observed.global.is_some() {
@@ -247,7 +273,7 @@ fn original_valid(verdict: &Verdict) -> Statement {
             "NodeFile",
             "each node's own file is the base".to_owned(),
         ),
-        Verdict::Valid => new("True", "Valid", String::new()),
+        Verdict::Valid | Verdict::TakenBack(_) => new("True", "Valid", String::new()),
         Verdict::Unreadable(why) => new("False", "Unreadable", why.clone()),
         Verdict::Partly(findings) => new(
             "False",
@@ -330,6 +356,8 @@ fn list(names: &[String]) -> String {
 mod tests {
     use super::*;
 
+    const GOAL: Goal = Goal::Revision(2);
+
     fn node(name: &str, ready: bool, granted: Option<(Goal, Progress)>) -> rollout::Node {
         let ready = if ready {
             Ok(())
@@ -338,15 +366,31 @@ mod tests {
         };
         rollout::Node {
             name: name.to_owned(),
+            goal: GOAL,
             ready,
             granted,
+            granted_at: Timestamp::UNIX_EPOCH,
+            answers: true,
+            retry: false,
         }
     }
 
     #[test]
     fn every_node_is_counted_once() {
-        let goal = Goal::Revision(2);
+        let goal = GOAL;
+        let silent = rollout::Node {
+            answers: false,
+            ..node("silent", true, None)
+        };
+        let asked_again = rollout::Node {
+            retry: true,
+            ..node("asked-again", true, Some((goal, Progress::Failed)))
+        };
         let nodes = [
+            silent,
+            asked_again,
+            node("foreign", true, Some((goal, Progress::Foreign))),
+            node("joining", true, Some((goal, Progress::Joining))),
             node("synced", true, Some((goal, Progress::Done))),
             node("synced-but-away", false, Some((goal, Progress::Done))),
             node("failed", true, Some((goal, Progress::Failed))),
@@ -360,19 +404,20 @@ mod tests {
             node("new", true, None),
             node("away", false, None),
         ];
-        let tally = tally(&nodes, goal);
+        let tally = tally(&nodes, goal, Timestamp::UNIX_EPOCH + rollout::SILENT_AFTER);
         assert_eq!(
             tally.counts,
             Counts {
-                total: 8,
+                total: 12,
                 synced: 2,
-                progressing: 2,
-                failed: 1,
-                unreachable: 1
+                progressing: 3,
+                failed: 2,
+                unreachable: 2
             }
         );
-        assert_eq!(tally.waiting, 2);
-        assert_eq!(tally.failed, ["failed"]);
+        assert_eq!(tally.waiting, 3);
+        assert_eq!(tally.failed, ["foreign", "failed"]);
+        assert_eq!(tally.halting, 1, "a file that is another's stops nobody");
     }
 
     #[test]

@@ -14,9 +14,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::apply::{Applier, ApplyError};
+use crate::history;
 use crate::observe::{self, Change, Changes, World};
 use crate::plan::{Aim, Observed, Plan, plan};
 use crate::report::report;
+use crate::sources::Source;
 use crate::told::Teller;
 
 /// Everything is looked at once more after so long, whatever the watches say.
@@ -145,15 +147,27 @@ impl Controller {
         }
         let now = Timestamp::now();
         let mut observed = self.world.observed(now);
-        let plan = plan(&observed);
+        let mut plan = plan(&observed);
+        if plan.asks_history {
+            observed.last_rolled_out = Some(self.last_rolled_out(&observed).await?);
+            plan = crate::plan::plan(&observed);
+        }
         if plan.aim == Aim::Nothing
             && self.world.config().is_none()
             && self.world.additional().is_none()
         {
             return Ok(RESYNC);
         }
+        if let Some(write) = &plan.history {
+            let slots = self.applier.history(observed.spec.history_limit).await?;
+            let slot = history::slot_for(write.revision, &slots);
+            self.applier.keep(slot, write).await?;
+        }
         if let Some(write) = &plan.global {
-            tracing::info!(revision = write.revision, "writing global-pull-secret");
+            tracing::info!(
+                revision = write.global.revision,
+                "writing global-pull-secret"
+            );
             let secret = self.applier.global_secret(write).await?;
             self.world.put_global(secret);
         }
@@ -183,6 +197,8 @@ impl Controller {
             Aim::Reach(_) => {
                 if self.installed != Some(generation) {
                     self.applier.syncer(&observed.spec).await?;
+                    let limit = observed.spec.history_limit;
+                    self.applier.forget_history(limit).await?;
                     self.installed = Some(generation);
                 }
             }
@@ -205,6 +221,16 @@ impl Controller {
         } else {
             RESYNC
         })
+    }
+
+    /// The newest additional Secret of the history.
+    async fn last_rolled_out(&self, observed: &Observed) -> Result<Source, ApplyError> {
+        let slots = self.applier.history(observed.spec.history_limit).await?;
+        let kept = match history::newest(&slots) {
+            Some(slot) => self.applier.kept(slot).await?,
+            None => None,
+        };
+        Ok(kept.map_or(Source::Absent, Source::Found))
     }
 
     fn at_rest(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
 use globalps_core::dockerconfig::{self, DockerConfig, Finding, Precedence};
+use jiff::Timestamp;
 
 /// A pull secret as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) enum Verdict {
     Invalid(Vec<Finding>),
     /// Only the bad entries, named here, are left out.
     Partly(Vec<Finding>),
+    /// It is valid, but was taken back from the fleet: why, as a sentence.
+    TakenBack(String),
 }
 
 /// What `global-pull-secret` holds now.
@@ -46,6 +49,36 @@ pub(crate) struct Global {
     pub(crate) merged: Option<DockerConfig>,
     pub(crate) last_additional: Option<Data>,
     pub(crate) last_original: Option<Data>,
+    /// The revision, if some node runs with it; else 0.
+    pub(crate) proven: i64,
+    /// When every node had the revision; `None`: not yet.
+    pub(crate) rolled_out: Option<Timestamp>,
+    /// The additional Secret that was taken back, and why.
+    pub(crate) refused: Option<Data>,
+    pub(crate) refused_why: Option<String>,
+}
+
+impl Global {
+    /// Whether all but the merged content is the same.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        let Self {
+            revision,
+            merged: _,
+            last_additional,
+            last_original,
+            proven,
+            rolled_out,
+            refused,
+            refused_why,
+        } = self;
+        *revision == other.revision
+            && *last_additional == other.last_additional
+            && *last_original == other.last_original
+            && *proven == other.proven
+            && *rolled_out == other.rolled_out
+            && *refused == other.refused
+            && *refused_why == other.refused_why
+    }
 }
 
 /// What the nodes shall have, and the two good sources that it was made of.
@@ -63,6 +96,8 @@ pub(crate) struct Resolved {
     /// `None`: no additional Secret, or none that was ever valid.
     pub(crate) desired: Option<Desired>,
     pub(crate) conflicts: Vec<ConflictStatus>,
+    /// The additional Secret as it is, if it is the one that was taken back.
+    pub(crate) refused: Option<Data>,
 }
 
 /// A source that is not valid never changes what is in force: its last good bytes stand in for it, so that the other
@@ -75,7 +110,15 @@ pub(crate) fn resolve(
 ) -> Resolved {
     let last_additional = global.and_then(|global| global.last_additional.as_ref());
     let last_original = global.and_then(|global| global.last_original.as_ref());
-    let (additional, good_additional) = judge(additional, last_additional, false);
+    let refused = global
+        .and_then(|global| global.refused.clone())
+        .filter(|refused| *additional == Source::Found(refused.clone()));
+    let (mut additional, mut good_additional) = judge(additional, last_additional, false);
+    if refused.is_some() {
+        let why = global.and_then(|global| global.refused_why.clone());
+        additional = Verdict::TakenBack(why.unwrap_or_default());
+        good_additional = last_additional.and_then(read);
+    }
     let (original, good_original) = judge(original, last_original, true);
     let Some((config, data)) = good_additional else {
         return Resolved {
@@ -83,6 +126,7 @@ pub(crate) fn resolve(
             original,
             desired: None,
             conflicts: Vec::new(),
+            refused,
         };
     };
     let (original_config, original_data) = good_original.unzip();
@@ -109,6 +153,7 @@ pub(crate) fn resolve(
         original,
         desired: Some(desired),
         conflicts,
+        refused,
     }
 }
 
@@ -118,11 +163,7 @@ fn judge(
     last: Option<&Data>,
     lenient: bool,
 ) -> (Verdict, Option<(DockerConfig, Data)>) {
-    let stand_in = || {
-        let data = last?;
-        let (config, _) = dockerconfig::validate_data(data.0.as_deref());
-        Some((config?, data.clone()))
-    };
+    let stand_in = || last.and_then(read);
     let data = match source {
         Source::Absent => return (Verdict::Absent, None),
         Source::Unreadable(why) => return (Verdict::Unreadable(why.clone()), stand_in()),
@@ -146,6 +187,11 @@ fn judge(
         }
     }
     (Verdict::Invalid(errors), stand_in())
+}
+
+fn read(data: &Data) -> Option<(DockerConfig, Data)> {
+    let (config, _) = dockerconfig::validate_data(data.0.as_deref());
+    Some((config?, data.clone()))
 }
 
 /// The one who lost where `winner` won.

@@ -338,6 +338,12 @@ pub struct NodePullSecretSpec {
     /// The node is to be put back as it was before its first revision.
     #[serde(default)]
     pub restore: bool,
+    /// When the node was granted this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted_at: Option<Time>,
+    /// The grant before this one was taken back, since the node did not answer: it gets another one when it does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// Value of the annotation `globalps.io/retry` that this grant answers. Another one is another try.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub retry: String,

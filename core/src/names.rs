@@ -20,6 +20,8 @@ pub const CONTROLLER: &str = "globalps-controller";
 pub const DATA_KEY: &str = ".dockerconfigjson";
 /// Key in [`GLOBAL_SECRET`] under which the last additional Secret that was valid is kept.
 pub const LAST_ADDITIONAL_KEY: &str = "last-good-additional";
+/// Key in [`GLOBAL_SECRET`] with the additional Secret that was taken back from the whole fleet, until it is another one.
+pub const REFUSED_KEY: &str = "refused-additional";
 /// Key in [`GLOBAL_SECRET`] under which the last original pull secret that was valid is kept.
 pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
 
@@ -34,14 +36,23 @@ pub const VERSION: &str = "v1alpha1";
 pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
 /// Annotation of [`GLOBAL_SECRET`]: the revision, if some node runs with it. A node that joins needs no grant for it.
 pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
+/// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; none: not yet. Also of a Secret of the
+/// history.
+pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
+/// Annotation of [`GLOBAL_SECRET`]: why the additional Secret is not in force although it is valid, as a sentence.
+pub const REFUSED_ANNOTATION: &str = "globalps.io/refused";
 /// Annotation of a `NodePullSecret`: each new value asks for one more try on a node that failed.
 pub const RETRY_ANNOTATION: &str = "globalps.io/retry";
 /// Secrets with the additional Secrets that were rolled out before: this, and a number from 0 below [`HISTORY_SLOTS`].
 /// Each has [`REVISION_ANNOTATION`], [`ROLLED_OUT_ANNOTATION`] and the key [`DATA_KEY`].
 pub const HISTORY_SECRET_PREFIX: &str = "additional-pull-secret-history-";
 pub const HISTORY_SLOTS: u32 = 10;
-/// Annotation of a Secret of the history: when every node had it, RFC 3339.
-pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
+
+/// Name of the Secret in this slot of the history.
+pub fn history_secret(slot: u32) -> String {
+    format!("{HISTORY_SECRET_PREFIX}{slot}")
+}
+
 /// What a `NodePullSecret` calls the `OpenShift` Machine Config Operator, which manages the credentials file of a node
 /// that has the annotation, unless the label tells that it is one of `HyperShift`'s.
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";

@@ -1,12 +1,14 @@
-//! Which nodes may go next. Pure: the controller feeds it what it sees and grants what it says.
+//! Which nodes may go next. Pure: the controller feeds it what it sees and does what it says.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::api;
 
-/// A node that was granted something and is not ready for so long holds nobody up any more.
+/// A node that was granted something and is not ready for so long loses the grant, so that it holds nobody up.
 pub const UNREACHABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// A syncer that has not answered its last grant for so long is silent.
+pub const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// What a node is to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,122 +19,182 @@ pub enum Goal {
     Restore,
 }
 
+impl Goal {
+    fn is_restore(self) -> bool {
+        self == Self::Restore
+    }
+}
+
 /// How far a node is with what it was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
+    /// The limits count it.
     InFlight,
+    /// It came after the revision was proven and takes it with its syncer's first breath; nobody waits for it.
+    Joining,
     Done,
     Failed,
+    /// Another program manages its file, so it is never granted anything.
+    Foreign,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
+    pub goal: Goal,
     /// The Node's `Ready` condition; `Err`: not ready since then.
     pub ready: Result<(), Timestamp>,
     /// What it was granted last; `None`: nothing yet.
     pub granted: Option<(Goal, Progress)>,
+    /// When that was.
+    pub granted_at: Timestamp,
+    /// Its syncer has told of what it was granted last, so it runs.
+    pub answers: bool,
+    /// It failed, and somebody asks for one more try.
+    pub retry: bool,
 }
 
 impl Node {
-    fn at(&self, goal: Goal) -> Option<Progress> {
+    fn at_goal(&self) -> Option<Progress> {
         self.granted
-            .filter(|(granted, _)| *granted == goal)
+            .filter(|(granted, _)| *granted == self.goal)
             .map(|(_, progress)| progress)
     }
 
-    /// Between its grant and the moment when it is done *and* ready again; not for ever, so that a node that died in
-    /// between does not stop the others.
-    fn in_flight(&self, goal: Goal, now: Timestamp) -> bool {
-        match (self.granted, self.ready) {
-            (Some((_, Progress::InFlight)), Ok(())) => true,
-            (Some((_, Progress::InFlight)), Err(since)) => {
-                now.duration_since(since) < UNREACHABLE_AFTER
-            }
-            (Some((granted, Progress::Done)), Err(since)) => {
-                granted == goal && now.duration_since(since) < UNREACHABLE_AFTER
-            }
-            _ => false,
-        }
+    fn is_in_flight(&self) -> bool {
+        matches!(self.granted, Some((_, Progress::InFlight)))
+    }
+
+    /// Between its grant and the moment when it is done *and* ready again.
+    fn is_busy(&self, now: Timestamp) -> bool {
+        let was_ready_lately = |since: Timestamp| now.duration_since(since) < UNREACHABLE_AFTER;
+        self.is_in_flight()
+            || self.at_goal() == Some(Progress::Done) && self.ready.is_err_and(was_ready_lately)
+    }
+
+    /// In flight, but dead or silent: the grant is better taken back than waited for.
+    fn is_lost(&self, now: Timestamp) -> bool {
+        let is_dead = |since: Timestamp| now.duration_since(since) >= UNREACHABLE_AFTER;
+        self.is_in_flight() && (self.ready.is_err_and(is_dead) || self.is_silent(now))
+    }
+
+    /// Its syncer has not told anything of what it was granted last, and has had its time.
+    pub fn is_silent(&self, now: Timestamp) -> bool {
+        !self.answers && now.duration_since(self.granted_at) >= SILENT_AFTER
+    }
+
+    /// It can go now.
+    fn waits(&self) -> bool {
+        let is_open = match self.at_goal() {
+            None => !self.is_done(),
+            Some(Progress::Failed) => self.retry,
+            Some(_) => false,
+        };
+        let is_foreign = matches!(self.granted, Some((_, Progress::Foreign)));
+        is_open && !is_foreign && self.ready.is_ok() && (self.answers || self.is_in_flight())
     }
 
     /// Nothing to do for the goal: it is reached, or there is nothing to put back.
-    pub fn is_done(&self, goal: Goal) -> bool {
-        self.at(goal) == Some(Progress::Done) || (goal == Goal::Restore && self.granted.is_none())
+    pub fn is_done(&self) -> bool {
+        self.at_goal() == Some(Progress::Done) || self.goal.is_restore() && self.granted.is_none()
     }
 
-    pub fn has_failed(&self, goal: Goal) -> bool {
-        self.at(goal) == Some(Progress::Failed)
+    /// It failed, and nobody has asked for one more try.
+    pub fn has_failed(&self) -> bool {
+        self.at_goal() == Some(Progress::Failed) && !self.retry
+    }
+
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.granted, Some((_, Progress::Foreign)))
     }
 }
 
 /// All nodes, and the limits.
 #[derive(Clone, Debug)]
 pub struct Fleet<'a> {
-    pub goal: Goal,
     pub nodes: &'a [Node],
     pub limits: &'a api::Rollout,
     pub now: Timestamp,
 }
 
-impl Fleet<'_> {
-    pub fn failed(&self) -> usize {
-        self.nodes
-            .iter()
-            .filter(|node| node.has_failed(self.goal))
-            .count()
-    }
-
-    /// No further node is granted the goal, because too many failed.
-    pub fn is_halted(&self) -> bool {
-        self.failed() >= self.limits.max_failures.max(1) as usize
-    }
+/// Names of nodes, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Next {
+    /// They are granted their goal now.
+    pub grants: Vec<String>,
+    /// Their grant is taken back.
+    pub withdrawals: Vec<String>,
 }
 
-/// The nodes that are to be granted the goal now, in the order of their names.
+/// So many failed nodes stop those with the same kind of goal.
+pub fn is_halted(failed: usize, limits: &api::Rollout) -> bool {
+    failed >= limits.max_failures.max(1) as usize
+}
+
+/// What is to be granted and taken back now.
 ///
-/// One node goes first; once one has reached the goal, `maxUnavailable` nodes at a time do. A node that still works on
-/// an earlier goal counts, and takes the new goal before a node that rests does.
-pub fn next(fleet: &Fleet) -> Vec<String> {
-    if fleet.limits.paused || fleet.is_halted() {
-        return Vec::new();
+/// Nodes with a revision to come to go before nodes to be put back. Of each kind, one node goes first; once one has
+/// reached its goal, `maxUnavailable` nodes at a time do, of both kinds together. A node that still works on an earlier
+/// goal counts, and takes the new goal before a node that rests does.
+pub fn next(fleet: &Fleet) -> Next {
+    let (mut lost, mut busy) = (Vec::new(), 0);
+    for node in fleet.nodes {
+        if node.is_lost(fleet.now) {
+            lost.push(node.name.clone());
+        } else if node.is_busy(fleet.now) {
+            busy += 1;
+        }
     }
-    let proven = fleet
-        .nodes
-        .iter()
-        .any(|node| node.at(fleet.goal) == Some(Progress::Done));
-    let limit = if proven {
-        max_unavailable(&fleet.limits.max_unavailable, fleet.nodes.len())
-    } else {
-        1
+    lost.sort_unstable();
+    let mut next = Next {
+        grants: Vec::new(),
+        withdrawals: lost,
     };
-    let (busy, resting): (Vec<&Node>, Vec<&Node>) = fleet
-        .nodes
-        .iter()
-        .partition(|node| node.in_flight(fleet.goal, fleet.now));
-    let (at_goal, elsewhere): (Vec<&Node>, Vec<&Node>) = busy
-        .into_iter()
-        .partition(|node| node.at(fleet.goal).is_some());
-    let mut granted: Vec<String> = take(
-        elsewhere.iter().copied(),
-        limit.saturating_sub(at_goal.len()),
-    );
-    let free = limit.saturating_sub(at_goal.len() + elsewhere.len());
-    let waiting = resting
-        .into_iter()
-        .filter(|node| node.at(fleet.goal).is_none() && !node.is_done(fleet.goal));
-    granted.extend(take(waiting, free));
-    granted
+    if fleet.limits.paused {
+        return next;
+    }
+    for is_restore in [false, true] {
+        let kind = || {
+            fleet
+                .nodes
+                .iter()
+                .filter(|node| node.goal.is_restore() == is_restore)
+        };
+        if is_halted(
+            kind().filter(|node| node.has_failed()).count(),
+            fleet.limits,
+        ) {
+            continue;
+        }
+        let proven = kind().any(|node| node.at_goal() == Some(Progress::Done));
+        let limit = if proven {
+            max_unavailable(&fleet.limits.max_unavailable, fleet.nodes.len())
+        } else {
+            1
+        };
+        let at_goal = kind()
+            .filter(|node| {
+                node.at_goal().is_some() && node.is_busy(fleet.now) && !node.is_lost(fleet.now)
+            })
+            .count();
+        let (in_flight, resting): (Vec<&Node>, Vec<&Node>) = kind()
+            .filter(|node| node.waits() && !node.is_lost(fleet.now))
+            .partition(|node| node.is_in_flight());
+        // One in flight counts already, whatever it works on.
+        next.grants
+            .extend(first(in_flight, limit.saturating_sub(at_goal)));
+        let granted = first(resting, limit.saturating_sub(busy));
+        busy += granted.len();
+        next.grants.extend(granted);
+    }
+    next
 }
 
-fn take<'a>(nodes: impl Iterator<Item = &'a Node>, most: usize) -> Vec<String> {
-    let mut names: Vec<String> = nodes
-        .filter(|node| node.ready.is_ok())
-        .map(|node| node.name.clone())
-        .collect();
-    names.sort_unstable();
-    names.truncate(most);
-    names
+/// So many of them at most, in the order of their names.
+fn first(mut nodes: Vec<&Node>, most: usize) -> Vec<String> {
+    nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let nodes = nodes.into_iter().take(most);
+    nodes.map(|node| node.name.clone()).collect()
 }
 
 /// Number of nodes for a number or a percentage; at least 1, and 1 where it is neither.
@@ -153,34 +215,64 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    /// `n1 n2:5+ n3:5. n4:4! !n5:R.`: a name; what it was granted (`R`: restore) and `+` in flight, `.` done, `!` failed;
-    /// `!` before the name: not ready for a minute, `?`: for an hour.
-    fn nodes(text: &str) -> Vec<Node> {
+    /// `n1 n2:5+ n3:5. n4:4! !n5:R.`: a name; what it was granted (`R`: restore) and `+` in flight, `.` done, `!` failed,
+    /// `?` failed and to be tried again, `j` joining, `f` foreign; before the name: `!` not ready for a minute, `?` for an
+    /// hour, `~` silent, `-` to be put back whatever the others' goal is.
+    fn nodes(goal: Goal, text: &str) -> Vec<Node> {
         text.split_whitespace()
             .map(|word| {
-                let (ready, word) = match word.split_at(1) {
-                    ("!", rest) => (Err(NOW - SignedDuration::from_mins(1)), rest),
-                    ("?", rest) => (Err(NOW - SignedDuration::from_hours(1)), rest),
-                    _ => (Ok(()), word),
+                let mark = word.chars().next().unwrap_or_default();
+                let word = word.trim_start_matches(['!', '?', '~', '-']);
+                let ready = match mark {
+                    '!' => Err(NOW - SignedDuration::from_mins(1)),
+                    '?' => Err(NOW - SignedDuration::from_hours(1)),
+                    _ => Ok(()),
                 };
+                let mut retry = false;
                 let granted = word.split_once(':').map(|(_, grant)| {
                     let (goal, progress) = grant.split_at(grant.len() - 1);
                     let goal = goal.parse().map_or(Goal::Restore, Goal::Revision);
+                    retry = progress == "?";
                     let progress = match progress {
                         "+" => Progress::InFlight,
                         "." => Progress::Done,
+                        "j" => Progress::Joining,
+                        "f" => Progress::Foreign,
                         _ => Progress::Failed,
                     };
                     (goal, progress)
                 });
                 let name = word.split(':').next().unwrap_or_default().to_owned();
+                let is_silent = mark == '~';
                 Node {
                     name,
+                    goal: if mark == '-' { Goal::Restore } else { goal },
                     ready,
                     granted,
+                    granted_at: if is_silent {
+                        NOW - SignedDuration::from_hours(1)
+                    } else {
+                        NOW
+                    },
+                    answers: !is_silent,
+                    retry,
                 }
             })
             .collect()
+    }
+
+    /// The names, those that lose their grant with a `-`.
+    fn line(goal: Goal, fleet: &str, limits: &api::Rollout) -> String {
+        let nodes = nodes(goal, fleet);
+        let fleet = Fleet {
+            nodes: &nodes,
+            limits,
+            now: NOW,
+        };
+        let next = next(&fleet);
+        let withdrawals = next.withdrawals.iter().map(|name| format!("-{name}"));
+        let words: Vec<String> = withdrawals.chain(next.grants).collect();
+        words.join(" ")
     }
 
     fn limits(max_unavailable: &str, max_failures: u32, paused: bool) -> api::Rollout {
@@ -272,7 +364,71 @@ mod tests {
                 "1",
                 "",
             ),
-            ("but not for ever", Revision(5), "?a:5+ b", "1", "b"),
+            (
+                "but not for ever: it loses its grant",
+                Revision(5),
+                "?a:5+ b",
+                "1",
+                "-a b",
+            ),
+            ("a silent one as well", Revision(5), "~a:5+ b", "1", "-a b"),
+            (
+                "who never said anything is not asked",
+                Revision(5),
+                "~a b",
+                "2",
+                "b",
+            ),
+            (
+                "a node that joins holds nobody up and proves nothing",
+                Revision(5),
+                "a:5j b c",
+                "2",
+                "b",
+            ),
+            (
+                "a node whose file is another program's is never asked, and stops nobody",
+                Revision(5),
+                "a:5f b:5. c",
+                "1",
+                "c",
+            ),
+            (
+                "a failed node that is to be tried again is, and does not count as failed",
+                Revision(5),
+                "a:5? b:5. c",
+                "1",
+                "a",
+            ),
+            (
+                "a node that left is put back after the others",
+                Revision(5),
+                "-a:4. b:5. c",
+                "1",
+                "c",
+            ),
+            (
+                "within the same limit",
+                Revision(5),
+                "-a:4. b:5. c:5+",
+                "1",
+                "",
+            ),
+            ("by itself first", Revision(5), "-a:4. -b:4. c:5.", "2", "a"),
+            (
+                "one in flight that left is taken over at once",
+                Revision(5),
+                "-a:4+ b:5. c",
+                "1",
+                "a",
+            ),
+            (
+                "a failure to put back does not stop the others",
+                Revision(5),
+                "-a:R! b:5. c",
+                "1",
+                "c",
+            ),
             (
                 "one that is done but not ready again as well",
                 Revision(5),
@@ -344,42 +500,22 @@ mod tests {
                 "a",
             ),
         ] {
-            let limits = limits(max_unavailable, 1, false);
-            let nodes = nodes(fleet);
-            let granted = next(&Fleet {
-                goal,
-                nodes: &nodes,
-                limits: &limits,
-                now: NOW,
-            });
-            assert_eq!(granted.join(" "), expected, "{sentence}");
+            let granted = line(goal, fleet, &limits(max_unavailable, 1, false));
+            assert_eq!(granted, expected, "{sentence}");
         }
     }
 
     #[test]
-    fn a_paused_rollout_grants_nothing() {
-        let nodes = nodes("a:5. b c");
-        let fleet = Fleet {
-            goal: Goal::Revision(5),
-            nodes: &nodes,
-            limits: &limits("2", 1, true),
-            now: NOW,
-        };
-        assert!(next(&fleet).is_empty());
+    fn a_paused_rollout_grants_nothing_and_still_takes_back_what_is_lost() {
+        let limits = limits("2", 1, true);
+        assert_eq!(line(Goal::Revision(5), "a:5. b c ?d:5+", &limits), "-d");
     }
 
     #[test]
     fn as_many_failures_as_allowed_stop_the_rollout_and_fewer_do_not() {
-        let nodes = nodes("a:5. b:5! c:5! d");
         let granted = |max_failures| {
             let limits = limits("1", max_failures, false);
-            next(&Fleet {
-                goal: Goal::Revision(5),
-                nodes: &nodes,
-                limits: &limits,
-                now: NOW,
-            })
-            .join(" ")
+            line(Goal::Revision(5), "a:5. b:5! c:5! d", &limits)
         };
         assert_eq!(granted(2), "");
         assert_eq!(granted(3), "d");

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globalps_core::api::{NodePullSecret, Phase};
+use globalps_core::api::Phase;
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::rollout::Goal;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use crate::decide::{Action, NodeFacts, decide, is_spoilt};
 use crate::drift::{self, Drift};
 use crate::journal::{Change, Journal, NodeError, State, Task};
 use crate::kubelet::{Kubelet as _, Restartable, Unit};
-use crate::node_status::{Backoff, Cluster, identity, task};
+use crate::node_status::{Backoff, Cluster, Known, identity, task};
 use crate::systemd::Systemd;
 use crate::tell::Teller;
 
@@ -49,10 +49,12 @@ pub(crate) struct Agent {
     journal: Journal,
     unit: Unit,
     state: Option<State>,
-    objects: watch::Receiver<Option<NodePullSecret>>,
+    objects: watch::Receiver<Known>,
     teller: Teller,
     /// The granted content: its revision, and what it is.
     desired: Option<(i64, DockerConfig)>,
+    /// The proven revision that the node takes without being granted it, since nobody has seen it yet.
+    joins: Option<i64>,
     /// The granted revision that `global-pull-secret` is not at.
     superseded: Option<i64>,
     backoff: Backoff,
@@ -88,6 +90,7 @@ impl Agent {
             state: None,
             about: None,
             desired: None,
+            joins: None,
             superseded: None,
             backoff: Backoff::default(),
             watch_until: None,
@@ -135,7 +138,7 @@ impl Agent {
                 Err(error) => error,
             };
             tracing::error!(%error, "this node can't be worked on");
-            self.about = self.objects.borrow_and_update().as_ref().map(identity);
+            self.about = self.objects.borrow_and_update().object().map(identity);
             // The other one tells what is to be told.
             if matches!(error, NodeError::Locked) {
                 sleep(LOCK_RETRY).await;
@@ -157,9 +160,12 @@ impl Agent {
 
     /// One look and what follows from it. Returns how long there is nothing more to do; zero: look again.
     async fn step(&mut self) -> Result<Duration, NodeError> {
-        let object = self.objects.borrow_and_update().clone();
-        let task = object.as_ref().and_then(task);
-        let about = object.as_ref().map(identity);
+        let known = self.objects.borrow_and_update().clone();
+        let is_unseen = matches!(known, Known::Absent) && self.state.is_none();
+        let object = known.object();
+        let joins = self.joins.filter(|_| is_unseen).map(Task::of_newcomer);
+        let task = object.and_then(task).or(joins);
+        let about = object.map(identity);
         if self.about.as_ref().map(|(uid, _)| uid) != about.as_ref().map(|(uid, _)| uid) {
             // Revisions begin anew after a cleanup, so one of another object's time may be another content.
             self.desired = None;
@@ -177,9 +183,10 @@ impl Agent {
                 .filter(|(revision, _)| *revision == task.revision)
                 .map(|(_, config)| config)
         });
-        let foreign_owner = object.map_or(String::new(), |object| object.spec.foreign_owner);
+        let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
         let facts = NodeFacts {
             task: task.as_ref(),
+            is_unseen,
             is_foreign: !foreign_owner.is_empty(),
             state: self.state.as_ref(),
             file: &file,
@@ -193,7 +200,11 @@ impl Agent {
             is_fought_over: self.drift.is_fight(),
         };
         match decide(&facts) {
-            Action::Rest => Ok(FOR_EVER),
+            Action::Rest => {
+                self.tell_waiting(foreign_owner);
+                Ok(FOR_EVER)
+            }
+            Action::Join => Ok(self.join().await),
             Action::Fetch => Ok(self.fetch(task.as_ref()).await),
             Action::Resume => {
                 if self.trouble.is_none() {
@@ -226,7 +237,7 @@ impl Agent {
                 Ok(FOR_EVER)
             }
             Action::Yield if !foreign_owner.is_empty() => {
-                self.tell_foreign(&foreign_owner);
+                self.tell_foreign(foreign_owner);
                 Ok(FOR_EVER)
             }
             Action::Yield => self.give_up(task),
@@ -284,7 +295,7 @@ impl Agent {
         let restarts = self
             .objects
             .borrow()
-            .as_ref()
+            .object()
             .map_or(0, |object| self.teller.restarts(object));
         let mut state = self
             .state

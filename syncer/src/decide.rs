@@ -12,6 +12,8 @@ use crate::journal::{Change, Failure, Ours, State, Step, Task};
 pub(crate) struct NodeFacts<'a> {
     /// What the node is granted; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
+    /// The cluster knows nothing of this node yet, and nothing was ever done here.
+    pub(crate) is_unseen: bool,
     /// Another program is known to manage the file, so nothing is put into it.
     pub(crate) is_foreign: bool,
     /// What was done here before; `None`: nothing.
@@ -35,6 +37,8 @@ pub(crate) struct NodeFacts<'a> {
 pub(crate) enum Action {
     /// Nothing to do.
     Rest,
+    /// Nobody has granted anything, since nobody has seen the node: what is proven is taken.
+    Join,
     /// The task's content is needed first.
     Fetch,
     /// What is under way goes on, forward or back.
@@ -72,7 +76,11 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
         }
     }
     let Some(task) = facts.task else {
-        return Action::Rest;
+        return if facts.is_unseen {
+            Action::Join
+        } else {
+            Action::Rest
+        };
     };
     if facts.is_foreign && task.goal() != Goal::Restore {
         return Action::Yield;
@@ -330,6 +338,7 @@ mod tests {
     ) -> NodeFacts<'a> {
         NodeFacts {
             task,
+            is_unseen: false,
             is_foreign: false,
             state,
             file,
@@ -731,6 +740,18 @@ mod tests {
                 ..facts(Some(task), Some(state), &file, Some(&desired))
             };
             assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_nobody_has_seen_joins_and_any_other_without_a_grant_rests() {
+        let file = Image::Absent;
+        for (is_unseen, expected) in [(true, "Join"), (false, "Rest")] {
+            let facts = NodeFacts {
+                is_unseen,
+                ..facts(None, None, &file, None)
+            };
+            assert_eq!(in_one_line(decide(&facts)), expected);
         }
     }
 

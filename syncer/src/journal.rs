@@ -69,6 +69,15 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Of a node that has no object yet.
+    pub(crate) fn of_newcomer(revision: i64) -> Self {
+        Self {
+            uid: String::new(),
+            generation: 0,
+            revision,
+        }
+    }
+
     pub(crate) fn goal(&self) -> Goal {
         if self.revision == 0 {
             Goal::Restore

@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::{StreamExt as _, pin_mut};
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use globalps_core::dockerconfig::{self, DockerConfig};
-use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER};
+use globalps_core::names::{
+    DATA_KEY, GLOBAL_SECRET, PROVEN_ANNOTATION, REVISION_ANNOTATION, SYNCER_MANAGER,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt as _};
@@ -81,15 +83,7 @@ impl Cluster {
 
     /// The content of this revision.
     pub(crate) async fn fetch(&self, revision: i64) -> Result<DockerConfig, FetchError> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let secret = timeout(TIMEOUT, secrets.get(GLOBAL_SECRET))
-            .await
-            .map_err(|_| FetchError::Timeout)?;
-        let secret = secret.map_err(|error| match error {
-            // What the error quotes may be what could not be read.
-            kube::Error::SerdeError(_) => FetchError::Content("it could not be read".to_owned()),
-            other => FetchError::Api(other),
-        })?;
+        let secret = self.read().await?;
         let found = secret
             .annotations()
             .get(REVISION_ANNOTATION)
@@ -98,18 +92,42 @@ impl Cluster {
         if found != revision.to_string() {
             return Err(FetchError::OtherRevision { found });
         }
-        let data = secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get(DATA_KEY))
-            .map(|bytes| bytes.0.as_slice());
-        dockerconfig::parse(data.unwrap_or_default())
-            .map_err(|error| FetchError::Content(error.to_string()))
+        content(&secret)
     }
 
-    /// The node's object from now on; `None`: there is none.
-    pub(crate) fn follow(&self) -> watch::Receiver<Option<NodePullSecret>> {
-        let (sender, receiver) = watch::channel(None);
+    /// What a node takes that joins: the revision and its content, if some node runs with it already.
+    pub(crate) async fn fetch_proven(&self) -> Result<Option<(i64, DockerConfig)>, FetchError> {
+        let secret = match self.read().await {
+            Ok(secret) => secret,
+            Err(FetchError::Api(kube::Error::Api(status))) if status.code == 404 => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let told = |name: &str| secret.annotations().get(name);
+        let revision =
+            told(REVISION_ANNOTATION).filter(|revision| told(PROVEN_ANNOTATION) == Some(*revision));
+        match revision.and_then(|revision| revision.parse().ok()) {
+            Some(revision) => Ok(Some((revision, content(&secret)?))),
+            None => Ok(None),
+        }
+    }
+
+    async fn read(&self) -> Result<Secret, FetchError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let secret = timeout(TIMEOUT, secrets.get(GLOBAL_SECRET))
+            .await
+            .map_err(|_| FetchError::Timeout)?;
+        secret.map_err(|error| match error {
+            // What the error quotes may be what could not be read.
+            kube::Error::SerdeError(_) => FetchError::Content("it could not be read".to_owned()),
+            other => FetchError::Api(other),
+        })
+    }
+
+    /// The node's object from now on.
+    pub(crate) fn follow(&self) -> watch::Receiver<Known> {
+        let (sender, receiver) = watch::channel(Known::Nothing);
         let cluster = self.clone();
         tokio::spawn(async move {
             let mut backoff = Backoff::default();
@@ -128,7 +146,7 @@ impl Cluster {
     /// One list and the watch that goes on from it, until the watch ends or has a gap.
     async fn watch_once(
         &self,
-        sender: &watch::Sender<Option<NodePullSecret>>,
+        sender: &watch::Sender<Known>,
         backoff: &mut Backoff,
     ) -> anyhow::Result<()> {
         let objects = self.objects();
@@ -216,6 +234,25 @@ impl Cluster {
     }
 }
 
+/// What is known of the node's object.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// The API server has not said anything yet.
+    Nothing,
+    /// There is none.
+    Absent,
+    Object(Box<NodePullSecret>),
+}
+
+impl Known {
+    pub(crate) fn object(&self) -> Option<&NodePullSecret> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Nothing | Self::Absent => None,
+        }
+    }
+}
+
 /// A status, and the object that it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
@@ -224,13 +261,21 @@ pub(crate) struct Report {
 }
 
 /// Wakes the node's work only where something changed that it depends on: not for its own status.
-fn send(sender: &watch::Sender<Option<NodePullSecret>>, object: Option<NodePullSecret>) {
+fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
     sender.send_if_modified(|known| {
         let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
-        let is_news = known.as_ref().map(identity) != object.as_ref().map(identity);
-        *known = object;
-        is_news
+        let is_first = matches!(known, Known::Nothing);
+        let is_news = known.object().map(identity) != object.as_ref().map(identity);
+        *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
+        is_first || is_news
     });
+}
+
+fn content(secret: &Secret) -> Result<DockerConfig, FetchError> {
+    let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
+    let bytes = data.map(|bytes| bytes.0.as_slice());
+    dockerconfig::parse(bytes.unwrap_or_default())
+        .map_err(|error| FetchError::Content(error.to_string()))
 }
 
 /// uid and generation.

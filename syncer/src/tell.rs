@@ -20,10 +20,7 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    pub(crate) fn new(
-        reports: watch::Sender<Option<Report>>,
-        ready_file: PathBuf,
-    ) -> Self {
+    pub(crate) fn new(reports: watch::Sender<Option<Report>>, ready_file: PathBuf) -> Self {
         Self {
             reports,
             told: None,

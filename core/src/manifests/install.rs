@@ -15,7 +15,8 @@ use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{named, syncer, value};
 use crate::api::{GlobalPullSecret, NodePullSecret, SecretRef};
 use crate::names::{
-    ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, SYNCER,
+    self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
+    SYNCER,
 };
 
 /// uid and gid of the controller; the image names them too.
@@ -166,6 +167,10 @@ fn controller_rules() -> Vec<PolicyRule> {
             [GLOBAL_SECRET],
             ["get", "list", "watch", "create", "patch", "delete"],
         ),
+        PolicyRule {
+            resource_names: Some((0..HISTORY_SLOTS).map(names::history_secret).collect()),
+            ..rule("", ["secrets"], [], ["get", "create", "patch", "delete"])
+        },
         rule("", ["serviceaccounts"], [SYNCER], OWN),
         rule(
             "rbac.authorization.k8s.io",

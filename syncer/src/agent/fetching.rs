@@ -23,6 +23,25 @@ impl Agent {
         pause
     }
 
+    /// Looks for a revision that a newcomer may take.
+    pub(super) async fn join(&mut self) -> Duration {
+        match self.cluster.fetch_proven().await {
+            Ok(Some((revision, config))) => {
+                tracing::info!(revision, "joining: this revision is proven");
+                self.backoff.reset();
+                self.desired = Some((revision, config));
+                self.joins = Some(revision);
+                Duration::ZERO
+            }
+            Ok(None) => self.backoff.next(),
+            Err(error) => {
+                let pause = self.backoff.next();
+                tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
+                pause
+            }
+        }
+    }
+
     async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
         let Some(task) = task else { return FOR_EVER };
         match self.cluster.fetch(task.revision).await {
@@ -33,15 +52,16 @@ impl Agent {
             }
             Err(error @ FetchError::OtherRevision { .. }) => {
                 let known = self.superseded.replace(task.revision);
+                if known == Some(task.revision) {
+                    return RECHECK;
+                }
                 let in_force = self.state.as_ref().map_or(0, |state| state.revision);
                 if in_force == task.revision {
                     return Duration::ZERO;
                 }
-                // The grant of the newer one is on its way.
-                if known != Some(task.revision) {
-                    tracing::info!(%error, "waiting");
-                }
-                self.teller.mark_ready(false);
+                tracing::info!(%error, "waiting");
+                let message = "the granted revision is no longer to be had; the grant of the newer one is on its way";
+                self.tell(Phase::Syncing, "Superseded", message);
                 RECHECK
             }
             Err(error) => {

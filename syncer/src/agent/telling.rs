@@ -24,6 +24,15 @@ impl Agent {
         self.tell(Phase::Synced, reason, &message);
     }
 
+    /// A node that waits for its turn says so, which tells that somebody is there to take it.
+    pub(super) fn tell_waiting(&mut self, foreign_owner: &str) {
+        if !foreign_owner.is_empty() {
+            self.tell_foreign(foreign_owner);
+        } else if self.about.is_some() {
+            self.tell(Phase::Pending, "", "");
+        }
+    }
+
     pub(super) fn tell_foreign(&mut self, owner: &str) {
         let message = tell::of_foreign_owner(owner);
         self.tell(Phase::ForeignOwner, "ManagedFile", &message);
@@ -37,12 +46,15 @@ impl Agent {
     }
 
     pub(super) fn tell(&mut self, phase: Phase, reason: &str, message: &str) {
-        let object = self.objects.borrow().clone();
-        let Some(object) = object else { return };
+        let known = self.objects.borrow().clone();
+        let Some(object) = known.object() else {
+            // Nobody to tell but the kubelet, which asks whether this pod is ready.
+            return self.teller.mark_ready(phase == Phase::Synced);
+        };
         let Some((_, generation)) = self
             .about
             .clone()
-            .filter(|(uid, _)| *uid == identity(&object).0)
+            .filter(|(uid, _)| *uid == identity(object).0)
         else {
             return;
         };
@@ -55,12 +67,12 @@ impl Agent {
             restarts: self
                 .state
                 .as_ref()
-                .map_or_else(|| self.teller.restarts(&object), |state| state.restarts),
+                .map_or_else(|| self.teller.restarts(object), |state| state.restarts),
             drifts: self.state.as_ref().map_or(0, |state| state.drifts),
             restored: phase == Phase::Restored,
             ..NodePullSecretStatus::default()
         };
-        self.teller.tell(&object, status);
+        self.teller.tell(object, status);
     }
 
     pub(super) fn tell_failure(&mut self, failure: &Failure) {
