@@ -105,7 +105,7 @@ pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
     let spec = &object.spec;
     let goal = match (spec.restore, spec.revision) {
         (true, _) => Goal::Restore,
-        (false, 0) => return None,
+        (false, 0) => return unasked(object),
         (false, revision) => Goal::Revision(revision),
     };
     let Some(status) = object
@@ -125,6 +125,24 @@ pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
         _ => Progress::InFlight,
     };
     Some((goal, progress))
+}
+
+/// What a node has that is asked for nothing: it may have joined by itself, or finished what was taken back.
+fn unasked(object: &NodePullSecret) -> Option<(Goal, Progress)> {
+    let revision = object.status.as_ref().map_or(0, |status| status.revision);
+    let may_have_some = if answers(object) {
+        revision > 0
+    } else {
+        object.spec.withdrawn
+    };
+    may_have_some.then_some((Goal::Revision(revision), Progress::Done))
+}
+
+/// A node of which nothing is known may have taken a revision by itself, if one was ever proven.
+fn may_have_joined(observed: &Observed) -> bool {
+    let global = observed.global.as_ref();
+    observed.daemon_set
+        && global.is_some_and(|global| global.proven > 0 || global.last_additional.is_none())
 }
 
 /// Specs to be written, in this order.
@@ -161,7 +179,7 @@ pub(crate) fn grants(
 }
 
 /// A node without an object gets one, so that each one that waits can be seen. Where the revision is proven, it has it by
-/// right; so has one that has not said anything since it was given an earlier one so.
+/// right. One that has never said anything, and so has nothing under way, is asked for what it would be asked for now.
 fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, NodePullSecretSpec)> {
     let spec = |node: &NodeView| {
         let is_selected = is_selected(&observed.spec, node);
@@ -172,18 +190,21 @@ fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, Node
         NodePullSecretSpec {
             revision,
             // Its syncer may have taken the revision by itself while nobody looked.
-            restore: goal == Goal::Restore,
+            restore: goal == Goal::Restore || !is_selected,
             granted_at: Some(Time(observed.now)),
             foreign_owner: node.foreign_owner(),
             ..NodePullSecretSpec::default()
         }
     };
     let wanted = |node: &&NodeView| match observed.node_pull_secrets.get(&node.name) {
-        None => node.is_linux() && (goal != Goal::Restore || observed.daemon_set),
+        _ if goal == Goal::Restore && !may_have_joined(observed) => false,
+        None => node.is_linux(),
+        Some(object) if object.status.is_some() => false,
         Some(object) => {
-            let joins =
-                matches!(progress(object), Some((granted, Progress::Joining)) if granted != goal);
-            joins && (goal != Goal::Restore || observed.daemon_set)
+            let is_to_restore = goal == Goal::Restore || !is_selected(&observed.spec, node);
+            let asked = object.spec.revision;
+            object.spec.restore != is_to_restore
+                || !is_to_restore && asked > 0 && Goal::Revision(asked) != goal
         }
     };
     let nodes = observed.nodes.values().filter(wanted);

@@ -8,6 +8,8 @@ mod fleet;
 mod history;
 mod observe;
 mod plan;
+#[cfg(test)]
+mod plan_properties;
 mod report;
 mod run;
 mod sources;

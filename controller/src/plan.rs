@@ -102,7 +102,11 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
         merged: None,
         last_additional: Some(desired.additional.clone()),
         last_original: desired.original.clone(),
-        proven: if proven { revision } else { 0 },
+        proven: match before {
+            _ if proven => revision,
+            Some(global) => global.proven,
+            None => 0,
+        },
         rolled_out: before
             .filter(|_| is_same)
             .and_then(|global| global.rolled_out)
@@ -363,10 +367,7 @@ mod tests {
             let marks = [
                 (global.last_additional.is_none(), "withdrawn"),
                 (global.refused.is_some(), "refused"),
-                (
-                    plan.aim != Aim::Reach(Goal::Restore) && global.proven > 0,
-                    "proven",
-                ),
+                (global.proven == global.revision, "proven"),
                 (global.rolled_out.is_some(), "rolled out"),
             ];
             let marks = marks.into_iter().filter(|(holds, _)| *holds);
@@ -391,7 +392,7 @@ mod tests {
             (
                 "the first add writes revision 1 and makes an object a node, and grants nothing yet",
                 observed(found(A), None, "a b -x"),
-                "Reach(Revision(1)) write 1 a=0 b=0 x=0",
+                "Reach(Revision(1)) write 1 a=0 b=0 x=0R",
             ),
             (
                 "then one goes first",

@@ -49,7 +49,7 @@ pub(crate) struct Global {
     pub(crate) merged: Option<DockerConfig>,
     pub(crate) last_additional: Option<Data>,
     pub(crate) last_original: Option<Data>,
-    /// The revision, if some node runs with it; else 0.
+    /// The newest revision that some node has run with; 0: none, or the way back has begun.
     pub(crate) proven: i64,
     /// When every node had the revision; `None`: not yet.
     pub(crate) rolled_out: Option<Timestamp>,

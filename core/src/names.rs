@@ -34,7 +34,8 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Annotation of [`GLOBAL_SECRET`]: its revision, a decimal number.
 pub const REVISION_ANNOTATION: &str = "globalps.io/revision";
-/// Annotation of [`GLOBAL_SECRET`]: the revision, if some node runs with it. A node that joins needs no grant for it.
+/// Annotation of [`GLOBAL_SECRET`]: the newest revision that some node has run with. If it is the present one, a node that
+/// joins needs no grant for it.
 pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; none: not yet. Also of a Secret of the
 /// history.
