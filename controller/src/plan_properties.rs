@@ -1,6 +1,8 @@
 //! What holds in every run of events: never more nodes at work than may be, nothing granted once too many failed, and in
 //! the end every node is where it belongs. The nodes here are as simple as they can be; the plan is the real one.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
