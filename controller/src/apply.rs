@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::history::revision;
+use crate::history::{Kept, revision};
 use crate::plan::{GlobalWrite, HistoryWrite};
 use crate::sources::{Data, Global};
 
@@ -117,26 +117,23 @@ impl Applier {
         self.apply(GLOBAL_SECRET, &secret).await
     }
 
-    /// Revisions of the Secrets of the history, slot by slot; `None`: the slot is empty.
-    pub(crate) async fn history(&self, slots: u32) -> Result<Vec<Option<i64>>, ApplyError> {
+    /// What the slots of the history hold; `None`: the slot is empty.
+    pub(crate) async fn history(&self, slots: u32) -> Result<Vec<Option<Kept>>, ApplyError> {
         let api: Api<Secret> = self.api();
-        let mut revisions = Vec::new();
+        let mut kept = Vec::new();
         for slot in 0..slots {
             let name = history_secret(slot);
-            let call = api.get_metadata_opt(&name);
-            let found = within("look at", "Secret", &name, call).await?;
-            revisions.push(found.map(|secret| revision(&secret)));
+            let found = within("read", "Secret", &name, api.get_opt(&name)).await?;
+            kept.push(found.map(|secret| {
+                let revision = revision(&secret);
+                let bytes = secret.data.and_then(|mut data| data.remove(DATA_KEY));
+                Kept {
+                    revision,
+                    additional: Data(bytes.map(|bytes| bytes.0)),
+                }
+            }));
         }
-        Ok(revisions)
-    }
-
-    /// The additional Secret in this slot of the history.
-    pub(crate) async fn kept(&self, slot: u32) -> Result<Option<Data>, ApplyError> {
-        let api: Api<Secret> = self.api();
-        let name = history_secret(slot);
-        let found = within("read", "Secret", &name, api.get_opt(&name)).await?;
-        let bytes = |secret: Secret| secret.data?.remove(DATA_KEY);
-        Ok(found.and_then(bytes).map(|bytes| Data(Some(bytes.0))))
+        Ok(kept)
     }
 
     pub(crate) async fn keep(&self, slot: u32, write: &HistoryWrite) -> Result<(), ApplyError> {

@@ -160,7 +160,7 @@ impl Controller {
         }
         if let Some(write) = &plan.history {
             let slots = self.applier.history(observed.spec.history_limit).await?;
-            let slot = history::slot_for(write.revision, &slots);
+            let slot = history::slot_for(write, &slots);
             self.applier.keep(slot, write).await?;
         }
         if let Some(write) = &plan.global {
@@ -226,11 +226,7 @@ impl Controller {
     /// The newest additional Secret of the history.
     async fn last_rolled_out(&self, observed: &Observed) -> Result<Source, ApplyError> {
         let slots = self.applier.history(observed.spec.history_limit).await?;
-        let kept = match history::newest(&slots) {
-            Some(slot) => self.applier.kept(slot).await?,
-            None => None,
-        };
-        Ok(kept.map_or(Source::Absent, Source::Found))
+        Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
     }
 
     fn at_rest(&self) -> bool {
