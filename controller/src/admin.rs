@@ -1,0 +1,119 @@
+//! `/metrics`, `/livez` and `/readyz` over HTTP. Nothing secret is told there, and nothing can be changed.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use crate::clock;
+use crate::health::Health;
+use crate::metrics::Metrics;
+
+/// Connections at a time; more wait.
+const CONNECTIONS: usize = 16;
+/// A connection is for one request, and ends after so long.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Listens on all addresses, of both families where the machine has both.
+pub(crate) async fn listen(port: u16) -> anyhow::Result<TcpListener> {
+    let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    if let Ok(listener) = TcpListener::bind(both).await {
+        return Ok(listener);
+    }
+    TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+        .await
+        .with_context(|| {
+            format!(
+                "could not listen on port {port} for probes and metrics; take another with `--port`"
+            )
+        })
+}
+
+/// Answers until it is dropped.
+pub(crate) async fn serve(listener: TcpListener, health: Arc<Health>, metrics: Arc<Metrics>) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // It is never closed.
+        let Ok(slot) = Arc::clone(&free).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Of the connection, or no file is left to open: no reason to spin.
+                tracing::warn!(%error, "could not accept a connection");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (health, metrics) = (Arc::clone(&health), Arc::clone(&metrics));
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let response = answer(request.method(), request.uri().path(), &health, &metrics);
+                async { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .max_buf_size(16 * 1024)
+                .serve_connection(TokioIo::new(stream), service);
+            // What a peer does wrong ends its connection and is nobody else's business.
+            let _ = timeout(DEADLINE, connection).await;
+            drop(slot);
+        });
+    }
+}
+
+fn answer(
+    method: &Method,
+    path: &str,
+    health: &Health,
+    metrics: &Metrics,
+) -> Response<Full<Bytes>> {
+    let text = "text/plain; charset=utf-8";
+    let (status, kind, body) = if !matches!(*method, Method::GET | Method::HEAD) {
+        let mut refused = Response::new(Full::default());
+        *refused.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        let allowed = hyper::header::HeaderValue::from_static("GET, HEAD");
+        refused.headers_mut().insert(ALLOW, allowed);
+        return refused;
+    } else {
+        match path {
+            "/metrics" => (
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                metrics.page(),
+            ),
+            "/livez" => verdict(health.live(clock::now()), text),
+            "/readyz" => verdict(health.ready(clock::now()), text),
+            _ => (
+                StatusCode::NOT_FOUND,
+                text,
+                "/metrics, /livez or /readyz\n".to_owned(),
+            ),
+        }
+    };
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let kind = hyper::header::HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn verdict(verdict: Result<(), String>, kind: &'static str) -> (StatusCode, &'static str, String) {
+    match verdict {
+        Ok(()) => (StatusCode::OK, kind, "ok\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, kind, format!("{why}\n")),
+    }
+}
