@@ -117,3 +117,71 @@ fn verdict(verdict: Result<(), String>, kind: &'static str) -> (StatusCode, &'st
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, kind, format!("{why}\n")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Status line and body of the answer to a request.
+    async fn ask(port: u16, request: &str) -> (String, String) {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .expect("it listens");
+        stream
+            .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+            .await
+            .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("it ends");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.lines().next().unwrap_or_default();
+        (status.to_owned(), body.to_owned())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn probes_and_metrics_are_answered_and_a_loop_that_is_stuck_is_told() {
+        let listener = listen(0).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let health = Arc::new(Health::new());
+        let metrics = Arc::new(Metrics::default());
+        tokio::spawn(serve(listener, Arc::clone(&health), Arc::clone(&metrics)));
+
+        assert_eq!(ask(port, "GET /livez").await.1, "ok\n");
+        let (status, _) = ask(port, "GET /readyz").await;
+        assert_eq!(status, "HTTP/1.1 503 Service Unavailable", "no API server");
+        health.answered();
+        assert_eq!(ask(port, "GET /readyz").await.1, "ok\n");
+        let (status, page) = ask(port, "GET /metrics").await;
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        assert_eq!(page, metrics.page());
+        health.stuck_for(Duration::from_secs(61));
+        for path in ["/livez", "/readyz"] {
+            let (status, why) = ask(port, &format!("GET {path}")).await;
+            assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+            assert_eq!(why, "the loop is stuck for 61 s\n");
+        }
+        let (status, _) = ask(port, "GET /secrets").await;
+        assert_eq!(status, "HTTP/1.1 404 Not Found");
+        let (status, _) = ask(port, "POST /metrics").await;
+        assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
+    }
+
+    /// More connections than there are slots, none of which says a word.
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_says_nothing_holds_up_the_others_for_a_while_only() {
+        let listener = listen(0).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (health, metrics) = (Arc::new(Health::new()), Arc::new(Metrics::default()));
+        tokio::spawn(serve(listener, health, metrics));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+            silent.push(stream.expect("it listens"));
+        }
+        let late = timeout(DEADLINE * 2, ask(port, "GET /livez")).await;
+        assert_eq!(late.map(|(_, body)| body), Ok("ok\n".to_owned()));
+    }
+}

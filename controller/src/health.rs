@@ -80,6 +80,13 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    impl Health {
+        pub(crate) fn stuck_for(&self, time: Duration) {
+            let beat = millis(clock::now().saturating_sub(time));
+            self.beat.store(beat, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn a_loop_that_stands_still_and_a_silent_api_server_are_told() {
         let health = Health::new();

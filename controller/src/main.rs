@@ -12,6 +12,8 @@ mod health;
 mod history;
 mod lease;
 mod metrics;
+#[cfg(test)]
+mod monitoring_tests;
 mod observe;
 mod plan;
 #[cfg(test)]

@@ -346,3 +346,191 @@ fn phase(observed: &Observed, node: &NodeView, revision: i64) -> Option<Phase> {
         reported
     })
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use globalps_core::api::NodePullSecretSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+    use super::*;
+    use crate::plan::tests::observed;
+    use crate::sources::Source;
+
+    fn status(conditions: &[(&str, &str, &str, i64)]) -> GlobalPullSecretStatus {
+        let conditions = conditions.iter().map(|(type_, status, reason, since)| {
+            let since = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(*since);
+            Condition {
+                type_: (*type_).to_owned(),
+                status: (*status).to_owned(),
+                reason: (*reason).to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(since),
+            }
+        });
+        GlobalPullSecretStatus {
+            revision: 5,
+            conditions: conditions.collect(),
+            ..GlobalPullSecretStatus::default()
+        }
+    }
+
+    /// The page of a leader with everything on it.
+    pub(crate) fn page() -> String {
+        let metrics = Metrics::default();
+        let term = Arc::new(Term::default());
+        term.renewed(crate::clock::now());
+        metrics.leads(Some(&term));
+        metrics.reconciled(true);
+        metrics.reconciled(false);
+        metrics.asked("patch", Some(200));
+        metrics.asked("patch", None);
+        let observed = observed(Source::Absent, None, "a=5:Synced b=5:Failed c");
+        let before = status(&[("Progressing", "True", "RollingOut", -3)]);
+        let after = status(&[
+            ("Progressing", "False", "Complete", 0),
+            ("Ready", "True", "Synced", 0),
+        ]);
+        metrics.fleet(&observed, Some(&before), &after);
+        metrics.page()
+    }
+
+    #[test]
+    fn the_page_is_prometheus_text_and_says_what_is() {
+        let page = page();
+        let mut family = "";
+        for line in page.lines() {
+            if let Some(declared) = line.strip_prefix("# TYPE ") {
+                family = declared.split(' ').next().unwrap_or_default();
+                let counter = declared.ends_with(" counter");
+                assert_eq!(counter, family.ends_with("_total"), "{declared}");
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(family), "{line} is not of {family}");
+                let (_, value) = line.rsplit_once(' ').unwrap_or_default();
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+        for line in [
+            concat!(
+                "globalps_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
+            "globalps_leader 1",
+            "globalps_revision 5",
+            "globalps_nodes{phase=\"Synced\"} 1",
+            "globalps_nodes{phase=\"Failed\"} 1",
+            "globalps_nodes{phase=\"Excluded\"} 0",
+            "globalps_condition{type=\"Ready\",status=\"True\"} 1",
+            "globalps_condition{type=\"Ready\",status=\"False\"} 0",
+            "globalps_condition{type=\"Degraded\",status=\"True\"} 0",
+            "globalps_rollout_duration_seconds_bucket{le=\"2\"} 0",
+            "globalps_rollout_duration_seconds_bucket{le=\"5\"} 1",
+            "globalps_rollout_duration_seconds_bucket{le=\"+Inf\"} 1",
+            "globalps_rollout_duration_seconds_sum 3",
+            "globalps_rollout_duration_seconds_count 1",
+            "globalps_reconciles_total 2",
+            "globalps_reconcile_errors_total 1",
+            "globalps_api_requests_total{verb=\"patch\",code=\"200\"} 1",
+            "globalps_api_requests_total{verb=\"patch\",code=\"error\"} 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in {page}");
+        }
+    }
+
+    #[test]
+    fn who_stands_by_says_nothing_of_the_fleet() {
+        let metrics = Metrics::default();
+        let page = metrics.page();
+        assert!(page.contains("globalps_leader 0\n"), "{page}");
+        assert!(!page.contains("globalps_nodes"), "{page}");
+        let term = Arc::new(Term::default());
+        metrics.leads(Some(&term));
+        assert!(
+            metrics.page().contains("globalps_leader 0\n"),
+            "a term that has run out does not lead"
+        );
+    }
+
+    #[test]
+    fn every_node_is_counted_in_one_phase() {
+        for (node, expected) in [
+            ("a", "-"),
+            ("a=0", "Pending"),
+            ("a=5", "Syncing"),
+            ("a=5:Synced", "Synced"),
+            ("a=4:Synced", "Pending"),
+            ("a=5:RolledBack", "RolledBack"),
+            ("a=5:ForeignOwner", "ForeignOwner"),
+            ("a=R", "Restoring"),
+            ("a=R:Restored", "Restored"),
+            ("-a", "Excluded"),
+            ("-a=5:Synced", "Excluded"),
+            ("-a=R", "Restoring"),
+            ("!a=5:Synced", "Unreachable"),
+        ] {
+            let mut observed = observed(Source::Absent, None, node);
+            // The table's nodes are not ready for a minute.
+            observed.now += SignedDuration::from_secs(1);
+            let counts = nodes_by_phase(&observed, 5);
+            let found: Vec<String> = PHASES
+                .iter()
+                .zip(counts)
+                .filter(|(_, count)| *count > 0)
+                .map(|(phase, _)| phase.to_string())
+                .collect();
+            let found = if found.is_empty() {
+                "-".to_owned()
+            } else {
+                found.join(" ")
+            };
+            assert_eq!(found, expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn restarts_are_counted_up_and_a_node_that_leaves_takes_none_away() {
+        let mut restarts = Restarts::default();
+        for (sentence, nodes, expected) in [
+            ("what was before counts", &[("a", 2), ("b", 1)][..], 3),
+            ("nothing new", &[("a", 2), ("b", 1)], 3),
+            ("one more", &[("a", 3), ("b", 1)], 4),
+            ("a node leaves", &[("a", 3)], 4),
+            ("one joins", &[("a", 3), ("c", 1)], 5),
+            ("one counts anew", &[("a", 1), ("c", 1)], 6),
+        ] {
+            let nodes = nodes
+                .iter()
+                .map(|(name, count)| {
+                    let mut object = NodePullSecret::new(name, NodePullSecretSpec::default());
+                    object.status.get_or_insert_default().restarts = *count;
+                    ((*name).to_owned(), object)
+                })
+                .collect();
+            restarts.look(&nodes);
+            assert_eq!(restarts.total, expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_rollout_is_timed_when_it_is_complete_and_only_then() {
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(100);
+        let rolling = status(&[("Progressing", "True", "RollingOut", 90)]);
+        for (sentence, after, expected) in [
+            ("complete", ("False", "Complete"), Some(10.0)),
+            ("goes on", ("True", "RollingOut"), None),
+            ("halted", ("False", "Halted"), None),
+            ("paused", ("False", "Paused"), None),
+            ("gone", ("False", "NothingToDo"), None),
+        ] {
+            let after = status(&[("Progressing", after.0, after.1, 100)]);
+            let seconds = rollout_seconds(Some(&rolling), &after, now);
+            assert_eq!(seconds, expected, "{sentence}");
+            assert_eq!(
+                rollout_seconds(Some(&after), &after, now),
+                None,
+                "{sentence}"
+            );
+        }
+    }
+}
