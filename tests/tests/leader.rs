@@ -25,7 +25,7 @@ enum Fate {
     Killed,
     /// SIGSTOP, and SIGCONT as soon as another one grants.
     Frozen,
-    /// No packet comes or goes, until another one grants.
+    /// What it sends gets lost, what it is sent arrives, until another one grants: what it was about to say may come late.
     CutOff,
     /// As by a drain: SIGTERM.
     Evicted,
@@ -160,10 +160,7 @@ impl Leader {
         match fate {
             Fate::Killed => self.shell("kill -KILL $p"),
             Fate::Frozen => self.shell("kill -STOP $p"),
-            Fate::CutOff => {
-                self.shell("nsenter -t $p -n iptables -A INPUT -j DROP");
-                self.shell("nsenter -t $p -n iptables -A OUTPUT -j DROP");
-            }
+            Fate::CutOff => self.shell("nsenter -t $p -n iptables -A OUTPUT -j DROP"),
             Fate::Evicted => {
                 cluster
                     .kubectl(&["delete", "pod", &self.pod, "-n", SYSTEM, "--wait=false"])
