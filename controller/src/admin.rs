@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
@@ -25,6 +25,10 @@ use crate::metrics::Metrics;
 const CONNECTIONS: usize = 16;
 /// A connection is for one request, and ends after so long.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Prometheus' own.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Listens on all addresses, of both families where the machine has both.
 pub(crate) async fn listen(port: u16) -> anyhow::Result<TcpListener> {
@@ -81,40 +85,34 @@ fn answer(
     health: &Health,
     metrics: &Metrics,
 ) -> Response<Full<Bytes>> {
-    let text = "text/plain; charset=utf-8";
-    let (status, kind, body) = if !matches!(*method, Method::GET | Method::HEAD) {
+    if !matches!(*method, Method::GET | Method::HEAD) {
         let mut refused = Response::new(Full::default());
         *refused.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-        let allowed = hyper::header::HeaderValue::from_static("GET, HEAD");
+        let allowed = HeaderValue::from_static("GET, HEAD");
         refused.headers_mut().insert(ALLOW, allowed);
         return refused;
-    } else {
-        match path {
-            "/metrics" => (
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                metrics.page(),
-            ),
-            "/livez" => verdict(health.live(clock::now()), text),
-            "/readyz" => verdict(health.ready(clock::now()), text),
-            _ => (
-                StatusCode::NOT_FOUND,
-                text,
-                "/metrics, /livez or /readyz\n".to_owned(),
-            ),
-        }
+    }
+    let (status, kind, body) = match path {
+        "/metrics" => (StatusCode::OK, EXPOSITION, metrics.page()),
+        "/livez" => verdict(health.live(clock::now())),
+        "/readyz" => verdict(health.ready(clock::now())),
+        _ => (
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "/metrics, /livez or /readyz\n".to_owned(),
+        ),
     };
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static(kind);
+    let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 
-fn verdict(verdict: Result<(), String>, kind: &'static str) -> (StatusCode, &'static str, String) {
+fn verdict(verdict: Result<(), String>) -> (StatusCode, &'static str, String) {
     match verdict {
-        Ok(()) => (StatusCode::OK, kind, "ok\n".to_owned()),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, kind, format!("{why}\n")),
+        Ok(()) => (StatusCode::OK, TEXT, "ok\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
     }
 }
 
