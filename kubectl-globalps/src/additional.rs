@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::dockerconfig::{
-    Credential, DockerConfig, Entry, Finding, canonical_key, parse, validate,
-};
+use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, Finding, parse, validate};
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::error::Failure;
+use crate::registry_name::registry_name;
 
 const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
 
@@ -31,43 +30,19 @@ impl Outcome {
     }
 }
 
-/// The key for a registry that a user named, as it is written into the Secret.
-pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
-    const HINT: &str = "name the registry, and a path in it if need be: `quay.io`, `quay.io/org`, `registry.example.com:5000`";
-    let refuse = |why: &str| {
-        Err(Failure::new(
-            format!("`{text}` is not a registry: {why}"),
-            HINT,
-        ))
-    };
-    if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return refuse("it has white space in it");
-    }
-    let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
-    if !matches!(scheme, "http" | "https") {
-        return refuse("only `https://` and `http://` can stand before it");
-    }
-    if rest.contains('@') {
-        return refuse("there is an `@` in it");
-    }
-    let key = canonical_key(text);
-    let key = key.trim_end_matches('/');
-    let (host, path) = key.split_once('/').unwrap_or((key, ""));
-    if host.is_empty() || host.starts_with(':') {
-        return refuse("it has no host name");
-    }
-    if path.contains(':') {
-        return refuse("it looks like an image with a tag");
-    }
-    Ok(key.to_owned())
+/// A registry's credentials as they go into the Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Login {
+    /// See [`registry_name`].
+    pub registry: String,
+    pub credential: Credential,
 }
 
-/// The Secret with `key` set to the credential. Every other registry in `existing` stays as it is.
-pub(crate) fn with_registry(
+/// The Secret with these credentials in it. Every other registry in `existing` stays as it is.
+pub(crate) fn with_logins(
     existing: Option<Secret>,
     namespace: &str,
-    key: &str,
-    credential: &Credential,
+    logins: &[Login],
 ) -> Result<(Secret, Outcome), Failure> {
     let (mut secret, config, outcome) = match existing {
         Some(secret) => {
@@ -76,20 +51,45 @@ pub(crate) fn with_registry(
         }
         None => (empty(namespace), DockerConfig::default(), Outcome::Created),
     };
-    let entry = Entry::from_credential(key, credential);
-    let same = config
-        .by_canonical_key()
-        .get(canonical_key(key).as_str())
-        .is_some_and(|old| old.means_the_same(&entry));
-    let mut entries = without_keys(&config, &BTreeSet::from([canonical_key(key)]));
-    entries.push(entry);
+    let names: BTreeSet<String> = logins.iter().map(|login| login.registry.clone()).collect();
+    let mut entries = without(&config, &names);
+    entries.extend(
+        logins
+            .iter()
+            .map(|login| Entry::from_credential(&login.registry, &login.credential)),
+    );
     let result = config.with_entries(entries);
     refuse_invalid(&validate(&result))?;
-    if same {
+    if outcome == Outcome::Configured && config.means_the_same(&result) {
         return Ok((secret, Outcome::Unchanged));
+    }
+    if secret.immutable == Some(true) {
+        return Err(Failure::new(
+            format!("Secret `{}` is immutable", names::ADDITIONAL_SECRET),
+            "whoever made it must make it anew without `immutable: true`; to delete it takes the credentials from all nodes first",
+        ));
     }
     set(&mut secret, &result);
     Ok((secret, outcome))
+}
+
+/// Who else writes the credentials into the Secret and would undo a change: Argo CD, Flux, an operator. What people use
+/// by hand, kubectl above all, does not.
+pub(crate) fn foreign_owner(secret: &Secret) -> Option<&str> {
+    // The last one stands for whoever made it before anybody kept books.
+    const BY_HAND: [&str; 6] = ["kubectl", "oc", "k9s", "Mozilla", "curl", "before"];
+    let managers = secret.metadata.managed_fields.iter().flatten();
+    let key = format!("f:{}", names::DATA_KEY);
+    managers
+        .filter(|entry| {
+            let fields = entry.fields_v1.as_ref();
+            fields.is_some_and(|fields| fields.0["f:data"].get(&key).is_some())
+        })
+        .filter_map(|entry| entry.manager.as_deref())
+        .find(|manager| {
+            let name = manager.split(['-', '/']).next().unwrap_or_default();
+            !BY_HAND.contains(&name)
+        })
 }
 
 /// What is left once registries are gone.
@@ -108,17 +108,17 @@ pub(crate) fn without_registries(
     registries: &[String],
 ) -> Result<(Rest, Vec<String>), Failure> {
     let config = config_of(&secret)?;
-    let present = config.by_canonical_key();
+    let entries = config.entries().iter();
+    let present: BTreeSet<String> = entries.map(|entry| registry_name(entry.key())).collect();
     let missing: Vec<String> = registries
         .iter()
-        .filter(|registry| !present.contains_key(canonical_key(registry).as_str()))
+        .filter(|registry| !present.contains(*registry))
         .cloned()
         .collect();
     if missing.len() == registries.len() {
         return Ok((Rest::Same, missing));
     }
-    let keys = registries.iter().map(|r| canonical_key(r)).collect();
-    let entries = without_keys(&config, &keys);
+    let entries = without(&config, &registries.iter().cloned().collect());
     if entries.is_empty() {
         return Ok((Rest::Nothing, missing));
     }
@@ -147,16 +147,17 @@ pub(crate) fn data_of<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     Some(&data.0)
 }
 
-fn without_keys(config: &DockerConfig, keys: &BTreeSet<String>) -> Vec<Entry> {
+fn without(config: &DockerConfig, registries: &BTreeSet<String>) -> Vec<Entry> {
     config
         .entries()
         .iter()
-        .filter(|entry| !keys.contains(&*entry.canonical_key()))
+        .filter(|entry| !registries.contains(&registry_name(entry.key())))
         .cloned()
         .collect()
 }
 
-fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
+/// What is in the Secret; one without the key is empty.
+pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
     let Some(bytes) = data_of(secret, names::DATA_KEY) else {
         return Ok(DockerConfig::default());
     };
@@ -193,11 +194,17 @@ mod tests {
     use super::*;
     use globalps_core::dockerconfig;
 
-    fn credential() -> Credential {
-        Credential {
+    /// `u:p` for each registry.
+    fn logins(registries: &[&str]) -> Vec<Login> {
+        let credential = Credential {
             username: dockerconfig::Secret::new("u"),
             password: dockerconfig::Secret::new("p"),
-        }
+        };
+        let login = |registry: &&str| Login {
+            registry: (*registry).to_owned(),
+            credential: credential.clone(),
+        };
+        registries.iter().map(login).collect()
     }
 
     fn secret(config: &str) -> Secret {
@@ -222,27 +229,6 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_is_written_the_one_way_that_nodes_look_it_up() {
-        for (text, expected) in [
-            ("quay.io", Some("quay.io")),
-            ("https://quay.io/", Some("quay.io")),
-            ("https://quay.io/v2/", Some("quay.io")),
-            ("quay.io/org/", Some("quay.io/org")),
-            ("localhost:5000", Some("localhost:5000")),
-            ("*.azurecr.io", Some("*.azurecr.io")),
-            ("https://index.docker.io/v1/", Some("index.docker.io")),
-            ("", None),
-            ("https://", None),
-            ("quay .io", None),
-            ("oci://quay.io", None),
-            ("quay.io/org/app:1", None),
-            ("quay.io/app@sha256:0", None),
-        ] {
-            assert_eq!(registry_key(text).ok().as_deref(), expected, "{text:?}");
-        }
-    }
-
-    #[test]
     fn adding_keeps_every_other_registry_and_key() {
         for (before, expected) in [
             (
@@ -259,7 +245,7 @@ mod tests {
             ),
         ] {
             let (secret, outcome) =
-                with_registry(Some(secret(before)), "n", "r", &credential()).expect("valid");
+                with_logins(Some(secret(before)), "n", &logins(&["r"])).expect("valid");
             assert_eq!(outcome, Outcome::Configured);
             assert_eq!(text(&secret), expected);
             assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
@@ -269,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_first_registry_creates_the_secret_of_the_right_type() {
-        let (secret, outcome) = with_registry(None, "n", "r", &credential()).expect("valid");
+        let (secret, outcome) = with_logins(None, "n", &logins(&["r"])).expect("valid");
         assert_eq!(outcome, Outcome::Created);
         assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
         assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
@@ -280,7 +266,7 @@ mod tests {
     fn the_same_credential_again_changes_nothing() {
         let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
         let (after, outcome) =
-            with_registry(Some(secret(before)), "n", "r", &credential()).expect("valid");
+            with_logins(Some(secret(before)), "n", &logins(&["r"])).expect("valid");
         assert_eq!(outcome, Outcome::Unchanged);
         assert_eq!(text(&after), before);
     }
@@ -298,8 +284,8 @@ mod tests {
                  `b`: `auth` has no colon between user and password once decoded",
             ),
         ] {
-            let failure = with_registry(Some(secret(before)), "n", "r", &credential())
-                .expect_err("not valid");
+            let failure =
+                with_logins(Some(secret(before)), "n", &logins(&["r"])).expect_err("not valid");
             assert_eq!(failure.message, expected);
         }
     }

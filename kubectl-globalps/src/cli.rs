@@ -1,5 +1,6 @@
 //! The command line: types only.
 
+mod add;
 mod connection;
 mod values;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use add::{Add, Credentials, LiveCheck};
 pub(crate) use connection::Connection;
 pub(crate) use values::{Original, Span};
 
@@ -126,55 +128,6 @@ pub(crate) enum StatusFormat {
 pub(crate) enum TextFormat {
     Text,
     Json,
-}
-
-/// Give every node the credentials of a registry
-///
-/// Extends the Secret `additional-pull-secret`; other registries in it stay.
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  # The password comes from a file or another program
-  kubectl globalps add --registry quay.io -u robot --password-stdin < token
-
-  # Ask for the password, then follow the rollout
-  kubectl globalps add --registry registry.example.com:5000/team -u robot --wait
-
-  # Only show the Secret
-  kubectl globalps add --registry quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
-)]
-pub(crate) struct Add {
-    /// Registry, or registry and path: `quay.io`, `quay.io/org`
-    #[arg(long, visible_alias = "docker-server", value_name = "REGISTRY")]
-    pub registry: String,
-    /// User of the registry
-    #[arg(short, long, visible_alias = "docker-username", value_name = "USER")]
-    pub username: Option<String>,
-    /// Read the password from stdin; one line ending at its end is dropped
-    #[arg(long, requires = "username", conflicts_with = "password")]
-    pub password_stdin: bool,
-    /// Password; others on this machine can see it, so rather use --password-stdin
-    #[arg(
-        short,
-        long,
-        visible_alias = "docker-password",
-        value_name = "PASSWORD",
-        requires = "username"
-    )]
-    pub password: Option<String>,
-    /// Do not change the cluster
-    #[arg(
-        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_value = "none", default_missing_value = "client"
-    )]
-    pub dry_run: DryRun,
-    /// Print the Secret, with the credentials in it
-    #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<ObjectFormat>,
-    #[command(flatten)]
-    pub wait: Wait,
 }
 
 /// Show how far every node is
@@ -387,7 +340,7 @@ mod tests {
     use clap::CommandFactory as _;
     use clap::error::ErrorKind;
 
-    fn parse(line: &str) -> Result<Cli, clap::Error> {
+    pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
         Cli::try_parse_from(words)
     }
@@ -398,44 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_together_as_docker_and_kubectl_users_expect() {
+    fn flags_go_together_as_kubectl_users_expect() {
         for (line, expected) in [
-            ("add --registry r -u u --password-stdin", None),
-            (
-                "add --docker-server r --docker-username u --docker-password p",
-                None,
-            ),
-            ("add --registry r -u u -p p --wait --timeout 90s", None),
-            ("add --registry r -u u --dry-run -o yaml", None),
-            ("add --registry r --dry-run=server", None),
-            (
-                "add -u u --password-stdin",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --password-stdin",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r -p p",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r -u u -p p --password-stdin",
-                Some(ErrorKind::ArgumentConflict),
-            ),
-            (
-                "add --registry r -u u --timeout 90s",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --wait --timeout soon",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --wait --timeout 0",
-                Some(ErrorKind::ValueValidation),
-            ),
             ("status --wait -o json", None),
             ("status --wait --watch", Some(ErrorKind::ArgumentConflict)),
             ("status -o xml", Some(ErrorKind::InvalidValue)),

@@ -1,10 +1,12 @@
 //! `kubectl globalps`: registry credentials for every node of a cluster.
 
 mod additional;
+mod auth_file;
 mod changes;
 mod cli;
 mod client;
 mod commands;
+mod credential_helper;
 mod error;
 mod facts;
 mod follow;
@@ -12,6 +14,9 @@ mod manifest;
 mod password;
 mod printer;
 mod prompt;
+mod registry;
+mod registry_name;
+mod source;
 mod status;
 mod table;
 

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use globalps_core::dockerconfig::{Credential, Secret};
 
-use crate::cli::Add;
+use crate::cli::Credentials;
 use crate::error::Failure;
 use crate::printer::Printer;
 use crate::prompt;
@@ -13,7 +13,7 @@ use crate::prompt;
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// User and password from flags, stdin or, on a terminal, from whoever sits there.
-pub(crate) fn credential(flags: &Add, printer: &Printer) -> Result<Credential, Failure> {
+pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Credential, Failure> {
     let username = match &flags.username {
         Some(username) => username.clone(),
         None => prompt::text(
@@ -96,10 +96,21 @@ fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
     check_password(Secret::new(text))
 }
 
+/// No registry takes a password of several lines, but for the key file of a Google service account, which is JSON.
 fn check_password(password: Secret) -> Result<Secret, Failure> {
-    const HINT: &str = "an empty file, or a variable that is not set?";
-    if password.expose().is_empty() {
-        return Err(Failure::new("the password is empty", HINT));
+    let text = password.expose();
+    if text.is_empty() {
+        return Err(Failure::new(
+            "the password is empty",
+            "an empty file, or a variable that is not set?",
+        ));
+    }
+    let is_key_file = text.trim_ascii_start().starts_with(b"{");
+    if text.iter().any(|byte| b"\r\n".contains(byte)) && !is_key_file {
+        return Err(Failure::new(
+            "the password has a line break in it",
+            "one line ending at its end is dropped; is there a second line, or an empty one?",
+        ));
     }
     Ok(password)
 }
@@ -114,9 +125,11 @@ mod tests {
             ("pass", Ok("pass")),
             ("pass\n", Ok("pass")),
             ("pass\r\n", Ok("pass")),
-            ("pass\n\n", Ok("pass\n")),
+            ("pass\n\n", Err("the password has a line break in it")),
             (" pass ", Ok(" pass ")),
-            ("p:a\ns", Ok("p:a\ns")),
+            ("p:a\ns", Err("the password has a line break in it")),
+            ("pa\rss", Err("the password has a line break in it")),
+            ("{\n\"key\": 1\n}\n", Ok("{\n\"key\": 1\n}")),
             ("", Err("the password is empty")),
             ("\n", Err("the password is empty")),
             ("\r\n", Err("the password is empty")),

@@ -225,7 +225,8 @@ impl Entry {
         self.credential.is_err() || !self.is_crio_readable()
     }
 
-    pub(super) fn has_identity_token(&self) -> bool {
+    /// Whether there is a token that the kubelet does not read.
+    pub fn has_identity_token(&self) -> bool {
         text(&self.fields, IDENTITY_TOKEN).is_some_and(|token| !token.is_empty())
     }
 

@@ -1,17 +1,31 @@
-//! `add`: one registry more in the additional pull secret.
+//! `add`: registries in the additional pull secret, new ones or with other credentials.
 
+use futures::{StreamExt as _, stream};
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::dockerconfig::{shown_key, validate};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::PostParams;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use super::{ATTEMPTS, additional, follow_if, pause};
-use crate::additional::{Outcome, registry_key, with_registry};
-use crate::cli::{Add, Connection, DryRun, ObjectFormat};
+use super::{ATTEMPTS, additional, follow_if, pause, read};
+use crate::additional::{Login, Outcome, config_of, data_of, foreign_owner, with_logins};
+use crate::auth_file::AuthFile;
+use crate::changes::{InForce, changes, text};
+use crate::cli::{Add, Connection, DryRun, LiveCheck, ObjectFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
+use crate::manifest::content;
 use crate::password;
 use crate::printer::Printer;
+use crate::registry::{Checker, Trust, Verdict};
+use crate::source::{self, Source};
 use crate::status::Goal;
+
+/// So many registries are asked at once.
+const CHECKS: usize = 8;
 
 pub(super) async fn run(
     args: &Add,
@@ -24,19 +38,38 @@ pub(super) async fn run(
             "leave out `--wait` or `--dry-run`",
         ));
     }
-    let key = registry_key(&args.registry)?;
-    let credential = password::credential(args, printer)?;
-    let cluster = Cluster::connect(flags, printer).await?;
-    let mut attempt = 1;
-    let (secret, outcome) = loop {
-        let existing = additional(&cluster).await?;
-        let (planned, outcome) = with_registry(existing, &cluster.namespace, &key, &credential)?;
-        match send(&cluster, planned, outcome, args.dry_run).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            sent => break (sent?, outcome),
-        }
-        attempt += 1;
+    let trust = trust(&args.check)?;
+    let (source, registries) = source::understand(&args.from)?;
+    // The cluster is asked last, if it has not the credentials itself.
+    let mut cluster = None;
+    let logins = if source == Source::User {
+        source::same_for_all(&registries, &password::credential(&args.from, printer)?)
+    } else {
+        let files = match source {
+            Source::User => Vec::new(),
+            Source::AuthFiles(paths) => source::auth_files(&paths)?,
+            Source::File(path) => vec![AuthFile::new(
+                format!("`{}`", path.display()),
+                &content(&read(path)?)?,
+            )?],
+            Source::Secret(name) => {
+                let connected = Cluster::connect(flags, printer).await?;
+                let file = of_secret(&connected, &name.namespace, &name.name).await?;
+                cluster = Some(connected);
+                vec![file]
+            }
+        };
+        source::logins(&files, &registries, args.from.all).await?
     };
+    warn_of(&logins, printer);
+    if !args.check.skip_check {
+        check(&logins, trust, &args.check, printer).await?;
+    }
+    let cluster = match cluster {
+        Some(cluster) => cluster,
+        None => Cluster::connect(flags, printer).await?,
+    };
+    let (secret, outcome) = change(&cluster, &logins, args).await?;
     show(printer, secret, outcome, args)?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
@@ -44,6 +77,221 @@ pub(super) async fn run(
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
+/// Whose certificates the live check believes.
+fn trust(flags: &LiveCheck) -> Result<Trust, Failure> {
+    if flags.insecure {
+        return Ok(Trust::Anybody);
+    }
+    let Some(path) = &flags.ca_file else {
+        return Ok(Trust::Authorities(Vec::new()));
+    };
+    let unusable = |why: String| {
+        Failure::new(
+            format!(
+                "`{}` is no file of certificate authorities: {why}",
+                path.display()
+            ),
+            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+        )
+    };
+    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| unusable(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(unusable("there is no certificate in it".to_owned()));
+    }
+    Ok(Trust::Authorities(certificates))
+}
+
+/// What a Secret of the cluster has, in the form of today or the old one.
+async fn of_secret(
+    cluster: &Cluster<'_>,
+    namespace: &str,
+    name: &str,
+) -> Result<AuthFile, Failure> {
+    let shown = format!("Secret `{namespace}/{name}`");
+    let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let secret = cluster
+        .call(&format!("get {shown}"), api.get_opt(name))
+        .await?
+        .ok_or_else(|| {
+            Failure::new(
+                format!("there is no {shown}"),
+                format!("see `kubectl get secrets -n {namespace}`"),
+            )
+        })?;
+    if let Some(bytes) = data_of(&secret, names::DATA_KEY) {
+        return AuthFile::new(shown, bytes);
+    }
+    let Some(bytes) = data_of(&secret, ".dockercfg") else {
+        return Err(Failure::new(
+            format!(
+                "{shown} has no registry credentials: it has no key `{}`",
+                names::DATA_KEY
+            ),
+            "name a Secret of type `kubernetes.io/dockerconfigjson`",
+        ));
+    };
+    AuthFile::new(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
+}
+
+fn warn_of(logins: &[Login], printer: &Printer) {
+    for (registry, time) in source::short_lived(logins) {
+        printer.warning(format_args!(
+            "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
+        ));
+    }
+}
+
+/// Asks every registry; one that does not take its credentials is an error, and then nothing is changed.
+async fn check(
+    logins: &[Login],
+    trust: Trust,
+    flags: &LiveCheck,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    if flags.insecure {
+        printer.warning("`--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password");
+    }
+    let checker = Checker::new(trust, flags.check_timeout.0);
+    let verdicts = stream::iter(logins).map(|login| {
+        let registry = shown_key(&login.registry);
+        let checker = &checker;
+        async move {
+            let verdict = checker.check(&registry, &login.credential).await;
+            (registry, verdict)
+        }
+    });
+    let verdicts: Vec<_> = verdicts.buffered(CHECKS).collect().await;
+    let mut failures = Vec::new();
+    for (registry, verdict) in verdicts {
+        match verdict {
+            Ok(Verdict::Accepted) => {
+                printer.note(format_args!("`{registry}` accepts the credentials"));
+            }
+            Ok(verdict) => printer.warning(doubt(&registry, &verdict)),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let words: Vec<&str> = failures
+        .iter()
+        .map(|failure| failure.message.as_str())
+        .collect();
+    match failures.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::new(words.join("; "), first.hint.clone())),
+    }
+}
+
+fn doubt(registry: &str, verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Accepted => String::new(),
+        Verdict::Open => {
+            format!("`{registry}` lets everybody in, so its credentials could not be checked")
+        }
+        Verdict::Pattern => {
+            format!(
+                "`{registry}` stands for many registries, so its credentials could not be checked"
+            )
+        }
+        Verdict::MayNotPull(repository) => format!(
+            "`{registry}` accepts the credentials, but they may not pull `{repository}`, if that is a repository"
+        ),
+    }
+}
+
+/// Shows what will change, and changes it; anew where somebody else was faster.
+async fn change(
+    cluster: &Cluster<'_>,
+    logins: &[Login],
+    args: &Add,
+) -> Result<(Secret, Outcome), Failure> {
+    let mut told = Announcement::default();
+    let mut attempt = 1;
+    loop {
+        let existing = additional(cluster).await?;
+        let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, logins)?;
+        if outcome != Outcome::Unchanged {
+            let owner = existing.as_ref().and_then(foreign_owner);
+            may_change(owner, args.force_conflicts)?;
+            let announced = announcement(cluster, existing.as_ref(), &planned).await?;
+            if announced != told {
+                if let Some(owner) = owner {
+                    cluster
+                        .printer()
+                        .warning(format_args!("`{owner}` may undo the change"));
+                }
+                announced.show(cluster.printer());
+                told = announced;
+            }
+        }
+        match send(cluster, planned, outcome, args.dry_run).await {
+            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
+            sent => return Ok((sent?, outcome)),
+        }
+        attempt += 1;
+    }
+}
+
+fn may_change(owner: Option<&str>, force: bool) -> Result<(), Failure> {
+    match owner {
+        Some(owner) if !force => Err(Failure::new(
+            format!(
+                "Secret `{}` belongs to `{owner}`, which would undo the change",
+                names::ADDITIONAL_SECRET
+            ),
+            "change it where that takes it from; `--force-conflicts` changes it here all the same",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What the change does to the nodes, with every credential masked, and what of it is not as it looks.
+#[derive(Default, PartialEq)]
+struct Announcement {
+    changes: String,
+    warnings: Vec<String>,
+}
+
+impl Announcement {
+    fn show(&self, printer: &Printer) {
+        printer.note(self.changes.trim_end());
+        for warning in &self.warnings {
+            printer.warning(warning);
+        }
+    }
+}
+
+async fn announcement(
+    cluster: &Cluster<'_>,
+    existing: Option<&Secret>,
+    planned: &Secret,
+) -> Result<Announcement, Failure> {
+    let before = existing.map(config_of).transpose()?.unwrap_or_default();
+    let after = config_of(planned)?;
+    let (global, gps) = (cluster.api::<Secret>(), cluster.api::<GlobalPullSecret>());
+    // Who may not see what is in force, or has no globalps yet, is told what changes in the Secret.
+    let (global, gps) = futures::join!(
+        cluster.call("see what is in force", global.get_opt(names::GLOBAL_SECRET)),
+        cluster.call("see who wins", gps.get_opt(names::GLOBAL_SECRET)),
+    );
+    let precedence = gps.ok().flatten().map(|gps| gps.spec.precedence);
+    let in_force = InForce {
+        additional: before.clone(),
+        ..InForce::of(
+            global.ok().flatten().as_ref(),
+            precedence.unwrap_or_default(),
+        )
+    };
+    let known = validate(&before);
+    let new = validate(&after);
+    let new = new.iter().filter(|finding| !known.contains(finding));
+    Ok(Announcement {
+        changes: text(&changes(&in_force, &after)),
+        warnings: new.map(ToString::to_string).collect(),
+    })
+}
 /// Sends the Secret, if it is still what it was when it was read: else the API server says 409.
 async fn send(
     cluster: &Cluster<'_>,

@@ -5,12 +5,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 
 use super::{ATTEMPTS, additional, follow_if, pause};
-use crate::additional::{Rest, registry_key, without_registries};
+use crate::additional::{Rest, without_registries};
 use crate::cli::{Connection, Remove};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
+use crate::registry_name::registry_key;
 use crate::status::Goal;
 
 pub(super) async fn run(

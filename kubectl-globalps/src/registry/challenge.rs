@@ -1,0 +1,171 @@
+//! `WWW-Authenticate`: how a registry wants to be asked. Pure.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// What a registry wants to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Challenge {
+    /// User and password with each request.
+    Basic,
+    /// A token, which another server gives for user and password. The scope that comes with it is not kept: before a
+    /// repository is named it is a mere example.
+    Bearer {
+        realm: String,
+        service: Option<String>,
+    },
+    /// A way of login that this program does not know, by its name.
+    Other(String),
+}
+
+/// The one to answer of all that the headers name: a token where there is a server for it, else the password.
+pub(super) fn choose<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Challenge> {
+    let all: Vec<Challenge> = headers.into_iter().flat_map(parse).collect();
+    let is_bearer = |challenge: &&Challenge| matches!(challenge, Challenge::Bearer { .. });
+    let is_basic = |challenge: &&Challenge| **challenge == Challenge::Basic;
+    all.iter()
+        .find(is_bearer)
+        .or_else(|| all.iter().find(is_basic))
+        .or(all.first())
+        .cloned()
+}
+
+/// Challenges of one header, by RFC 9110: a scheme, then `name=value` with commas between them, then the next scheme.
+fn parse(header: &str) -> Vec<Challenge> {
+    let mut found: Vec<(String, Vec<(String, String)>)> = Vec::new();
+    let mut rest = header.chars().peekable();
+    loop {
+        while rest
+            .next_if(|c| c.is_ascii_whitespace() || *c == ',')
+            .is_some()
+        {}
+        let word = token(&mut rest);
+        if word.is_empty() {
+            // What is no token here ends what can be understood.
+            break;
+        }
+        while rest.next_if(char::is_ascii_whitespace).is_some() {}
+        if rest.next_if_eq(&'=').is_none() {
+            found.push((word, Vec::new()));
+            continue;
+        }
+        while rest.next_if(char::is_ascii_whitespace).is_some() {}
+        let value = value(&mut rest);
+        if let Some((_, parameters)) = found.last_mut() {
+            parameters.push((word.to_ascii_lowercase(), value));
+        }
+    }
+    found
+        .into_iter()
+        .map(|(scheme, parameters)| challenge(scheme, &parameters))
+        .collect()
+}
+
+fn challenge(scheme: String, parameters: &[(String, String)]) -> Challenge {
+    let parameter = |wanted: &str| {
+        parameters
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.clone())
+    };
+    match (
+        scheme.to_ascii_lowercase().as_str(),
+        parameter("realm").filter(|realm| !realm.is_empty()),
+    ) {
+        ("basic", _) => Challenge::Basic,
+        ("bearer", Some(realm)) => Challenge::Bearer {
+            realm,
+            service: parameter("service"),
+        },
+        _ => Challenge::Other(scheme),
+    }
+}
+
+fn token(rest: &mut Peekable<Chars>) -> String {
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
+    std::iter::from_fn(|| rest.next_if(allowed)).collect()
+}
+
+/// A quoted text, in which a backslash stands before what is meant as it is; or, more generous than the RFC, all up to
+/// the next comma or space.
+fn value(rest: &mut Peekable<Chars>) -> String {
+    if rest.next_if_eq(&'"').is_none() {
+        return std::iter::from_fn(|| rest.next_if(|c| *c != ',' && !c.is_ascii_whitespace()))
+            .collect();
+    }
+    let mut text = String::new();
+    while let Some(character) = rest.next() {
+        match character {
+            '"' => break,
+            '\\' => text.extend(rest.next()),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(realm: &str, service: Option<&str>) -> Challenge {
+        Challenge::Bearer {
+            realm: realm.to_owned(),
+            service: service.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_registries_send_is_understood() {
+        let other = |name: &str| Some(Challenge::Other(name.to_owned()));
+        for (headers, expected) in [
+            (&[][..], None),
+            (&["Basic realm=\"test\""], Some(Challenge::Basic)),
+            (&["basic"], Some(Challenge::Basic)),
+            (
+                &[r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io""#],
+                Some(bearer(
+                    "https://auth.docker.io/token",
+                    Some("registry.docker.io"),
+                )),
+            ),
+            (
+                &[
+                    r#"Bearer realm="https://ghcr.io/token",service="ghcr.io",scope="repository:user/image:pull""#,
+                ],
+                Some(bearer("https://ghcr.io/token", Some("ghcr.io"))),
+            ),
+            (
+                &["bearer  Realm = https://a/t , Service = s"],
+                Some(bearer("https://a/t", Some("s"))),
+            ),
+            (
+                &[r#"Bearer realm="https://a/t?x=\"1\",2",error="invalid_token""#],
+                Some(bearer(r#"https://a/t?x="1",2"#, None)),
+            ),
+            (
+                &[r#"Basic realm="a, Bearer", Bearer realm="https://a/t""#],
+                Some(bearer("https://a/t", None)),
+            ),
+            (
+                &["Basic realm=a", "Bearer realm=\"https://a/t\""],
+                Some(bearer("https://a/t", None)),
+            ),
+            (
+                &["Bearer service=\"no realm\"", "Basic realm=a"],
+                Some(Challenge::Basic),
+            ),
+            (&["Bearer realm=\"\""], other("Bearer")),
+            (&["Negotiate"], other("Negotiate")),
+            (&["NTLM, Negotiate"], other("NTLM")),
+            (&["Negotiate dGV4dA=="], other("Negotiate")),
+            (
+                &["Bearer realm=\"https://a/t"],
+                Some(bearer("https://a/t", None)),
+            ),
+            (&["", ", ,", "\"\""], None),
+        ] {
+            assert_eq!(choose(headers.iter().copied()), expected, "{headers:?}");
+        }
+    }
+}

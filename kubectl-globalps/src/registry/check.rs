@@ -1,0 +1,237 @@
+//! The questions to a registry, one after the other: is it there, how does it want to be asked, does it take the
+//! credentials, may they pull.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use globalps_core::dockerconfig::Credential;
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use serde::Deserialize;
+
+use super::challenge::{Challenge, choose};
+use super::endpoint::{Endpoint, Scheme, endpoint, token_url};
+use super::http::{Answer, Http};
+use super::tls::Trust;
+use super::trouble::{Peer, Trouble, Why};
+use crate::error::Failure;
+
+/// What became of a check that did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accepted,
+    /// It lets anybody in, so nothing is known of the credentials.
+    Open,
+    /// The key names many registries.
+    Pattern,
+    /// The credentials are good, but may not pull from this repository. The key may be the beginning of others' names.
+    MayNotPull(String),
+}
+
+pub(crate) struct Checker {
+    http: Http,
+    insecure: bool,
+}
+
+/// What a token server answers. Old ones say `token`, others `access_token`, many both.
+#[derive(Deserialize)]
+struct Tokens {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl Checker {
+    /// `time`: for each question.
+    pub(crate) fn new(trust: Trust, time: Duration) -> Self {
+        Self {
+            insecure: matches!(trust, Trust::Anybody),
+            http: Http::new(trust, time),
+        }
+    }
+
+    /// Whether the registry of `key` takes the credentials.
+    pub(crate) async fn check(
+        &self,
+        key: &str,
+        credential: &Credential,
+    ) -> Result<Verdict, Failure> {
+        let Some(endpoint) = endpoint(key) else {
+            return Ok(Verdict::Pattern);
+        };
+        self.ask(&endpoint, credential)
+            .await
+            .map_err(|trouble| trouble.failure(key))
+    }
+
+    async fn ask(&self, endpoint: &Endpoint, credential: &Credential) -> Result<Verdict, Trouble> {
+        let (scheme, door) = self.ping(endpoint).await?;
+        match door.status {
+            StatusCode::UNAUTHORIZED => {}
+            status if status.is_success() => return Ok(Verdict::Open),
+            _ => return Err(unexpected(&door)),
+        }
+        let authorization = self.log_in(&door, None, credential).await?;
+        let inside = self.http.get(&door.url, Some(&authorization)).await?;
+        accepted(&inside)?;
+        let Some(repository) = &endpoint.repository else {
+            return Ok(Verdict::Accepted);
+        };
+        let url = endpoint.tags(scheme, repository);
+        Ok(
+            if self.may_pull(&url, repository, &door, credential).await? {
+                Verdict::Accepted
+            } else {
+                Verdict::MayNotPull(repository.clone())
+            },
+        )
+    }
+
+    /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
+    async fn ping(&self, endpoint: &Endpoint) -> Result<(Scheme, Answer), Trouble> {
+        match self.http.get(&endpoint.ping(Scheme::Https), None).await {
+            Err(trouble) if self.insecure && may_be_plain(&trouble, endpoint.has_port()) => {
+                let answer = self.http.get(&endpoint.ping(Scheme::Http), None).await?;
+                Ok((Scheme::Http, answer))
+            }
+            answer => Ok((Scheme::Https, answer?)),
+        }
+    }
+
+    /// What to send so that the registry lets one in, by what it said at the `door`.
+    async fn log_in(
+        &self,
+        door: &Answer,
+        scope: Option<&str>,
+        credential: &Credential,
+    ) -> Result<HeaderValue, Trouble> {
+        let headers = door.headers.get_all(WWW_AUTHENTICATE).into_iter();
+        match choose(headers.filter_map(|header| header.to_str().ok())) {
+            Some(Challenge::Basic) => Ok(basic(credential)),
+            Some(Challenge::Bearer { realm, service }) => {
+                let url = token_url(&realm, service.as_deref(), scope);
+                self.token(&url, &realm, credential).await
+            }
+            Some(Challenge::Other(way)) => Err(Trouble::Login {
+                url: door.url.clone(),
+                way: Some(way),
+            }),
+            None => Err(Trouble::Login {
+                url: door.url.clone(),
+                way: None,
+            }),
+        }
+    }
+
+    async fn token(
+        &self,
+        url: &str,
+        realm: &str,
+        credential: &Credential,
+    ) -> Result<HeaderValue, Trouble> {
+        let encrypted = realm
+            .get(..8)
+            .is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+        if !encrypted && !self.insecure {
+            return Err(Trouble::Unencrypted {
+                url: realm.to_owned(),
+            });
+        }
+        let answer = self.http.get(url, Some(&basic(credential))).await?;
+        let no_token = || Trouble::NoToken {
+            url: realm.to_owned(),
+        };
+        accepted(&answer)?;
+        let tokens: Tokens = serde_json::from_slice(&answer.body).map_err(|_| no_token())?;
+        let token = tokens.token.or(tokens.access_token).unwrap_or_default();
+        if token.is_empty() {
+            return Err(no_token());
+        }
+        sensitive(format!("Bearer {token}")).ok_or_else(no_token)
+    }
+
+    /// `false`: the registry forbids it. A repository that it does not know is no error: the key may stand for all that
+    /// begins with it.
+    async fn may_pull(
+        &self,
+        url: &str,
+        repository: &str,
+        door: &Answer,
+        credential: &Credential,
+    ) -> Result<bool, Trouble> {
+        let scope = format!("repository:{repository}:pull");
+        let authorization = match self.log_in(door, Some(&scope), credential).await {
+            Err(Trouble::Refused { .. }) => return Ok(false),
+            other => other?,
+        };
+        let answer = self.http.get(url, Some(&authorization)).await?;
+        match answer.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
+            StatusCode::NOT_FOUND => Ok(true),
+            status if status.is_success() => Ok(true),
+            _ => Err(unexpected(&answer)),
+        }
+    }
+}
+
+/// Whether the answer lets the credentials in.
+fn accepted(answer: &Answer) -> Result<(), Trouble> {
+    match answer.status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Trouble::Refused {
+            url: without_query(&answer.url),
+            status: answer.status.as_u16(),
+        }),
+        status if status.is_success() => Ok(()),
+        _ => Err(unexpected(answer)),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Trouble {
+    let retry_after = answer.headers.get(RETRY_AFTER);
+    Trouble::Answer {
+        url: without_query(&answer.url),
+        status: answer.status.as_u16(),
+        retry_after: retry_after
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned),
+    }
+}
+
+fn without_query(url: &str) -> String {
+    url.split('?').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a server may be there that speaks no TLS.
+fn may_be_plain(trouble: &Trouble, has_port: bool) -> bool {
+    let Trouble::Way {
+        to: Peer::Host { .. },
+        why,
+    } = trouble
+    else {
+        return false;
+    };
+    match why {
+        Why::NotTls => true,
+        // The two have different ports then.
+        Why::Refuses | Why::NoConnection(_) => !has_port,
+        _ => false,
+    }
+}
+
+fn basic(credential: &Credential) -> HeaderValue {
+    let pair = [
+        credential.username.expose(),
+        b":",
+        credential.password.expose(),
+    ]
+    .concat();
+    let text = format!("Basic {}", BASE64_STANDARD.encode(pair));
+    sensitive(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// `None`: what can't be sent in a header.
+fn sensitive(text: String) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

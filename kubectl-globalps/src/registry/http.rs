@@ -1,0 +1,387 @@
+//! One GET, over a proxy and TLS where need be. Every stage has its own error, and all together one deadline.
+
+use std::cell::OnceCell;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::select_ok;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, LOCATION, PROXY_AUTHORIZATION,
+    USER_AGENT,
+};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::tls::{Trust, config};
+use super::trouble::{Peer, Trouble, Why};
+
+/// More than any token; a registry that sends more is none.
+const MAX_BODY: usize = 1 << 20;
+const MAX_REDIRECTS: u32 = 5;
+/// After so long without a connection the next address of a host is tried beside the first.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+pub(super) struct Answer {
+    /// Where it came from, once every redirect was followed.
+    pub url: String,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// Asks web servers. Nothing is read from the disk before the first TLS connection.
+pub(super) struct Http {
+    trust: Trust,
+    tls: OnceCell<TlsConnector>,
+    proxies: Matcher,
+    /// For one question, whatever is on the way.
+    time: Duration,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+type Line = Box<dyn Stream>;
+
+/// One question's time.
+#[derive(Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    time: Duration,
+}
+
+impl Deadline {
+    async fn hold<T>(
+        self,
+        peer: &Peer,
+        late: fn(Duration) -> Why,
+        work: impl Future<Output = Result<T, Why>>,
+    ) -> Result<T, Trouble> {
+        match timeout_at(self.at, work).await {
+            Ok(done) => done,
+            Err(_) => Err(late(self.time)),
+        }
+        .map_err(|why| Trouble::Way {
+            to: peer.clone(),
+            why,
+        })
+    }
+}
+
+impl Http {
+    /// Proxies are those of the environment, as curl takes them.
+    pub(super) fn new(trust: Trust, time: Duration) -> Self {
+        Self {
+            trust,
+            tls: OnceCell::new(),
+            proxies: Matcher::from_env(),
+            time,
+        }
+    }
+
+    /// The answer, whatever it is. Redirects are followed, but `authorization` goes to the first server only.
+    pub(super) async fn get(
+        &self,
+        url: &str,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Answer, Trouble> {
+        let first = parse(url)?;
+        let mut here = first.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let same = here.scheme() == first.scheme() && here.authority() == first.authority();
+            let answer = self.get_once(&here, authorization.filter(|_| same)).await?;
+            let location = answer.headers.get(LOCATION).and_then(|l| l.to_str().ok());
+            match location.filter(|_| answer.status.is_redirection()) {
+                Some(location) => here = resolve(&here, location)?,
+                None => return Ok(answer),
+            }
+            if first.scheme_str() == Some("https") && here.scheme_str() != Some("https") {
+                return Err(Trouble::Unencrypted {
+                    url: here.to_string(),
+                });
+            }
+        }
+        Err(Trouble::Redirects {
+            url: url.to_owned(),
+        })
+    }
+
+    async fn get_once(
+        &self,
+        url: &Uri,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Answer, Trouble> {
+        let deadline = Deadline {
+            at: Instant::now() + self.time,
+            time: self.time,
+        };
+        let peer = Peer::Host {
+            host: host(url)?,
+            port: port(url),
+        };
+        let proxy = self.proxies.intercept(url);
+        let secure = url.scheme_str() == Some("https");
+        let line = match &proxy {
+            None => connect(&peer, deadline).await?,
+            Some(proxy) => self.by_proxy(proxy, url, secure, deadline).await?,
+        };
+        let line = if secure {
+            self.encrypt(line, &peer, deadline).await?
+        } else {
+            line
+        };
+        let mut request = Request::get(match (&proxy, secure) {
+            // A proxy that passes plain HTTP on wants the whole URL.
+            (Some(_), false) => url.clone(),
+            _ => path(url)?,
+        })
+        .header(HOST, url.authority().map_or("", |a| a.as_str()))
+        .header(
+            USER_AGENT,
+            concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
+        )
+        .header(ACCEPT, "*/*")
+        .header(CONNECTION, "close");
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        if let (Some(auth), false) = (proxy.as_ref().and_then(Intercept::basic_auth), secure) {
+            request = request.header(PROXY_AUTHORIZATION, auth);
+        }
+        let request = request.body(Empty::new()).map_err(|_| bad_url(url))?;
+        let (url, work) = (url.to_string(), async {
+            let answer = send(line, request).await?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, MAX_BODY).collect().await;
+            Ok((head, body.map_err(|error| Why::Http(error.to_string()))?))
+        });
+        let (head, body) = deadline.hold(&peer, Why::Silent, work).await?;
+        Ok(Answer {
+            url,
+            status: head.status,
+            headers: head.headers,
+            body: body.to_bytes(),
+        })
+    }
+
+    /// A line to the proxy, and for `secure` through it to the host of `url`.
+    async fn by_proxy(
+        &self,
+        proxy: &Intercept,
+        url: &Uri,
+        secure: bool,
+        deadline: Deadline,
+    ) -> Result<Line, Trouble> {
+        let name = shown(proxy.uri());
+        let peer = Peer::Proxy {
+            url: name.clone(),
+            host: host(proxy.uri())?,
+            port: port(proxy.uri()),
+        };
+        let line = match proxy.uri().scheme_str() {
+            Some("http") => connect(&peer, deadline).await?,
+            Some("https") => {
+                let line = connect(&peer, deadline).await?;
+                self.encrypt(line, &peer, deadline).await?
+            }
+            _ => return Err(Trouble::ProxyKind { proxy: name }),
+        };
+        if !secure {
+            return Ok(line);
+        }
+        let target = format!("{}:{}", url.host().unwrap_or_default(), port(url));
+        let mut request = Request::builder()
+            .method(Method::CONNECT)
+            .uri(&target)
+            .header(HOST, &target);
+        if let Some(auth) = proxy.basic_auth() {
+            request = request.header(PROXY_AUTHORIZATION, auth);
+        }
+        let request = request.body(Empty::new()).map_err(|_| bad_url(url))?;
+        let answer = deadline
+            .hold(&peer, Why::Silent, send(line, request))
+            .await?;
+        if !answer.status().is_success() {
+            return Err(Trouble::ProxyAnswer {
+                proxy: name,
+                status: answer.status().as_u16(),
+            });
+        }
+        let upgraded = async {
+            let upgraded = hyper::upgrade::on(answer).await;
+            upgraded.map_err(|error| Why::Http(error.to_string()))
+        };
+        let upgraded = deadline.hold(&peer, Why::Silent, upgraded).await?;
+        Ok(Box::new(TokioIo::new(upgraded)))
+    }
+
+    async fn encrypt(&self, line: Line, peer: &Peer, deadline: Deadline) -> Result<Line, Trouble> {
+        let connector = self.tls()?;
+        let (host, _) = peer.address();
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Trouble::BadUrl {
+            url: format!("https://{host}"),
+        })?;
+        let work = async {
+            let stream = connector.connect(name, line).await;
+            stream.map_err(|error| Why::of_tls(&error))
+        };
+        let stream = deadline.hold(peer, Why::Silent, work).await?;
+        Ok(Box::new(stream))
+    }
+
+    fn tls(&self) -> Result<TlsConnector, Trouble> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls.clone());
+        }
+        let config = config(&self.trust).map_err(|error| Trouble::NoRoots {
+            why: error.to_string(),
+        })?;
+        let tls = TlsConnector::from(Arc::new(config));
+        Ok(self.tls.get_or_init(|| tls).clone())
+    }
+}
+
+/// A connection with the first address of the host that takes one.
+async fn connect(peer: &Peer, deadline: Deadline) -> Result<Line, Trouble> {
+    let (host, port) = peer.address();
+    let addresses = async {
+        let found = lookup_host((host, port)).await;
+        let found: Vec<_> = found
+            .map_err(|error| Why::Name(error.to_string()))?
+            .collect();
+        if found.is_empty() {
+            return Err(Why::Name("it has no address".to_owned()));
+        }
+        Ok(found)
+    };
+    let addresses = deadline.hold(peer, Why::NoConnection, addresses).await?;
+    let attempts = addresses.into_iter().zip(0..).map(|(address, turn)| {
+        Box::pin(async move {
+            sleep(NEXT_ADDRESS * turn).await;
+            TcpStream::connect(address).await
+        })
+    });
+    let stream = async {
+        let stream: Result<_, io::Error> = select_ok(attempts).await;
+        stream.map_err(|error| Why::of_connect(&error))
+    };
+    let (stream, _) = deadline.hold(peer, Why::NoConnection, stream).await?;
+    Ok(Box::new(stream))
+}
+
+async fn send(line: Line, request: Request<Empty<Bytes>>) -> Result<Response<Incoming>, Why> {
+    let failed = |error: hyper::Error| Why::Http(error.to_string());
+    let (mut sender, connection): (SendRequest<_>, _) =
+        handshake(TokioIo::new(line)).await.map_err(failed)?;
+    // It ends with the connection; what it would say of it, the request says too.
+    tokio::spawn(connection.with_upgrades());
+    sender.send_request(request).await.map_err(failed)
+}
+
+fn parse(url: &str) -> Result<Uri, Trouble> {
+    let bad = || Trouble::BadUrl {
+        url: url.to_owned(),
+    };
+    let parsed: Uri = url.parse().map_err(|_| bad())?;
+    match (parsed.scheme_str(), parsed.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(parsed),
+        _ => Err(bad()),
+    }
+}
+
+/// A redirect's target, which may be a path only.
+fn resolve(from: &Uri, location: &str) -> Result<Uri, Trouble> {
+    if !location.starts_with('/') || location.starts_with("//") {
+        return parse(location);
+    }
+    let scheme = from.scheme_str().unwrap_or("https");
+    let authority = from.authority().map_or("", |a| a.as_str());
+    parse(&format!("{scheme}://{authority}{location}"))
+}
+
+fn bad_url(url: &Uri) -> Trouble {
+    Trouble::BadUrl {
+        url: url.to_string(),
+    }
+}
+
+fn path(url: &Uri) -> Result<Uri, Trouble> {
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    path.parse().map_err(|_| bad_url(url))
+}
+
+/// Without the brackets of an address.
+fn host(url: &Uri) -> Result<String, Trouble> {
+    let host = url.host().ok_or_else(|| bad_url(url))?;
+    Ok(host.trim_matches(['[', ']']).to_owned())
+}
+
+fn port(url: &Uri) -> u16 {
+    let default = if url.scheme_str() == Some("http") {
+        80
+    } else {
+        443
+    };
+    url.port_u16().unwrap_or(default)
+}
+
+/// Scheme, host and port; what logs in is in neither.
+fn shown(proxy: &Uri) -> String {
+    let scheme = proxy.scheme_str().unwrap_or("http");
+    format!(
+        "{scheme}://{}",
+        proxy.authority().map_or("", |a| a.as_str())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_leads_where_it_says() {
+        let from: Uri = "https://a.example.com:5000/v2/".parse().expect("a URL");
+        for (location, expected) in [
+            ("/login", Some("https://a.example.com:5000/login")),
+            ("https://b/x?y", Some("https://b/x?y")),
+            ("http://b/", Some("http://b/")),
+            ("//b/x", None),
+            ("login", None),
+            ("ftp://b/", None),
+            ("", None),
+        ] {
+            let found = resolve(&from, location).ok().map(|url| url.to_string());
+            assert_eq!(found.as_deref(), expected, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_url_has_a_host_and_a_port() {
+        for (url, expected) in [
+            ("https://quay.io/v2/", Some(("quay.io", 443))),
+            ("http://quay.io/v2/", Some(("quay.io", 80))),
+            ("https://[::1]:5000/v2/", Some(("::1", 5000))),
+            ("quay.io", None),
+            ("https://", None),
+            ("https:///v2/", None),
+            ("https://a b/", None),
+        ] {
+            let found = parse(url).ok().map(|url| {
+                let host = host(&url).expect("a host");
+                (host, port(&url))
+            });
+            let found = found.as_ref().map(|(host, port)| (host.as_str(), *port));
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+}

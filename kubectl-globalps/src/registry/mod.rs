@@ -1,0 +1,12 @@
+//! Asks a registry whether it takes credentials, as a node would, before any node has them.
+
+mod challenge;
+mod check;
+mod endpoint;
+mod http;
+mod tls;
+mod trouble;
+
+pub(crate) use check::{Checker, Verdict};
+pub(crate) use endpoint::HUB;
+pub(crate) use tls::Trust;
