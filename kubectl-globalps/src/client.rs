@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use hyper::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::NamespaceResourceScope;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config, Resource};
@@ -100,7 +102,27 @@ async fn config(flags: &Connection) -> Result<Config, Failure> {
         Err(error) => return Err(Failure::from_kubeconfig(&error)),
     };
     override_with(&mut config, flags)?;
+    if !is_proxied(&config.cluster_url, &Matcher::from_env()) {
+        config.proxy_url = config.proxy_url.filter(|proxy| !is_of_environment(proxy));
+    }
     Ok(config)
+}
+
+/// Whether the environment names a proxy for this server. kube asks `NO_PROXY` for the proxy, not for the server; and
+/// kubectl, as a program in Go, never uses one for the machine itself.
+fn is_proxied(server: &Uri, proxies: &Matcher) -> bool {
+    let host = server.host().unwrap_or_default();
+    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let is_here = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+    !is_here && proxies.intercept(server).is_some()
+}
+
+/// Whether the proxy is one that kube found in the environment, and not the kubeconfig's own.
+fn is_of_environment(proxy: &Uri) -> bool {
+    ["HTTPS_PROXY", "https_proxy"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .any(|value| value.parse().is_ok_and(|value: Uri| value == *proxy))
 }
 
 async fn from_kubeconfig(
@@ -204,8 +226,7 @@ fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure>
     Ok(())
 }
 
-/// Generic only because the type of an address is in a crate that nothing else here needs.
-fn address<T: FromStr>(server: &str) -> Result<T, Failure> {
+fn address(server: &str) -> Result<Uri, Failure> {
     let address = if server.contains("://") {
         server.to_owned()
     } else {
@@ -217,4 +238,35 @@ fn address<T: FromStr>(server: &str) -> Result<T, Failure> {
             "the form is `https://HOST:PORT`",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_reached_through_a_proxy_as_by_kubectl() {
+        for (server, no_proxy, expected) in [
+            ("https://api.example.com:6443", "", true),
+            ("https://api.example.com:6443", "example.com", false),
+            ("https://api.example.com:6443", "proxy.example.org", true),
+            ("https://10.0.0.1:6443", "10.0.0.0/8", false),
+            ("https://10.0.0.1:6443", "", true),
+            ("http://api.example.com", "", false),
+            ("https://127.0.0.1:6443", "", false),
+            ("https://[::1]:6443", "", false),
+            ("https://localhost:6443", "", false),
+        ] {
+            let proxies = Matcher::builder()
+                .https("http://proxy.example.org:3128")
+                .no(no_proxy)
+                .build();
+            let server: Uri = server.parse().expect("a URL");
+            assert_eq!(
+                is_proxied(&server, &proxies),
+                expected,
+                "{server} {no_proxy:?}"
+            );
+        }
+    }
 }

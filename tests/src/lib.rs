@@ -13,12 +13,14 @@ pub mod image;
 pub mod interrupted;
 pub mod judge;
 pub mod kubernetes;
+pub mod lone_registry;
 pub mod oracle;
 pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod reference_cases;
 pub mod watch;
+pub mod web;
 
 mod cgroup;
 mod cluster;

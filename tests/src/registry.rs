@@ -60,27 +60,7 @@ impl Registry {
 
     /// Changes the password; the private registry takes the new one, and only it, at once.
     pub fn set_password(&self, password: &str) -> Result<()> {
-        // By standard input: arguments are for everybody to read.
-        let mut child = Command::new("htpasswd")
-            .args(["-n", "-i", "-B", USER])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("could not run `htpasswd`")?;
-        child
-            .stdin
-            .take()
-            .context("`htpasswd` has no pipe")?
-            .write_all(password.as_bytes())?;
-        let output = child.wait_with_output()?;
-        if !output.status.success() {
-            bail!(
-                "`htpasswd` failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        write_private(&self.path("htpasswd"), &String::from_utf8(output.stdout)?)?;
+        write_private(&self.path("htpasswd"), &htpasswd(USER, password)?)?;
         write_private(&self.path("password"), password)?;
         write_private(&self.path("config.json"), &self.docker_config()?)
     }
@@ -159,4 +139,29 @@ impl Registry {
     fn path(&self, name: &str) -> PathBuf {
         self.layout.path("registry").join(name)
     }
+}
+
+/// A line of a registry's file of users.
+pub(crate) fn htpasswd(user: &str, password: &str) -> Result<String> {
+    // By standard input: arguments are for everybody to read.
+    let mut child = Command::new("htpasswd")
+        .args(["-n", "-i", "-B", user])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("could not run `htpasswd`")?;
+    child
+        .stdin
+        .take()
+        .context("`htpasswd` has no pipe")?
+        .write_all(password.as_bytes())?;
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!(
+            "`htpasswd` failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }

@@ -128,7 +128,10 @@ impl Why {
 
     fn of_certificate(error: &CertificateError) -> Self {
         match error {
-            CertificateError::UnknownIssuer => Self::UnknownAuthority,
+            // The latter: by another one of the same name.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Self::UnknownAuthority
+            }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 Self::NotYetValid
@@ -479,6 +482,7 @@ mod tests {
             |error: rustls::Error| Why::of_tls(&io::Error::new(io::ErrorKind::InvalidData, error));
         for (error, expected) in [
             (C::UnknownIssuer, Why::UnknownAuthority),
+            (C::BadSignature, Why::UnknownAuthority),
             (C::Expired, Why::Expired),
             (C::NotValidYet, Why::NotYetValid),
             (C::NotValidForName, Why::WrongName(Vec::new())),

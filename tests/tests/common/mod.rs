@@ -1,6 +1,8 @@
 //! What the tests on a real cluster share.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
+pub mod desk;
+
 use std::path::PathBuf;
 
 use globalps_tests::{Cluster, Options, kubernetes};

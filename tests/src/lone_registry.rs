@@ -1,0 +1,203 @@
+//! A real registry by itself on the loopback, with TLS and a login: a password, or tokens of a server of the test's own.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use hyper::Request;
+use hyper::body::Incoming;
+use rcgen::{CertificateParams, KeyPair};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use serde_json::{Value, json};
+
+use crate::registry::htpasswd;
+use crate::until;
+use crate::web::{Identity, Reply, Server};
+
+/// The one user of every registry here.
+pub const USER: &str = "puller";
+/// The one repository that a token of the token server is good for.
+pub const REPOSITORY: &str = "team/app";
+const SERVICE: &str = "a test's registry";
+const ISSUER: &str = "a test's token server";
+
+/// `docker-registry`, which ends when this is dropped or the thread that started it ends.
+pub struct LoneRegistry {
+    address: SocketAddr,
+    process: Child,
+}
+
+impl LoneRegistry {
+    /// One that wants [`USER`] and the password with each request. Without an identity it speaks plain HTTP.
+    pub fn basic(dir: &Path, identity: Option<&Identity>, password: &str) -> Result<Self> {
+        let file = dir.join("htpasswd");
+        fs::create_dir_all(dir)?;
+        fs::write(&file, htpasswd(USER, password)?)?;
+        let auth = json!({"htpasswd": {"realm": "test", "path": file}});
+        Self::start(dir, identity, &auth)
+    }
+
+    /// One that wants a token of this server.
+    pub fn bearer(dir: &Path, identity: &Identity, tokens: &TokenServer) -> Result<Self> {
+        let bundle = dir.join("tokens.pem");
+        fs::create_dir_all(dir)?;
+        fs::write(&bundle, &tokens.certificate)?;
+        let auth = json!({"token": {
+            "realm": tokens.realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": bundle,
+        }});
+        Self::start(dir, Some(identity), &auth)
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn start(dir: &Path, identity: Option<&Identity>, auth: &Value) -> Result<Self> {
+        // Free a moment ago; whoever takes it now makes the registry end, and the test fail with its log.
+        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let mut http = json!({"addr": address.to_string()});
+        if let Some(identity) = identity {
+            let (certificate, key) = (dir.join("tls.crt"), dir.join("tls.key"));
+            fs::write(&certificate, &identity.certificate)?;
+            fs::write(&key, &identity.key)?;
+            http["tls"] = json!({"certificate": certificate, "key": key});
+        }
+        let config = json!({
+            "version": "0.1",
+            "log": {"level": "info", "accesslog": {"disabled": false}},
+            "storage": {"filesystem": {"rootdirectory": dir.join("storage")}},
+            "http": http,
+            "auth": auth,
+        });
+        let file = dir.join("registry.yml");
+        fs::write(&file, config.to_string())?;
+        let log = fs::File::create(dir.join("registry.log"))?;
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "docker-registry", "serve"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut registry = Self {
+            address,
+            process: command.spawn().context("could not start the registry")?,
+        };
+        until(
+            "the registry takes connections",
+            Duration::from_secs(20),
+            Duration::from_millis(20),
+            || {
+                let ended = registry.process.try_wait()?;
+                anyhow::ensure!(
+                    ended.is_none(),
+                    "the registry ended, see `{}`",
+                    dir.display()
+                );
+                Ok(TcpStream::connect(address).ok())
+            },
+        )?;
+        Ok(registry)
+    }
+}
+
+impl Drop for LoneRegistry {
+    fn drop(&mut self) {
+        // It has ended already, or ends now.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Gives tokens to who knows the password: for nothing, which lets one in, and for pulling [`REPOSITORY`].
+pub struct TokenServer {
+    pub server: Server,
+    realm: String,
+    /// Of the key that signs the tokens.
+    certificate: String,
+}
+
+impl TokenServer {
+    /// `identity`: for TLS; without one it speaks plain HTTP.
+    pub fn start(identity: Option<&Identity>, password: &str) -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
+        let signer = Signer {
+            key: EcdsaKeyPair::from_pkcs8(
+                &ECDSA_P256_SHA256_FIXED_SIGNING,
+                &key.serialize_der(),
+                &SystemRandom::new(),
+            )
+            .map_err(|_| anyhow::anyhow!("a key of another kind"))?,
+            certificate: BASE64_STANDARD.encode(certificate.der()),
+        };
+        let login = format!(
+            "Basic {}",
+            BASE64_STANDARD.encode(format!("{USER}:{password}"))
+        );
+        let server = Server::web(identity, move |request| signer.answer(request, &login))?;
+        let scheme = if identity.is_some() { "https" } else { "http" };
+        Ok(Self {
+            realm: format!("{scheme}://{}/token", server.address()),
+            server,
+            certificate: certificate.pem(),
+        })
+    }
+}
+
+struct Signer {
+    key: EcdsaKeyPair,
+    /// DER in base64.
+    certificate: String,
+}
+
+impl Signer {
+    fn answer(&self, request: &Request<Incoming>, login: &str) -> Reply {
+        let authorization = request.headers().get("authorization");
+        if authorization.is_none_or(|value| value != login) {
+            let body = json!({"errors": [{"code": "UNAUTHORIZED"}]}).to_string();
+            return (401, Vec::new(), body);
+        }
+        let query = request.uri().query().unwrap_or_default();
+        let scope = format!(
+            "scope=repository%3A{}%3Apull",
+            REPOSITORY.replace('/', "%2F")
+        );
+        let access = if query.split('&').any(|part| part == scope) {
+            json!([{"type": "repository", "name": REPOSITORY, "actions": ["pull"]}])
+        } else {
+            json!([])
+        };
+        let token = self.token(&access);
+        (200, Vec::new(), json!({"token": token}).to_string())
+    }
+
+    /// A JSON Web Token, signed with ES256.
+    fn token(&self, access: &Value) -> String {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [self.certificate]});
+        let claims = json!({
+            "iss": ISSUER, "sub": USER, "aud": SERVICE, "jti": now.to_string(),
+            "nbf": now - 60, "iat": now, "exp": now + 300, "access": access,
+        });
+        let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let text = [header, claims]
+            .map(|part| encode(part.to_string().as_bytes()))
+            .join(".");
+        let signature = self
+            .key
+            .sign(&SystemRandom::new(), text.as_bytes())
+            .unwrap();
+        format!("{text}.{}", encode(signature.as_ref()))
+    }
+}

@@ -1,0 +1,120 @@
+//! A user's machine without a cluster, on which `kubectl globalps add` is tried.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use globalps_tests::lone_registry::USER;
+use globalps_tests::product::{Product, Ran, run};
+use globalps_tests::web::Server;
+use tempfile::TempDir;
+
+pub const PASSWORD: &str = "l1ve-s3cret";
+/// What is said of `--insecure` before anything is asked.
+pub const LOUD: &str = "warning: `--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password\n";
+
+/// A user's machine: an API server that has nothing yet, and a folder.
+pub struct Desk {
+    pub api: Server,
+    pub folder: TempDir,
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        let status = r#"{"apiVersion":"v1","kind":"Status","status":"Failure","code":404,"reason":"NotFound","message":"no"}"#;
+        let api = Server::web(None, |_| {
+            let json = ("content-type", "application/json".to_owned());
+            (404, vec![json], status.to_owned())
+        })
+        .unwrap();
+        let desk = Self {
+            api,
+            folder: TempDir::new().unwrap(),
+        };
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{}}}}]\n",
+            desk.api.address()
+        );
+        desk.write("kubeconfig", &kubeconfig);
+        desk
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+
+    /// A credential helper that runs this script.
+    pub fn helper(&self, name: &str, script: &str) {
+        let file = format!("docker-credential-{name}");
+        self.write(&file, &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(self.path(&file), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// `add ARGS` as a dry run. Nothing in the environment but what is said.
+    pub fn add_with(&self, args: &[&str], env: &[(&str, &str)], input: &str) -> Ran {
+        let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
+        let mut command = Command::new(Product::plugin_path());
+        command
+            .args(["add", "--dry-run=client", "-o", "name"])
+            .args(args)
+            .env_clear()
+            .env("PATH", path)
+            .env("KUBECONFIG", self.path("kubeconfig"))
+            .envs(env.iter().copied());
+        let ran = run(&mut command, input).unwrap();
+        let shown = format!("{ran:?}");
+        assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
+        ran
+    }
+
+    /// `add --registry REGISTRY -u puller --password-stdin ARGS`, with the right password.
+    pub fn add(&self, registry: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
+        self.add_as(PASSWORD, registry, args, env)
+    }
+
+    pub fn add_as(
+        &self,
+        password: &str,
+        registry: &str,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Ran {
+        let flags = ["--registry", registry, "-u", USER, "--password-stdin"];
+        self.add_with(&[&flags, args].concat(), env, password)
+    }
+}
+
+/// What was said, with a name instead of each address.
+pub fn said(ran: &Ran, names: &[(&str, &str)]) -> String {
+    names
+        .iter()
+        .fold(ran.stderr.clone(), |text, (address, name)| {
+            text.replace(address, name)
+        })
+}
+
+/// It went on, and said this.
+pub fn goes_on(ran: &Ran, names: &[(&str, &str)], expected: &str) {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout, "secret/additional-pull-secret\n");
+    assert_eq!(said(ran, names), expected);
+}
+
+/// It did not, and said why and what to do.
+pub fn refuses(ran: &Ran, names: &[(&str, &str)], message: &str, hint: &str) {
+    let expected = format!("error: {message}\n\nhint: {hint}\n");
+    let found = said(ran, names);
+    assert!(
+        found.ends_with(&expected),
+        "\nfound:\n{found}\nexpected:\n{expected}"
+    );
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.stdout, "");
+}

@@ -1,0 +1,193 @@
+//! Where `kubectl globalps add` takes credentials from, and what it says to what makes no sense. No cluster is needed.
+
+mod common;
+
+use common::base64;
+use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
+use globalps_tests::lone_registry::{LoneRegistry, USER};
+
+#[test]
+fn files_of_docker_and_podman_are_read_with_their_helpers() {
+    let desk = Desk::new();
+    let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
+    let address = registry.address();
+    let names = [
+        (address.as_str(), "R"),
+        (desk.folder.path().to_str().unwrap(), "HOME"),
+    ];
+    // The server comes by standard input and nothing but it, and the answer is docker's.
+    desk.helper(
+        "good",
+        &format!(
+            r#"[ "$1" = get ] && [ "$(cat)" = "{address}" ] && echo '{{"ServerURL":"x","Username":"{USER}","Secret":"{PASSWORD}"}}'"#
+        ),
+    );
+    desk.helper(
+        "none",
+        "cat > /dev/null; echo 'credentials not found in native keychain'; exit 1",
+    );
+    desk.helper("fails", &format!("echo '{PASSWORD}'; exit 3"));
+    desk.helper("talks", &format!("echo '{PASSWORD}'"));
+    desk.helper(
+        "token",
+        &format!(r#"echo '{{"Username":"<token>","Secret":"{PASSWORD}"}}'"#),
+    );
+    let good = format!("{LOUD}`R` accepts the credentials\n+R: ***\n");
+    let helper = |name: &str| format!(r#"{{"auths":{{}},"credHelpers":{{"{address}":"{name}"}}}}"#);
+    let store = format!(r#"{{"auths":{{"{address}":{{}}}},"credsStore":"good"}}"#);
+    let auth = base64(&format!("{USER}:{PASSWORD}"));
+    let inline = format!(r#"{{"auths":{{"{address}":{{"auth":"{auth}"}}}}}}"#);
+    for text in [helper("good"), store, inline.clone()] {
+        let file = desk.write("config.json", &text);
+        let ran = desk.add_with(&["--authfile", &file, "--insecure"], &[], "");
+        goes_on(&ran, &names, &good);
+        let ran = desk.add_with(&["--insecure"], &[("REGISTRY_AUTH_FILE", &file)], "");
+        goes_on(&ran, &names, &good);
+        let by_name = ["--authfile", &file, "--registry", &address, "--insecure"];
+        goes_on(&desk.add_with(&by_name, &[], ""), &names, &good);
+    }
+    // A file as it is, or a manifest, on standard input.
+    let manifest = format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData:\n  .dockerconfigjson: '{inline}'\n"
+    );
+    for input in [&inline, &manifest] {
+        let ran = desk.add_with(&["--from-file", "-", "--insecure"], &[], input);
+        goes_on(&ran, &names, &good);
+    }
+    for (name, message, hint) in [
+        (
+            "missing",
+            "the credential helper `docker-credential-missing`, which is to know `R`, is not on the PATH",
+            "install it, or give user and password with `-u` and `--password-stdin`",
+        ),
+        (
+            "none",
+            "`HOME/config.json` has no credentials for `R`",
+            "log in once more, as with `docker login R`, or name another file",
+        ),
+        (
+            "fails",
+            "the credential helper `docker-credential-fails` failed for `R` (exit status: 3)",
+            "does logging in work, as in `docker login`? Else give user and password with `-u` and `--password-stdin`",
+        ),
+        (
+            "talks",
+            "the credential helper `docker-credential-talks` answered for `R` with something that is not its protocol",
+            "it must print {\"Username\": ..., \"Secret\": ...}",
+        ),
+        (
+            "token",
+            "what `docker-credential-token` has for `R` is an identity token, which a kubelet can't use",
+            "make a robot account, service principal or access token for the nodes, and add its user and password",
+        ),
+        (
+            "../good",
+            "`docker-credential-../good`, which is to know `R`, is not the name of a credential helper",
+            "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a folder",
+        ),
+    ] {
+        let file = desk.write("config.json", &helper(name));
+        let ran = desk.add_with(&["--authfile", &file, "--insecure"], &[], "");
+        refuses(&ran, &names, message, hint);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
+    let desk = Desk::new();
+    let flags = |line: &str, input: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        desk.add_with(&words, &[], input)
+    };
+    let no_ca = desk.write("no.crt", "hunter2");
+    for (line, input, message, hint) in [
+        (
+            "-u u --password-stdin",
+            "p",
+            "no registry is named",
+            "name it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
+        ),
+        (
+            "--all",
+            "",
+            "`--all` has nothing to take all of",
+            "name a source: `--authfile`, `--from-secret` or `--from-file`",
+        ),
+        (
+            "--registry quay.io",
+            "",
+            "no user is named",
+            "name the user with `-u`, and give the password with `--password-stdin`",
+        ),
+        (
+            "--registry quay.io -u u",
+            "",
+            "no password for user `u`, and no terminal to ask on",
+            "pipe it in with `--password-stdin`",
+        ),
+        (
+            "--registry quay.io -u u --password-stdin",
+            "",
+            "the password is empty",
+            "an empty file, or a variable that is not set?",
+        ),
+        (
+            "--registry quay.io -u u --password-stdin",
+            "one\ntwo\n",
+            "the password has a line break in it",
+            "one line ending at its end is dropped; is there a second line, or an empty one?",
+        ),
+        (
+            "--registry https://quay.io/org -u u --password-stdin",
+            "p",
+            "`https://quay.io/org` is not a registry: it is a URL with a path",
+            "`quay.io` is the whole registry, `quay.io/org` what begins with that path",
+        ),
+        (
+            "--registry quay.io/org/app:1 -u u --password-stdin",
+            "p",
+            "`quay.io/org/app:1` is not a registry: it is an image with a tag",
+            "leave that out: `quay.io/org/app`; `quay.io` is the whole registry",
+        ),
+        (
+            "--registry quay.io -u u --password-stdin --wait",
+            "p",
+            "a dry run changes nothing, so there is nothing to wait for",
+            "leave out `--wait` or `--dry-run`",
+        ),
+        (
+            "--registry quay.io -u u --password-stdin --ca-file /nowhere",
+            "p",
+            "`/nowhere` is no file of certificate authorities: No such file or directory (os error 2)",
+            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+        ),
+        (
+            &format!("--registry quay.io -u u --password-stdin --ca-file {no_ca}"),
+            "p",
+            &format!(
+                "`{no_ca}` is no file of certificate authorities: there is no certificate in it"
+            ),
+            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+        ),
+        (
+            "--authfile /nowhere --all",
+            "",
+            "`/nowhere` could not be read: No such file or directory (os error 2)",
+            "name docker's `~/.docker/config.json` or podman's `$XDG_RUNTIME_DIR/containers/auth.json`",
+        ),
+    ] {
+        refuses(&flags(line, input), &[], message, hint);
+    }
+    // Docker Hub has one name, whichever of its own the user knows.
+    for name in [
+        "docker.io",
+        "index.docker.io",
+        "https://index.docker.io/v1/",
+    ] {
+        let ran = flags(
+            &format!("--registry {name} -u u --password-stdin --skip-check"),
+            "p",
+        );
+        goes_on(&ran, &[], "+docker.io: ***\n");
+    }
+}

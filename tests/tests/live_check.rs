@@ -1,0 +1,504 @@
+//! `kubectl globalps add` asks the registry before it writes anything: real registries, and all that may stand in the way.
+//! No cluster is needed: where the credentials are good, a dry run shows what would be written.
+
+mod common;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
+use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer};
+use globalps_tests::web::{Authority, Reply, Server, Validity, self_signed};
+
+const HERE: &[&str] = &["127.0.0.1"];
+const SKIP: &str = "`--skip-check` goes on without the check";
+/// File of an authority.
+const CA: &str = "ca.crt";
+
+#[test]
+fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let registry = LoneRegistry::basic(&desk.path("r"), Some(&identity), PASSWORD).unwrap();
+    let address = registry.address();
+    let names = [(address.as_str(), "R")];
+    let trusting = ["--ca-file", ca.as_str()];
+    goes_on(
+        &desk.add(&address, &trusting, &[]),
+        &names,
+        "`R` accepts the credentials\n+R: ***\n",
+    );
+    goes_on(
+        &desk.add(&address, &[], &[("SSL_CERT_FILE", &ca)]),
+        &names,
+        "`R` accepts the credentials\n+R: ***\n",
+    );
+    refuses(
+        &desk.add_as("wrong", &address, &trusting, &[]),
+        &names,
+        "`R` does not accept user and password: `https://R/v2/` answers 401",
+        "try them with `podman login R`. Nothing was changed",
+    );
+    goes_on(
+        &desk.add_as("wrong", &address, &["--skip-check"], &[]),
+        &names,
+        "+R: ***\n",
+    );
+    // A path that may be a repository is asked for; that there is none yet is no error.
+    goes_on(
+        &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
+        &names,
+        "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
+         warning: `R/team/app`: a kubelet uses it for everything that begins with it, `R/team/app-other` too\n",
+    );
+    let asked = desk.api.asked();
+    assert!(
+        asked.iter().all(|request| request.starts_with("GET ")),
+        "a dry run writes nothing: {asked:?}"
+    );
+}
+
+#[test]
+fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let tokens = TokenServer::start(Some(&identity), PASSWORD).unwrap();
+    let registry = LoneRegistry::bearer(&desk.path("r"), &identity, &tokens).unwrap();
+    let (address, token_address) = (registry.address(), tokens.server.address());
+    let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
+    let trusting = ["--ca-file", ca.as_str()];
+    goes_on(
+        &desk.add(&address, &trusting, &[]),
+        &names,
+        "`R` accepts the credentials\n+R: ***\n",
+    );
+    refuses(
+        &desk.add_as("wrong", &address, &trusting, &[]),
+        &names,
+        "`R` does not accept user and password: `https://T/token` answers 401",
+        "try them with `podman login R`. Nothing was changed",
+    );
+    goes_on(
+        &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
+        &names,
+        "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
+         warning: `R/team/app`: a kubelet uses it for everything that begins with it, `R/team/app-other` too\n",
+    );
+    goes_on(
+        &desk.add(&format!("{address}/other/app"), &trusting, &[]),
+        &names,
+        "warning: `R/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository\n\
+         +R/other/app: ***\n\
+         warning: `R/other/app`: a kubelet uses it for everything that begins with it, `R/other/app-other` too\n",
+    );
+    let asked = tokens.server.asked().join("\n");
+    let service = "service=a%20test%27s%20registry";
+    assert!(
+        asked.contains(&format!(
+            "GET /token?{service}&scope=repository%3Ateam%2Fapp%3Apull"
+        )),
+        "{asked}"
+    );
+
+    // The password would go over a line that anybody reads.
+    let plain = TokenServer::start(None, PASSWORD).unwrap();
+    let registry = LoneRegistry::bearer(&desk.path("p"), &identity, &plain).unwrap();
+    let (address, token_address) = (registry.address(), plain.server.address());
+    let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
+    refuses(
+        &desk.add(&address, &trusting, &[]),
+        &names,
+        "`R` could not be checked: it wants the password at `http://T/token`, which is not encrypted",
+        "nothing was sent; if that is how it is meant to be, `--insecure`",
+    );
+    assert_eq!(plain.server.asked(), [] as [&str; 0]);
+}
+
+#[test]
+fn each_fault_of_a_certificate_is_told_apart() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let other = desk.write("other.crt", Authority::new().unwrap().pem());
+    let open = |_: &_| -> Reply { (200, Vec::new(), String::new()) };
+    let good = authority.issue(HERE, Validity::Now).unwrap();
+    let named = authority.issue(&["r.example.com"], Validity::Now).unwrap();
+    let old = authority.issue(HERE, Validity::Over).unwrap();
+    let own = self_signed(HERE).unwrap();
+    let own_file = desk.write("own.crt", &own.certificate);
+    for (sentence, identity, ca_file, message, hint) in [
+        (
+            "another authority",
+            &good,
+            &other,
+            "the certificate of `127.0.0.1` is signed by nobody whom this machine trusts",
+            "name its certificate authority with `--ca-file`; nodes must trust it too",
+        ),
+        (
+            "another name",
+            &named,
+            &ca,
+            "the certificate of `127.0.0.1` is for `r.example.com`",
+            "name the registry as its certificate does",
+        ),
+        (
+            "too old",
+            &old,
+            &ca,
+            "the certificate of `127.0.0.1` has expired",
+            "the registry needs a new one; or is this machine's clock wrong?",
+        ),
+        (
+            "an authority's own",
+            &own,
+            &ca,
+            "the certificate of `127.0.0.1` is an authority's own (`CA:TRUE`)",
+            "if it is meant to be, name the very same certificate with `--ca-file`",
+        ),
+    ] {
+        let server = Server::web(Some(identity), open).unwrap();
+        let address = server.address();
+        let names = [(address.as_str(), "R")];
+        let ran = desk.add(&address, &["--ca-file", ca_file], &[]);
+        eprintln!("{sentence}");
+        refuses(
+            &ran,
+            &names,
+            &format!("`R` could not be checked: {message}"),
+            hint,
+        );
+        assert_eq!(
+            server.asked(),
+            [] as [&str; 0],
+            "{sentence}: nothing was asked"
+        );
+        goes_on(
+            &desk.add(&address, &["--insecure"], &[]),
+            &names,
+            &format!(
+                "{LOUD}warning: `R` lets everybody in, so its credentials could not be checked\n+R: ***\n"
+            ),
+        );
+    }
+    // The very certificate of the server, as Docker's own guide makes it.
+    let server = Server::web(Some(&own), open).unwrap();
+    let address = server.address();
+    goes_on(
+        &desk.add(&address, &["--ca-file", &own_file], &[]),
+        &[(&address, "R")],
+        "warning: `R` lets everybody in, so its credentials could not be checked\n+R: ***\n",
+    );
+    // But not for a name that is not in it.
+    let elsewhere = address.replace("127.0.0.1", "localhost");
+    refuses(
+        &desk.add(&elsewhere, &["--ca-file", &own_file], &[]),
+        &[(&elsewhere, "R")],
+        "`R` could not be checked: the certificate of `localhost` is for `127.0.0.1`",
+        "name the registry as its certificate does",
+    );
+}
+
+#[test]
+fn plain_http_is_for_those_who_ask_for_it() {
+    let desk = Desk::new();
+    let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
+    let address = registry.address();
+    let names = [(address.as_str(), "R")];
+    refuses(
+        &desk.add(&address, &[], &[]),
+        &names,
+        "`R` could not be checked: `R` does not speak TLS",
+        "if it is meant to speak plain HTTP, `--insecure`",
+    );
+    goes_on(
+        &desk.add(&address, &["--insecure"], &[]),
+        &names,
+        &format!("{LOUD}`R` accepts the credentials\n+R: ***\n"),
+    );
+    refuses(
+        &desk.add_as("wrong", &address, &["--insecure"], &[]),
+        &names,
+        "`R` does not accept user and password: `http://R/v2/` answers 401",
+        "try them with `podman login R`. Nothing was changed",
+    );
+}
+
+#[test]
+fn each_answer_that_is_not_a_registrys_is_told_apart() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let header = |name, value: &str| vec![(name, value.to_owned())];
+    let login = "www-authenticate";
+    for (reply, message, hint) in [
+        (
+            (403, Vec::new()),
+            "`R` could not be checked: `https://R/v2/` is forbidden for this machine (403)",
+            format!("a firewall, or an address that the registry does not allow? {SKIP}"),
+        ),
+        (
+            (404, Vec::new()),
+            "`R` could not be checked: there is no registry at `https://R/v2/` (404)",
+            "name the host that the images name; a path goes behind it: `HOST/PATH`".to_owned(),
+        ),
+        (
+            (429, header("retry-after", "90")),
+            "`R` could not be checked: `https://R/v2/` takes no more requests for now (429)",
+            format!("try again in 1 min 30 s; {SKIP}"),
+        ),
+        (
+            (503, Vec::new()),
+            "`R` could not be checked: `https://R/v2/` has trouble of its own (503)",
+            format!("try again later; {SKIP}"),
+        ),
+        (
+            (302, header("location", "/v2/")),
+            "`R` could not be checked: `https://R/v2/` leads from one place to the next",
+            format!("is it a registry? {SKIP}"),
+        ),
+        (
+            (302, header("location", "http://127.0.0.1:1/")),
+            "`R` could not be checked: it wants the password at `http://127.0.0.1:1/`, which is not encrypted",
+            "nothing was sent; if that is how it is meant to be, `--insecure`".to_owned(),
+        ),
+        (
+            (401, Vec::new()),
+            "`R` could not be checked: `https://R/v2/` answers 401 and does not say how to log in",
+            format!("is it a registry, or a proxy before it? {SKIP}"),
+        ),
+        (
+            (401, header(login, "NTLM")),
+            "`R` could not be checked: `https://R/v2/` wants a login of the kind `NTLM`, which no node can do",
+            format!("nodes log in with a password or a token for it; {SKIP}"),
+        ),
+        (
+            (401, header(login, "Bearer realm=\"nowhere\"")),
+            "`R` could not be checked: it wants the password at `nowhere`, which is not encrypted",
+            "nothing was sent; if that is how it is meant to be, `--insecure`".to_owned(),
+        ),
+    ] {
+        let (status, headers) = reply;
+        let server = Server::web(Some(&identity), move |request| {
+            let sent = request.headers().get("authorization");
+            assert!(
+                sent.is_none(),
+                "the password goes to nobody who did not ask for it"
+            );
+            (status, headers.clone(), String::new())
+        })
+        .unwrap();
+        let address = server.address();
+        let ran = desk.add(&address, &["--ca-file", &ca], &[]);
+        refuses(&ran, &[(&address, "R")], message, &hint);
+    }
+}
+
+#[test]
+fn a_token_server_that_is_none_is_told() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    for (status, body, message, hint) in [
+        (
+            200,
+            "<html>",
+            "`R` could not be checked: `https://T/token` gave no token for the password, and no error either",
+            format!("is that the registry's token server? {SKIP}"),
+        ),
+        (
+            200,
+            r#"{"token": ""}"#,
+            "`R` could not be checked: `https://T/token` gave no token for the password, and no error either",
+            format!("is that the registry's token server? {SKIP}"),
+        ),
+        (
+            200,
+            r#"{"access_token": "t"}"#,
+            "`R` does not accept user and password: `https://R/v2/` answers 401",
+            "try them with `podman login R`. Nothing was changed".to_owned(),
+        ),
+        (
+            403,
+            "",
+            "`R` refuses user and password: `https://T/token` answers 403",
+            "is the password right, the account not locked, and is it allowed to pull? Nothing was changed".to_owned(),
+        ),
+        (
+            503,
+            "",
+            "`R` could not be checked: `https://T/token` has trouble of its own (503)",
+            format!("try again later; {SKIP}"),
+        ),
+    ] {
+        let tokens =
+            Server::web(Some(&identity), move |_| (status, Vec::new(), body.to_owned())).unwrap();
+        let realm = format!("Bearer realm=\"https://{}/token\"", tokens.address());
+        let server = Server::web(Some(&identity), move |_| {
+            (401, vec![("www-authenticate", realm.clone())], String::new())
+        })
+        .unwrap();
+        let (address, token_address) = (server.address(), tokens.address());
+        let names = [(address.as_str(), "R"), (token_address.as_str(), "T")];
+        let ran = desk.add(&address, &["--ca-file", &ca], &[]);
+        refuses(&ran, &names, message, &hint);
+    }
+}
+
+#[test]
+fn who_is_not_there_or_says_nothing_is_not_waited_for() {
+    let desk = Desk::new();
+    let silent = Server::silent().unwrap();
+    let address = silent.address();
+    let start = Instant::now();
+    refuses(
+        &desk.add(&address, &["--check-timeout", "1s"], &[]),
+        &[(&address, "R")],
+        "`R` could not be checked: `R` took the connection and did not answer within 1 s",
+        &format!("more time: `--check-timeout`; {SKIP}"),
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+
+    // Nobody listens on a port that was free a moment ago.
+    let free = TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let address = free.to_string();
+    refuses(
+        &desk.add(&address, &[], &[]),
+        &[(&address, "R")],
+        "`R` could not be checked: `R` refuses connections",
+        &format!("is the port right, and does it run? {SKIP}"),
+    );
+
+    let ran = desk.add("r.invalid", &[], &[]);
+    assert!(
+        ran.stderr.starts_with(
+            "error: `r.invalid` could not be checked: the name `r.invalid` could not be resolved: "
+        ),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr
+            .ends_with(&format!("\n\nhint: is the name right? {SKIP}\n")),
+        "{ran:?}"
+    );
+
+    goes_on(
+        &desk.add("*.example.com", &[], &[]),
+        &[],
+        "warning: `*.example.com` stands for many registries, so its credentials could not be checked\n\
+         +*.example.com: ***\nwarning: `*.example.com`: CRI-O knows no patterns\n",
+    );
+}
+
+#[test]
+fn proxies_are_used_as_the_environment_says() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let registry = LoneRegistry::basic(&desk.path("r"), Some(&identity), PASSWORD).unwrap();
+    let address = registry.address();
+    let trusting = ["--ca-file", ca.as_str()];
+    let good = "`R` accepts the credentials\n+R: ***\n";
+    for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {
+        let proxy = Server::proxy(None).unwrap();
+        let url = format!("http://{}", proxy.address());
+        let names = [(address.as_str(), "R")];
+        goes_on(
+            &desk.add(&address, &trusting, &[(variable, &url)]),
+            &names,
+            good,
+        );
+        let target = format!("CONNECT {address}");
+        assert_eq!(
+            proxy.asked(),
+            [target.as_str(), target.as_str()],
+            "{variable}"
+        );
+        for without in ["NO_PROXY", "no_proxy"] {
+            let env = [(variable, url.as_str()), (without, "127.0.0.0/8")];
+            goes_on(&desk.add(&address, &trusting, &env), &names, good);
+        }
+        assert_eq!(
+            proxy.asked().len(),
+            2,
+            "{variable}: not where it is not wanted"
+        );
+    }
+
+    // It wants a password itself.
+    let proxy = Server::proxy(Some("Basic dTpw")).unwrap();
+    let proxy_address = proxy.address();
+    let names = [(address.as_str(), "R"), (proxy_address.as_str(), "P")];
+    let url = format!("http://u:p@{proxy_address}");
+    goes_on(
+        &desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)]),
+        &names,
+        good,
+    );
+    let url = format!("http://u:{PASSWORD}@{proxy_address}");
+    refuses(
+        &desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)]),
+        &names,
+        "`R` could not be checked: the proxy `http://P` wants user and password",
+        "put them into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
+    );
+
+    // It finds no way, or is not there itself.
+    let free = TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let proxy = Server::proxy(None).unwrap();
+    let url = format!("http://{}", proxy.address());
+    let names = [(free.as_str(), "R"), (url.as_str(), "P")];
+    refuses(
+        &desk.add(&free, &[], &[("HTTPS_PROXY", &url)]),
+        &names,
+        "`R` could not be checked: the proxy `P` does not let it through (502)",
+        "if no proxy is needed for it, name the registry in `NO_PROXY`",
+    );
+    let nowhere = format!("http://{free}");
+    refuses(
+        &desk.add(&address, &trusting, &[("HTTPS_PROXY", &nowhere)]),
+        &[(&address, "R"), (&nowhere, "P")],
+        "`R` could not be checked: the proxy `P` refuses connections",
+        "see `HTTPS_PROXY`; if no proxy is needed for it, name the registry in `NO_PROXY`",
+    );
+    refuses(
+        &desk.add(
+            &address,
+            &trusting,
+            &[("HTTPS_PROXY", "socks5://127.0.0.1:1")],
+        ),
+        &[(&address, "R")],
+        "`R` could not be checked: the proxy `socks5://127.0.0.1:1` is of a kind that this program does not speak",
+        &format!("use an `http://` or `https://` proxy; {SKIP}"),
+    );
+
+    // Plain HTTP goes through it by whole URLs.
+    let plain = LoneRegistry::basic(&desk.path("p"), None, PASSWORD).unwrap();
+    let (address, proxy) = (plain.address(), Server::proxy(None).unwrap());
+    let url = format!("http://{}", proxy.address());
+    let env = [("http_proxy", url.as_str())];
+    goes_on(
+        &desk.add(&address, &["--insecure"], &env),
+        &[(&address, "R")],
+        &format!("{LOUD}{good}"),
+    );
+    let target = format!("GET http://{address}/v2/");
+    assert_eq!(proxy.asked(), [target.as_str(), target.as_str()]);
+}
