@@ -7,6 +7,7 @@ use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
+use serde_json::json;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
@@ -325,6 +326,7 @@ async fn send(
     }
 }
 
+/// The Secret as kubectl prints it. Credentials are in it where it is all that the command gives: in a dry run.
 fn show(
     printer: &Printer,
     mut secret: Secret,
@@ -333,29 +335,36 @@ fn show(
 ) -> Result<(), Failure> {
     // As kubectl: nobody reads them.
     secret.metadata.managed_fields = None;
-    let unprintable = |_| {
+    let unprintable = || {
         Failure::new(
             "the Secret could not be written in that format",
             "leave out `-o`",
         )
     };
+    let mut object = serde_json::to_value(&secret).map_err(|_| unprintable())?;
+    if args.dry_run == DryRun::None {
+        let data = object["data"].as_object_mut();
+        for (_, value) in data.into_iter().flatten() {
+            *value = json!("***");
+        }
+    }
+    let name = names::ADDITIONAL_SECRET;
     match args.output {
         Some(ObjectFormat::Yaml) => {
-            let object = serde_json::to_value(&secret).map_err(unprintable)?;
-            printer.data(globalps_core::manifests::to_yaml(&[object]).trim_start_matches("---\n"));
+            // A line for each value, however long, as kubectl writes it.
+            let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+            let yaml = serde_saphyr::to_string_with_options(&object, options);
+            printer.data(yaml.map_err(|_| unprintable())?.trim_end());
         }
-        Some(ObjectFormat::Json) => {
-            printer.data(&serde_json::to_string_pretty(&secret).map_err(unprintable)?);
-        }
-        Some(ObjectFormat::Name) => printer.data(&format!("secret/{}", names::ADDITIONAL_SECRET)),
+        Some(ObjectFormat::Json) => printer.data(&format!("{object:#}")),
+        Some(ObjectFormat::Name) => printer.data(&format!("secret/{name}")),
         None => {
             let how = match args.dry_run {
                 DryRun::None => "",
                 DryRun::Client => " (dry run)",
                 DryRun::Server => " (server dry run)",
             };
-            let (name, word) = (names::ADDITIONAL_SECRET, outcome.word());
-            printer.data(&format!("secret/{name} {word}{how}"));
+            printer.data(&format!("secret/{name} {}{how}", outcome.word()));
         }
     }
     Ok(())

@@ -98,6 +98,8 @@ fn demo() -> Result<()> {
         "-u",
         registry.user(),
         "--password-stdin",
+        // The registry of the test bed speaks plain HTTP.
+        "--insecure",
         "--wait",
     ];
     ensure!(

@@ -1,0 +1,408 @@
+//! What `kubectl globalps add` does to the Secret of a real API server, and what it leaves alone.
+
+mod common;
+
+use std::process::Command;
+use std::thread;
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{ADDITIONAL, NAMESPACE, Product, Ran, run};
+use globalps_tests::{Access, Cluster};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "4dd-s3cret";
+
+#[test]
+fn add_extends_the_secret_and_takes_it_from_nobody() {
+    let cluster = cluster("add", 1);
+    let product = Product::attach(&cluster);
+    the_first_registry_makes_the_secret(&cluster, &product);
+    the_next_one_leaves_it_and_everything_else(&cluster, &product);
+    a_dry_run_changes_nothing_and_shows_everything(&product);
+    several_at_once_lose_nothing(&product);
+    many_come_from_one_file(&product);
+    another_secret_is_copied(&cluster, &product);
+    a_refused_password_changes_nothing(&cluster, &product);
+    who_may_not_is_told_what(&product);
+    what_another_program_owns_is_left_to_it(&cluster, &product);
+    what_is_immutable_is_not_tried(&cluster, &product);
+}
+
+/// `add ARGS`, without asking a registry; its standard input is the password.
+fn add(product: &Product, args: &[&str]) -> Ran {
+    product
+        .plugin(&[&["add", "--skip-check"], args].concat(), PASSWORD)
+        .unwrap()
+}
+
+fn add_user(product: &Product, registry: &str, args: &[&str]) -> Ran {
+    let flags = ["--registry", registry, "-u", "robot", "--password-stdin"];
+    add(product, &[&flags, args].concat())
+}
+
+/// It did it, and said this on standard output and standard error.
+fn done(ran: &Ran, stdout: &str, stderr: &str) {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout, stdout);
+    assert_eq!(ran.stderr, stderr);
+}
+
+fn refused(ran: &Ran, message: &str, hint: &str) {
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let end = format!("error: {message}\n\nhint: {hint}\n");
+    assert!(ran.stderr.ends_with(&end), "{}\n{end}", ran.stderr);
+    assert_eq!(ran.stdout, "");
+}
+
+/// What follows each change in a cluster without globalps.
+const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so no node takes this up\n\n\
+     hint: `kubectl globalps install --help` shows how to install it\n";
+
+fn secret(product: &Product) -> Value {
+    product.get(&format!("secret/{ADDITIONAL}")).unwrap()
+}
+
+/// Registry and `user:password` in base64, of each entry.
+fn entries(product: &Product) -> Vec<(String, String)> {
+    let secret = secret(product);
+    let data = secret["data"][".dockerconfigjson"].as_str().unwrap();
+    let config: Value = serde_json::from_slice(&decode(data)).unwrap();
+    let auths = config["auths"].as_object().unwrap();
+    let auth = |entry: &Value| entry["auth"].as_str().unwrap_or_default().to_owned();
+    auths
+        .iter()
+        .map(|(key, entry)| (key.clone(), auth(entry)))
+        .collect()
+}
+
+fn registries(product: &Product) -> Vec<String> {
+    entries(product).into_iter().map(|(key, _)| key).collect()
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
+}
+
+fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
+    done(
+        &add_user(product, "one.example.com", &[]),
+        "secret/additional-pull-secret created\n",
+        &format!("+one.example.com: ***\n{NOT_INSTALLED}"),
+    );
+    let made = secret(product);
+    assert_eq!(made["type"], "kubernetes.io/dockerconfigjson");
+    let manager = "-o=jsonpath={.metadata.managedFields[*].manager}";
+    let args = [
+        "get",
+        "secret",
+        ADDITIONAL,
+        "-n",
+        NAMESPACE,
+        "--show-managed-fields",
+        manager,
+    ];
+    assert_eq!(cluster.kubectl(&args).unwrap(), "kubectl-globalps");
+    let auth = base64(&format!("robot:{PASSWORD}"));
+    assert_eq!(entries(product), [("one.example.com".to_owned(), auth)]);
+    done(
+        &add_user(product, "https://one.example.com/v2/", &[]),
+        "secret/additional-pull-secret unchanged\n",
+        NOT_INSTALLED,
+    );
+    let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
+    assert_eq!(
+        version(&made),
+        version(&secret(product)),
+        "what is there is not written again"
+    );
+}
+
+fn the_next_one_leaves_it_and_everything_else(cluster: &Cluster, product: &Product) {
+    let patch = json!({"metadata": {"labels": {"mine": "yes"}}, "data": {"other": "c3RheXM="}});
+    let patch = patch.to_string();
+    let args = [
+        "patch",
+        "secret",
+        ADDITIONAL,
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    cluster.kubectl(&args).unwrap();
+    let before = entries(product);
+    done(
+        &add_user(product, "docker.io", &[]),
+        "secret/additional-pull-secret configured\n",
+        &format!("+docker.io: ***\n{NOT_INSTALLED}"),
+    );
+    let after = entries(product);
+    assert_eq!(after.len(), 2);
+    assert!(
+        before.iter().all(|entry| after.contains(entry)),
+        "{after:?}"
+    );
+    let secret = secret(product);
+    assert_eq!(secret["metadata"]["labels"]["mine"], "yes");
+    assert_eq!(secret["data"]["other"], "c3RheXM=");
+    // Docker Hub has two names and is one registry.
+    let hub = product.plugin(
+        &[
+            "add",
+            "--skip-check",
+            "--registry",
+            "https://index.docker.io/v1/",
+            "-u",
+            "other",
+            "--password-stdin",
+        ],
+        PASSWORD,
+    );
+    done(
+        &hub.unwrap(),
+        "secret/additional-pull-secret configured\n",
+        &format!("-docker.io: *** (before)\n+docker.io: *** (after)\n{NOT_INSTALLED}"),
+    );
+    assert_eq!(registries(product), ["docker.io", "one.example.com"]);
+}
+
+fn a_dry_run_changes_nothing_and_shows_everything(product: &Product) {
+    let before = secret(product);
+    for (how, word) in [("client", "dry run"), ("server", "server dry run")] {
+        let flag = format!("--dry-run={how}");
+        done(
+            &add_user(product, "dry.example.com", &[&flag]),
+            &format!("secret/additional-pull-secret configured ({word})\n"),
+            "+dry.example.com: ***\n",
+        );
+        for format in ["yaml", "json"] {
+            let ran = add_user(product, "dry.example.com", &[&flag, "-o", format]);
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            let encoded = base64(&format!("robot:{PASSWORD}"));
+            let data = ran
+                .stdout
+                .lines()
+                .find_map(|line| {
+                    line.trim()
+                        .trim_start_matches('"')
+                        .strip_prefix(".dockerconfigjson")
+                })
+                .unwrap();
+            let data = data
+                .trim_start_matches(['"', ':', ' '])
+                .trim_end_matches([',', '"']);
+            let config = String::from_utf8(decode(data)).unwrap();
+            assert!(
+                config.contains("dry.example.com") && config.contains(&encoded),
+                "{how} {format}"
+            );
+        }
+        let name = add_user(product, "dry.example.com", &[&flag, "-o", "name"]);
+        assert_eq!(name.stdout, "secret/additional-pull-secret\n");
+    }
+    assert_eq!(secret(product), before);
+    // What is changed for real shows nothing that is secret.
+    let ran = add_user(product, "two.example.com", &["-o", "yaml"]);
+    assert!(
+        ran.stdout.contains("  .dockerconfigjson: \"***\"\n"),
+        "{ran:?}"
+    );
+    assert!(ran.stdout.contains("  other: \"***\"\n"), "{ran:?}");
+    refused(
+        &add_user(product, "two.example.com", &["--dry-run", "--wait"]),
+        "a dry run changes nothing, so there is nothing to wait for",
+        "leave out `--wait` or `--dry-run`",
+    );
+}
+
+fn several_at_once_lose_nothing(product: &Product) {
+    let names = ["a", "b", "c", "d"].map(|name| format!("{name}.race.example.com"));
+    thread::scope(|scope| {
+        let all: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(|| add_user(product, name, &[])))
+            .collect();
+        for one in all {
+            let ran = one.join().unwrap();
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+        }
+    });
+    let there = registries(product);
+    assert!(names.iter().all(|name| there.contains(name)), "{there:?}");
+    assert!(there.contains(&"one.example.com".to_owned()));
+}
+
+fn many_come_from_one_file(product: &Product) {
+    let file = docker_config(&[
+        ("x.example.com", "robot:x"),
+        ("https://y.example.com/v1/", "robot:y"),
+        ("z.example.com", "robot:z"),
+    ]);
+    let from_file = |args: &[&str]| {
+        let flags = ["add", "--skip-check", "--from-file", "-"];
+        product.plugin(&[&flags, args].concat(), &file).unwrap()
+    };
+    refused(
+        &from_file(&[]),
+        "`-` has 3 registries: `x.example.com`, `y.example.com`, `z.example.com`",
+        "choose with `--registry`, or take them all with `--all`",
+    );
+    done(
+        &from_file(&[
+            "--registry",
+            "x.example.com",
+            "--registry",
+            "https://y.example.com",
+        ]),
+        "secret/additional-pull-secret configured\n",
+        &format!("+x.example.com: ***\n+y.example.com: ***\n{NOT_INSTALLED}"),
+    );
+    done(
+        &from_file(&["--all"]),
+        "secret/additional-pull-secret configured\n",
+        &format!("+z.example.com: ***\n{NOT_INSTALLED}"),
+    );
+}
+
+fn another_secret_is_copied(cluster: &Cluster, product: &Product) {
+    let apply = |manifest: Value| {
+        let mut kubectl = cluster.kubectl_command();
+        let ran = run(kubectl.args(["apply", "-f", "-"]), &manifest.to_string()).unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    let manifest = |name: &str, type_: &str, key: &str, data: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"},
+            "type": type_, "stringData": {key: data},
+        })
+    };
+    let config = docker_config(&[("new.example.com", "robot:n")]);
+    apply(manifest(
+        "new",
+        "kubernetes.io/dockerconfigjson",
+        ".dockerconfigjson",
+        &config,
+    ));
+    let old = json!({"https://old.example.com": {"auth": base64("robot:o")}}).to_string();
+    apply(manifest(
+        "old",
+        "kubernetes.io/dockercfg",
+        ".dockercfg",
+        &old,
+    ));
+    apply(manifest("none", "Opaque", "x", "y"));
+    for (name, registry) in [("new", "new.example.com"), ("old", "old.example.com")] {
+        done(
+            &add(product, &["--from-secret", &format!("default/{name}")]),
+            "secret/additional-pull-secret configured\n",
+            &format!("+{registry}: ***\n{NOT_INSTALLED}"),
+        );
+    }
+    refused(
+        &add(product, &["--from-secret", "default/none"]),
+        "Secret `default/none` has no registry credentials: it has no key `.dockerconfigjson`",
+        "name a Secret of type `kubernetes.io/dockerconfigjson`",
+    );
+    refused(
+        &add(product, &["--from-secret", "default/gone"]),
+        "there is no Secret `default/gone`",
+        "see `kubectl get secrets -n default`",
+    );
+}
+
+fn a_refused_password_changes_nothing(cluster: &Cluster, product: &Product) {
+    let registry = cluster.registry();
+    let address = registry.address(Access::Private);
+    let before = secret(product);
+    let flags = [
+        "add",
+        "--registry",
+        &address,
+        "-u",
+        registry.user(),
+        "--password-stdin",
+        "--insecure",
+    ];
+    let ran = product.plugin(&flags, PASSWORD).unwrap();
+    refused(
+        &ran,
+        &format!(
+            "`{address}` does not accept user and password: `http://{address}/v2/` answers 401"
+        ),
+        &format!("try them with `podman login {address}`. Nothing was changed"),
+    );
+    assert_eq!(secret(product), before);
+    let ran = product
+        .plugin(&flags, &registry.password().unwrap())
+        .unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stderr.contains(&format!(
+            "`{address}` accepts the credentials\n+{address}: ***\n"
+        )),
+        "{ran:?}"
+    );
+}
+
+fn who_may_not_is_told_what(product: &Product) {
+    let ran = add_user(product, "no.example.com", &["--as", "nobody"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let start = "error: not allowed to get Secret `kube-system/additional-pull-secret`: ";
+    assert!(ran.stderr.starts_with(start), "{ran:?}");
+}
+
+fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product) {
+    product.delete().unwrap();
+    let config = docker_config(&[("argo.example.com", "robot:a")]);
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
+        "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": base64(&config)},
+    });
+    let mut kubectl: Command = cluster.kubectl_command();
+    kubectl.args([
+        "apply",
+        "--server-side",
+        "--field-manager=argocd-controller",
+        "-f",
+        "-",
+    ]);
+    let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let before = secret(product);
+    refused(
+        &add_user(product, "mine.example.com", &[]),
+        "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
+        "change it where that takes it from; `--force-conflicts` changes it here all the same",
+    );
+    assert_eq!(secret(product), before);
+    done(
+        &add_user(product, "mine.example.com", &["--force-conflicts"]),
+        "secret/additional-pull-secret configured\n",
+        &format!(
+            "warning: `argocd-controller` may undo the change\n+mine.example.com: ***\n{NOT_INSTALLED}"
+        ),
+    );
+    assert_eq!(
+        registries(product),
+        ["argo.example.com", "mine.example.com"]
+    );
+}
+
+fn what_is_immutable_is_not_tried(cluster: &Cluster, product: &Product) {
+    let patch = r#"{"immutable": true}"#;
+    cluster
+        .kubectl(&["patch", "secret", ADDITIONAL, "-n", NAMESPACE, "-p", patch])
+        .unwrap();
+    refused(
+        &add_user(product, "late.example.com", &["--force-conflicts"]),
+        "Secret `additional-pull-secret` is immutable",
+        "whoever made it must make it anew without `immutable: true`; to delete it takes the credentials from all nodes first",
+    );
+    done(
+        &add_user(product, "mine.example.com", &[]),
+        "secret/additional-pull-secret unchanged\n",
+        NOT_INSTALLED,
+    );
+}
