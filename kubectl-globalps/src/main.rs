@@ -19,12 +19,13 @@ mod registry_name;
 mod source;
 mod status;
 mod table;
+mod usage;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
 
@@ -32,8 +33,13 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too. Nobody left to read them is no error.
-            let _ = error.print();
+            match usage::failure(&error) {
+                Some(failure) => Printer::new(Color::Auto, 0).failure(&failure),
+                None => {
+                    // Nobody left to read help or version is no error.
+                    let _ = error.print();
+                }
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));
         }
     };
