@@ -73,9 +73,24 @@ pub(crate) fn with_logins(
     Ok((secret, outcome))
 }
 
+/// Refuses to change what another program would put back; with `force` that program is only named.
+pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<&str>, Failure> {
+    let owner = foreign_owner(secret);
+    match owner {
+        Some(owner) if !force => Err(Failure::new(
+            format!(
+                "Secret `{}` belongs to `{owner}`, which would undo the change",
+                names::ADDITIONAL_SECRET
+            ),
+            "change it where that takes it from; `--force-conflicts` changes it here all the same",
+        )),
+        owner => Ok(owner),
+    }
+}
+
 /// Who else writes the credentials into the Secret and would undo a change: Argo CD, Flux, an operator. What people use
 /// by hand, kubectl above all, does not.
-pub(crate) fn foreign_owner(secret: &Secret) -> Option<&str> {
+fn foreign_owner(secret: &Secret) -> Option<&str> {
     // The last one stands for whoever made it before anybody kept books.
     const BY_HAND: [&str; 6] = ["kubectl", "oc", "k9s", "Mozilla", "curl", "before"];
     let managers = secret.metadata.managed_fields.iter().flatten();
@@ -305,5 +320,70 @@ mod tests {
         assert_eq!(missing, ["x"]);
         assert!(matches!(cut(&["r", "a"]), (Rest::Nothing, missing) if missing.is_empty()));
         assert!(matches!(cut(&["x"]), (Rest::Same, missing) if missing == ["x"]));
+    }
+
+    #[test]
+    fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+        for (manager, fields, expected) in [
+            (
+                "argocd-controller",
+                ".dockerconfigjson",
+                Some("argocd-controller"),
+            ),
+            (
+                "kustomize-controller",
+                ".dockerconfigjson",
+                Some("kustomize-controller"),
+            ),
+            (
+                "external-secrets",
+                ".dockerconfigjson",
+                Some("external-secrets"),
+            ),
+            ("Helm", ".dockerconfigjson", Some("Helm")),
+            ("argocd-controller", "other", None),
+            ("kubectl", ".dockerconfigjson", None),
+            ("kubectl-client-side-apply", ".dockerconfigjson", None),
+            (names::PLUGIN_MANAGER, ".dockerconfigjson", None),
+            ("oc", ".dockerconfigjson", None),
+            ("before-first-apply", ".dockerconfigjson", None),
+        ] {
+            let mut secret = secret("{}");
+            let fields = serde_json::json!({"f:data": {".": {}, format!("f:{fields}"): {}}});
+            secret.metadata.managed_fields = Some(vec![ManagedFieldsEntry {
+                manager: Some(manager.to_owned()),
+                fields_v1: Some(FieldsV1(fields)),
+                ..ManagedFieldsEntry::default()
+            }]);
+            assert_eq!(may_change(&secret, true), Ok(expected), "{manager}");
+            assert_eq!(
+                may_change(&secret, false).is_err(),
+                expected.is_some(),
+                "{manager}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_immutable_secret_is_not_changed_and_says_so() {
+        let mut secret = secret(r#"{"auths":{"r":{"auth":"dTpx"}}}"#);
+        secret.immutable = Some(true);
+        let failure = with_logins(Some(secret), "n", &logins(&["r"])).expect_err("immutable");
+        assert_eq!(
+            failure.message,
+            "Secret `additional-pull-secret` is immutable"
+        );
+    }
+
+    #[test]
+    fn docker_hub_is_one_registry_by_either_name() {
+        let before = r#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#;
+        let (after, _) =
+            with_logins(Some(secret(before)), "n", &logins(&["docker.io"])).expect("valid");
+        assert_eq!(text(&after), r#"{"auths":{"docker.io":{"auth":"dTpw"}}}"#);
+        let (rest, _) =
+            without_registries(secret(before), &["docker.io".to_owned()]).expect("valid");
+        assert!(matches!(rest, Rest::Nothing));
     }
 }

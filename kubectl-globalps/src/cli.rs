@@ -99,6 +99,14 @@ pub(crate) struct Wait {
     pub timeout: Span,
 }
 
+/// Who may change the Secret.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Owner {
+    /// Change the Secret even where another program owns it
+    #[arg(long)]
+    pub force_conflicts: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
     None,
@@ -218,6 +226,8 @@ pub(crate) struct Remove {
     /// It is no error if there is nothing to remove
     #[arg(long)]
     pub ignore_not_found: bool,
+    #[command(flatten)]
+    pub owner: Owner,
     #[command(flatten)]
     pub wait: Wait,
 }

@@ -376,6 +376,12 @@ fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product)
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
         "change it where that takes it from; `--force-conflicts` changes it here all the same",
     );
+    let remove = ["remove", "--registry", "argo.example.com", "--yes"];
+    refused(
+        &product.plugin(&remove, "").unwrap(),
+        "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
+        "change it where that takes it from; `--force-conflicts` changes it here all the same",
+    );
     assert_eq!(secret(product), before);
     done(
         &add_user(product, "mine.example.com", &["--force-conflicts"]),

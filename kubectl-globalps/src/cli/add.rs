@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values::Original;
-use super::{DryRun, ObjectFormat, Span, TEMPLATE, Wait};
+use super::{DryRun, ObjectFormat, Owner, Span, TEMPLATE, Wait};
 
 /// Give every node the credentials of a registry
 ///
@@ -48,9 +48,8 @@ pub(crate) struct Add {
     /// Print the Secret; its credentials are in it with `--dry-run` only
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<ObjectFormat>,
-    /// Change the Secret even where another program owns it
-    #[arg(long)]
-    pub force_conflicts: bool,
+    #[command(flatten)]
+    pub owner: Owner,
     #[command(flatten)]
     pub wait: Wait,
 }

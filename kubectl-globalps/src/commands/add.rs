@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::{ATTEMPTS, additional, follow_if, pause, read};
-use crate::additional::{Login, Outcome, config_of, data_of, foreign_owner, with_logins};
+use crate::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
 use crate::cli::{Add, Connection, DryRun, LiveCheck, ObjectFormat};
@@ -214,8 +214,10 @@ async fn change(
         let existing = additional(cluster).await?;
         let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, logins)?;
         if outcome != Outcome::Unchanged {
-            let owner = existing.as_ref().and_then(foreign_owner);
-            may_change(owner, args.force_conflicts)?;
+            let owner = match &existing {
+                Some(secret) => may_change(secret, args.owner.force_conflicts)?,
+                None => None,
+            };
             let announced = announcement(cluster, existing.as_ref(), &planned).await?;
             if announced != told {
                 if let Some(owner) = owner {
@@ -232,19 +234,6 @@ async fn change(
             sent => return Ok((sent?, outcome)),
         }
         attempt += 1;
-    }
-}
-
-fn may_change(owner: Option<&str>, force: bool) -> Result<(), Failure> {
-    match owner {
-        Some(owner) if !force => Err(Failure::new(
-            format!(
-                "Secret `{}` belongs to `{owner}`, which would undo the change",
-                names::ADDITIONAL_SECRET
-            ),
-            "change it where that takes it from; `--force-conflicts` changes it here all the same",
-        )),
-        _ => Ok(()),
     }
 }
 

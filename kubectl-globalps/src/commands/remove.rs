@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 
 use super::{ATTEMPTS, additional, follow_if, pause};
-use crate::additional::{Rest, without_registries};
+use crate::additional::{Rest, may_change, without_registries};
 use crate::cli::{Connection, Remove};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -78,6 +78,7 @@ async fn plan(
             names::ADDITIONAL_SECRET
         ));
     };
+    may_change(&secret, args.owner.force_conflicts)?;
     if args.all {
         return Ok(Some(Plan::Delete(Box::new(secret))));
     }
