@@ -50,7 +50,7 @@ pub(crate) async fn get(
         .map_err(|_| {
             Failure::new(
                 format!("`{program}` did not answer for `{registry}` within {}", Span(TIME)),
-                "does it wait for a keychain to be unlocked? `docker-credential-helpers` work with a desktop session only",
+                "does it wait for a keychain to be unlocked? Without a desktop, give user and password with `-u` and `--password-stdin`",
             )
         })?
         .map_err(|error| not_run(&program, registry, &error))?;

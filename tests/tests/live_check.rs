@@ -299,6 +299,35 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
 }
 
 #[test]
+fn a_redirect_takes_the_password_to_no_other_server() {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let ca = desk.write(CA, authority.pem());
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let asks = vec![("www-authenticate", "Basic realm=\"x\"".to_owned())];
+    let (sent, received) = std::sync::mpsc::channel();
+    let other = Server::web(Some(&identity), move |request| {
+        let has_password = request.headers().contains_key("authorization");
+        sent.send(has_password).unwrap();
+        (401, asks.clone(), String::new())
+    })
+    .unwrap();
+    let location = format!("https://{}/v2/", other.address());
+    let server = Server::web(Some(&identity), move |_| {
+        (307, vec![("location", location.clone())], String::new())
+    })
+    .unwrap();
+    let (address, other_address) = (server.address(), other.address());
+    refuses(
+        &desk.add(&address, &["--ca-file", &ca], &[]),
+        &[(&address, "R"), (&other_address, "OTHER")],
+        "`R` does not accept user and password: `https://OTHER/v2/` answers 401",
+        "try them with `podman login R`. Nothing was changed",
+    );
+    assert_eq!(received.try_iter().collect::<Vec<_>>(), [false, false]);
+}
+
+#[test]
 fn a_token_server_that_is_none_is_told() {
     let desk = Desk::new();
     let authority = Authority::new().unwrap();

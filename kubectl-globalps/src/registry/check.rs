@@ -72,7 +72,11 @@ impl Checker {
             _ => return Err(unexpected(&door)),
         }
         let authorization = self.log_in(&door, None, credential).await?;
-        let inside = self.http.get(&door.url, Some(&authorization)).await?;
+        // Asked anew from where it began, so that no redirect takes a password to another server.
+        let inside = self
+            .http
+            .get(&endpoint.ping(scheme), Some(&authorization))
+            .await?;
         accepted(&inside)?;
         let Some(repository) = &endpoint.repository else {
             return Ok(Verdict::Accepted);
