@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::registry_name::registry_key;
 
 /// Podman's variable, skopeo's and buildah's too.
-const AUTH_FILE: &str = "REGISTRY_AUTH_FILE";
+pub(crate) const AUTH_FILE: &str = "REGISTRY_AUTH_FILE";
 
 /// Where the credentials are to come from.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +23,9 @@ pub(crate) enum Source<'a> {
     /// A user, and a password that is given or asked for.
     User,
     /// Files of docker or podman, on this machine.
-    AuthFiles(Vec<PathBuf>),
+    AuthFiles(&'a [PathBuf]),
+    /// One such file, which nobody named but [`AUTH_FILE`].
+    Variable(PathBuf),
     Secret(&'a SecretRef),
     File(&'a PathBuf),
 }
@@ -37,10 +39,10 @@ fn choose(flags: &Credentials, variable: Option<OsString>) -> Source<'_> {
         return Source::File(file);
     }
     if !flags.authfile.is_empty() {
-        return Source::AuthFiles(flags.authfile.clone());
+        return Source::AuthFiles(&flags.authfile);
     }
     match variable.filter(|path| !path.is_empty()) {
-        Some(path) if flags.username.is_none() => Source::AuthFiles(vec![path.into()]),
+        Some(path) if flags.username.is_none() => Source::Variable(path.into()),
         _ => Source::User,
     }
 }
@@ -345,8 +347,8 @@ mod tests {
             ("--registry r -u u", Some("v"), "User"),
             ("--registry r", None, "User"),
             ("--registry r", Some(""), "User"),
-            ("--registry r", Some("v"), r#"AuthFiles(["v"])"#),
-            ("--all", Some("v"), r#"AuthFiles(["v"])"#),
+            ("--registry r", Some("v"), r#"Variable("v")"#),
+            ("--all", Some("v"), r#"Variable("v")"#),
             (
                 "--authfile a --authfile b",
                 Some("v"),

@@ -5,6 +5,7 @@ mod common;
 use common::base64;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
 use globalps_tests::lone_registry::{LoneRegistry, USER};
+use globalps_tests::terminal::Terminal;
 
 #[test]
 fn files_of_docker_and_podman_are_read_with_their_helpers() {
@@ -42,7 +43,8 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         let ran = desk.add_with(&["--authfile", &file, "--insecure"], &[], "");
         goes_on(&ran, &names, &good);
         let ran = desk.add_with(&["--insecure"], &[("REGISTRY_AUTH_FILE", &file)], "");
-        goes_on(&ran, &names, &good);
+        let noted = format!("credentials of `HOME/config.json` (`$REGISTRY_AUTH_FILE`)\n{good}");
+        goes_on(&ran, &names, &noted);
         let by_name = ["--authfile", &file, "--registry", &address, "--insecure"];
         goes_on(&desk.add_with(&by_name, &[], ""), &names, &good);
     }
@@ -90,6 +92,27 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         let ran = desk.add_with(&["--authfile", &file, "--insecure"], &[], "");
         refuses(&ran, &names, message, hint);
     }
+}
+
+#[test]
+fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
+    let desk = Desk::new();
+    let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
+    let address = registry.address();
+    let mut command = desk.command(&["--registry", &address, "--insecure"], &[]);
+    let mut terminal = Terminal::start(&mut command).unwrap();
+    terminal.wait_for("Username").unwrap();
+    terminal.enter(USER).unwrap();
+    terminal.wait_for("Password").unwrap();
+    terminal.wait_hidden().unwrap();
+    terminal.enter(PASSWORD).unwrap();
+    let (code, screen) = terminal.end().unwrap();
+    assert_eq!(code, Some(0), "{screen}");
+    let end = format!(
+        "`{address}` accepts the credentials\r\n+{address}: ***\r\nsecret/additional-pull-secret\r\n"
+    );
+    assert!(screen.ends_with(&end), "{screen:?}");
+    assert!(!screen.contains(PASSWORD), "{screen:?}");
 }
 
 #[test]

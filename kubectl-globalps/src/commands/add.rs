@@ -1,32 +1,26 @@
 //! `add`: registries in the additional pull secret, new ones or with other credentials.
 
-use futures::{StreamExt as _, stream};
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::dockerconfig::{shown_key, validate};
+use globalps_core::dockerconfig::validate;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
+use super::live_check::{live_check, trust};
 use super::{ATTEMPTS, additional, follow_if, pause, read};
 use crate::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
-use crate::cli::{Add, Connection, DryRun, LiveCheck, ObjectFormat};
+use crate::cli::{Add, Connection, DryRun, ObjectFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::manifest::content;
 use crate::password;
 use crate::printer::Printer;
-use crate::registry::{Checker, Trust, Verdict};
 use crate::source::{self, Source};
 use crate::status::Goal;
-
-/// So many registries are asked at once.
-const CHECKS: usize = 8;
 
 pub(super) async fn run(
     args: &Add,
@@ -40,32 +34,12 @@ pub(super) async fn run(
         ));
     }
     let trust = trust(&args.check)?;
-    let (source, registries) = source::understand(&args.from)?;
-    // The cluster is asked last, if it has not the credentials itself.
-    let mut cluster = None;
-    let logins = if source == Source::User {
-        source::same_for_all(&registries, &password::credential(&args.from, printer)?)
-    } else {
-        let files = match source {
-            Source::User => Vec::new(),
-            Source::AuthFiles(paths) => source::auth_files(&paths)?,
-            Source::File(path) => vec![AuthFile::new(
-                format!("`{}`", path.display()),
-                &content(&read(path)?)?,
-            )?],
-            Source::Secret(name) => {
-                let connected = Cluster::connect(flags, printer).await?;
-                let file = of_secret(&connected, &name.namespace, &name.name).await?;
-                cluster = Some(connected);
-                vec![file]
-            }
-        };
-        source::logins(&files, &registries, args.from.all).await?
-    };
+    let (logins, cluster) = logins(args, flags, printer).await?;
     warn_of(&logins, printer);
     if !args.check.skip_check {
-        check(&logins, trust, &args.check, printer).await?;
+        live_check(&logins, trust, &args.check, printer).await?;
     }
+    // Asked last, so that who has no cluster at hand learns of a wrong password all the same.
     let cluster = match cluster {
         Some(cluster) => cluster,
         None => Cluster::connect(flags, printer).await?,
@@ -78,31 +52,38 @@ pub(super) async fn run(
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
-/// Whose certificates the live check believes.
-fn trust(flags: &LiveCheck) -> Result<Trust, Failure> {
-    if flags.insecure {
-        return Ok(Trust::Anybody);
-    }
-    let Some(path) = &flags.ca_file else {
-        return Ok(Trust::Authorities(Vec::new()));
+/// What is to be added, and the cluster, where it was asked for that.
+async fn logins<'a>(
+    args: &Add,
+    flags: &Connection,
+    printer: &'a Printer,
+) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
+    let (source, registries) = source::understand(&args.from)?;
+    let mut cluster = None;
+    let files = match source {
+        Source::User => {
+            let credential = password::credential(&args.from, printer)?;
+            return Ok((source::same_for_all(&registries, &credential), None));
+        }
+        Source::AuthFiles(paths) => source::auth_files(paths)?,
+        Source::Variable(path) => {
+            let (shown, name) = (path.display(), source::AUTH_FILE);
+            printer.note(format_args!("credentials of `{shown}` (`${name}`)"));
+            source::auth_files(&[path])?
+        }
+        Source::File(path) => vec![AuthFile::new(
+            format!("`{}`", path.display()),
+            &content(&read(path)?)?,
+        )?],
+        Source::Secret(name) => {
+            let connected = Cluster::connect(flags, printer).await?;
+            let file = of_secret(&connected, &name.namespace, &name.name).await?;
+            cluster = Some(connected);
+            vec![file]
+        }
     };
-    let unusable = |why: String| {
-        Failure::new(
-            format!(
-                "`{}` is no file of certificate authorities: {why}",
-                path.display()
-            ),
-            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
-        )
-    };
-    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| unusable(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(unusable("there is no certificate in it".to_owned()));
-    }
-    Ok(Trust::Authorities(certificates))
+    let logins = source::logins(&files, &registries, args.from.all).await?;
+    Ok((logins, cluster))
 }
 
 /// What a Secret of the cluster has, in the form of today or the old one.
@@ -142,63 +123,6 @@ fn warn_of(logins: &[Login], printer: &Printer) {
         printer.warning(format_args!(
             "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
         ));
-    }
-}
-
-/// Asks every registry; one that does not take its credentials is an error, and then nothing is changed.
-async fn check(
-    logins: &[Login],
-    trust: Trust,
-    flags: &LiveCheck,
-    printer: &Printer,
-) -> Result<(), Failure> {
-    if flags.insecure {
-        printer.warning("`--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password");
-    }
-    let checker = Checker::new(trust, flags.check_timeout.0);
-    let verdicts = stream::iter(logins).map(|login| {
-        let registry = shown_key(&login.registry);
-        let checker = &checker;
-        async move {
-            let verdict = checker.check(&registry, &login.credential).await;
-            (registry, verdict)
-        }
-    });
-    let verdicts: Vec<_> = verdicts.buffered(CHECKS).collect().await;
-    let mut failures = Vec::new();
-    for (registry, verdict) in verdicts {
-        match verdict {
-            Ok(Verdict::Accepted) => {
-                printer.note(format_args!("`{registry}` accepts the credentials"));
-            }
-            Ok(verdict) => printer.warning(doubt(&registry, &verdict)),
-            Err(failure) => failures.push(failure),
-        }
-    }
-    let words: Vec<&str> = failures
-        .iter()
-        .map(|failure| failure.message.as_str())
-        .collect();
-    match failures.first() {
-        None => Ok(()),
-        Some(first) => Err(Failure::new(words.join("; "), first.hint.clone())),
-    }
-}
-
-fn doubt(registry: &str, verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Accepted => String::new(),
-        Verdict::Open => {
-            format!("`{registry}` lets everybody in, so its credentials could not be checked")
-        }
-        Verdict::Pattern => {
-            format!(
-                "`{registry}` stands for many registries, so its credentials could not be checked"
-            )
-        }
-        Verdict::MayNotPull(repository) => format!(
-            "`{registry}` accepts the credentials, but they may not pull `{repository}`, if that is a repository"
-        ),
     }
 }
 

@@ -4,6 +4,7 @@ mod add;
 mod diff;
 mod explain;
 mod install;
+mod live_check;
 mod remove;
 mod status;
 mod uninstall;
@@ -41,7 +42,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             )
         })?;
     let flags = &cli.connection;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         match &cli.command {
             Command::Add(args) => add::run(args, flags, printer).await,
             Command::Status(args) => status::run(args, flags, printer).await,
@@ -53,7 +54,10 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Explain(args) => explain::run(args, printer),
             Command::Version(args) => version::run(args, flags, printer).await,
         }
-    })
+    });
+    // A name that is still being resolved would hold the end up, whatever the deadline.
+    runtime.shutdown_background();
+    done
 }
 
 /// A file, or with `-` what is piped in.

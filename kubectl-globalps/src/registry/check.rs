@@ -154,8 +154,8 @@ impl Checker {
         sensitive(format!("Bearer {token}")).ok_or_else(no_token)
     }
 
-    /// `false`: the registry forbids it. A repository that it does not know is no error: the key may stand for all that
-    /// begins with it.
+    /// `false`: the registry forbids it. Where it does not know the repository, or has something else to say, there is
+    /// nothing against the credentials: the key may stand for all that begins with it.
     async fn may_pull(
         &self,
         url: &str,
@@ -166,15 +166,11 @@ impl Checker {
         let scope = format!("repository:{repository}:pull");
         let authorization = match self.log_in(door, Some(&scope), credential).await {
             Err(Trouble::Refused { .. }) => return Ok(false),
+            Err(Trouble::Answer { .. }) => return Ok(true),
             other => other?,
         };
-        let answer = self.http.get(url, Some(&authorization)).await?;
-        match answer.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
-            StatusCode::NOT_FOUND => Ok(true),
-            status if status.is_success() => Ok(true),
-            _ => Err(unexpected(&answer)),
-        }
+        let status = self.http.get(url, Some(&authorization)).await?.status;
+        Ok(![StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status))
     }
 }
 

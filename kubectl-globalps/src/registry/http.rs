@@ -145,7 +145,7 @@ impl Http {
             (Some(_), false) => url.clone(),
             _ => path(url)?,
         })
-        .header(HOST, url.authority().map_or("", |a| a.as_str()))
+        .header(HOST, host_and_port(url))
         .header(
             USER_AGENT,
             concat!("kubectl-globalps/", env!("CARGO_PKG_VERSION")),
@@ -305,8 +305,7 @@ fn resolve(from: &Uri, location: &str) -> Result<Uri, Trouble> {
         return parse(location);
     }
     let scheme = from.scheme_str().unwrap_or("https");
-    let authority = from.authority().map_or("", |a| a.as_str());
-    parse(&format!("{scheme}://{authority}{location}"))
+    parse(&format!("{scheme}://{}{location}", host_and_port(from)))
 }
 
 fn bad_url(url: &Uri) -> Trouble {
@@ -326,6 +325,12 @@ fn host(url: &Uri) -> Result<String, Trouble> {
     Ok(host.trim_matches(['[', ']']).to_owned())
 }
 
+/// As written, but for a user.
+fn host_and_port(url: &Uri) -> &str {
+    let authority = url.authority().map_or("", |a| a.as_str());
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
 fn port(url: &Uri) -> u16 {
     let default = if url.scheme_str() == Some("http") {
         80
@@ -338,10 +343,7 @@ fn port(url: &Uri) -> u16 {
 /// Scheme, host and port; what logs in is in neither.
 fn shown(proxy: &Uri) -> String {
     let scheme = proxy.scheme_str().unwrap_or("http");
-    format!(
-        "{scheme}://{}",
-        proxy.authority().map_or("", |a| a.as_str())
-    )
+    format!("{scheme}://{}", host_and_port(proxy))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl Desk {
     }
 
     /// `add ARGS` as a dry run. Nothing in the environment but what is said.
-    pub fn add_with(&self, args: &[&str], env: &[(&str, &str)], input: &str) -> Ran {
+    pub fn command(&self, args: &[&str], env: &[(&str, &str)]) -> Command {
         let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
         let mut command = Command::new(Product::plugin_path());
         command
@@ -68,7 +68,11 @@ impl Desk {
             .env("PATH", path)
             .env("KUBECONFIG", self.path("kubeconfig"))
             .envs(env.iter().copied());
-        let ran = run(&mut command, input).unwrap();
+        command
+    }
+
+    pub fn add_with(&self, args: &[&str], env: &[(&str, &str)], input: &str) -> Ran {
+        let ran = run(&mut self.command(args, env), input).unwrap();
         let shown = format!("{ran:?}");
         assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
         ran
