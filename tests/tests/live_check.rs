@@ -410,6 +410,17 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         &format!("is the port right, and does it run? {SKIP}"),
     );
 
+    // Somebody hangs up at once.
+    let rude = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = rude.local_addr().unwrap().to_string();
+    std::thread::spawn(move || rude.incoming().for_each(drop));
+    let ran = desk.add(&address, &[], &[]);
+    let start = format!(
+        "error: `{address}` could not be checked: no TLS connection with `{address}` came about: "
+    );
+    assert!(ran.stderr.starts_with(&start), "{ran:?}");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+
     let ran = desk.add("r.invalid", &[], &[]);
     assert!(
         ran.stderr.starts_with(
