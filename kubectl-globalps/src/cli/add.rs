@@ -35,10 +35,6 @@ Examples:
   kubectl globalps add --registry quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
 )]
 pub(crate) struct Add {
-    #[command(flatten)]
-    pub from: Credentials,
-    #[command(flatten)]
-    pub check: LiveCheck,
     /// Do not change the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
@@ -52,6 +48,11 @@ pub(crate) struct Add {
     pub owner: Owner,
     #[command(flatten)]
     pub wait: Wait,
+    // With headings of their own, which what follows would come under too.
+    #[command(flatten)]
+    pub from: Credentials,
+    #[command(flatten)]
+    pub check: LiveCheck,
 }
 
 #[derive(Debug, Args)]
