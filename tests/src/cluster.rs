@@ -25,7 +25,7 @@ use crate::{kubernetes, net, pause, preflight};
 pub struct Options {
     /// Where its files go, all of them. One directory, one cluster.
     pub dir: PathBuf,
-    /// How many nodes: `node-1` and on.
+    /// How many nodes: `node-1` and on; 0: a control plane alone.
     pub nodes: u8,
 }
 
@@ -47,8 +47,8 @@ impl Cluster {
     pub fn up(options: &Options) -> Result<Self> {
         let start = Instant::now();
         let say = |what: &str| eprintln!("[{:5.1} s] {what}", start.elapsed().as_secs_f32());
-        if !(1..=MAX_NODES).contains(&options.nodes) {
-            bail!("a cluster has from 1 to {MAX_NODES} nodes");
+        if options.nodes > MAX_NODES {
+            bail!("a cluster has {MAX_NODES} nodes at most");
         }
         let dir = usable_dir(&options.dir)?;
         preflight::check(&dir)?;
@@ -219,6 +219,10 @@ impl Cluster {
     fn end(&mut self, keep_logs: bool) -> Result<()> {
         take_down(&self.layout.dir, keep_logs)?;
         self.reaper.take().map_or(Ok(()), Reaper::dismiss)
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Path of a kubeconfig of the cluster's admin.

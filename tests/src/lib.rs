@@ -8,6 +8,7 @@
 pub mod bare_node;
 pub mod config_file;
 pub mod faults;
+pub mod fleet;
 pub mod fuzz;
 pub mod image;
 pub mod interrupted;

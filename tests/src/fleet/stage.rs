@@ -1,0 +1,161 @@
+//! Control plane, permissions and the controller's process, without a node.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use globalps_core::manifests::Install;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use crate::pki::{Authority, write_private};
+use crate::process::{kill, marked, spawn};
+use crate::product::{NAMESPACE, run};
+use crate::{Cluster, Options, kubernetes, until};
+
+const CONTROLLER: &str = "globalps-controller";
+pub(super) const CONTROLLER_NAMESPACE: &str = "globalps-system";
+/// Not the syncer's own account: its tokens are bound to a pod each, and here there are no pods.
+const SYNCERS: &str = "fleet-syncers";
+
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+}
+
+impl Stage {
+    pub(super) fn up(nodes: usize) -> Result<Self> {
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                maximum: limit.maximum,
+            },
+        )?;
+        let dir = kubernetes::target_dir().join(format!("clusters/fleet-{nodes}"));
+        let cluster = Cluster::up(&Options { dir, nodes: 0 })?;
+        // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
+        for component in ["kube-controller-manager", "kube-scheduler"] {
+            cluster.signal(component, "KILL")?;
+        }
+        let stage = Self { cluster };
+        let install = Install {
+            controller_image: "none".to_owned(),
+            syncer_image: "none".to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            original: None,
+        };
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
+        stage.apply(&list.to_string())?;
+        stage.apply(&permissions().to_string())?;
+        Ok(stage)
+    }
+
+    fn apply(&self, manifest: &str) -> Result<()> {
+        let mut kubectl = self.cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "-f", "-"]);
+        let ran = run(&mut kubectl, manifest)?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        Ok(())
+    }
+
+    /// Starts the controller as it is shipped, with its own permissions.
+    pub(super) fn start_controller(&self) -> Result<u32> {
+        let layout = self.cluster.layout();
+        let file = layout.pki("controller.kubeconfig");
+        write_private(&file, &self.controller_kubeconfig()?)?;
+        let program =
+            kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/globalps-controller");
+        ensure!(
+            program.exists(),
+            "`{}` is missing: run `make image`",
+            program.display()
+        );
+        let mut command = Command::new(program);
+        command
+            .args(["run", "--syncer-image=none"])
+            .env("KUBECONFIG", &file);
+        spawn(layout, CONTROLLER, &mut command)?;
+        self.controller()?.context("the controller ended at once")
+    }
+
+    fn controller(&self) -> Result<Option<u32>> {
+        let processes = marked(&self.cluster.layout().bridge())?;
+        Ok(processes
+            .into_iter()
+            .find(|process| process.component == CONTROLLER)
+            .map(|process| process.pid))
+    }
+
+    pub(super) fn stop_controller(&self) -> Result<()> {
+        until(
+            "the end of the controller",
+            Duration::from_secs(10),
+            Duration::from_millis(20),
+            || {
+                let left = self.controller()?;
+                left.into_iter().for_each(kill);
+                Ok(left.is_none().then_some(()))
+            },
+        )
+    }
+
+    fn controller_kubeconfig(&self) -> Result<String> {
+        let token = self.cluster.kubectl(&[
+            "create",
+            "token",
+            CONTROLLER,
+            "--namespace",
+            CONTROLLER_NAMESPACE,
+            "--duration=12h",
+        ])?;
+        let authority = Authority::load(self.cluster.layout())?;
+        let mut config: Value = serde_json::from_str(&authority.kubeconfig(
+            self.cluster.layout(),
+            CONTROLLER,
+            None,
+        )?)?;
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        Ok(config.to_string())
+    }
+
+    /// Clients with the controller's permissions.
+    pub(super) async fn controller_client(&self) -> Result<Client> {
+        client(&self.controller_kubeconfig()?).await
+    }
+
+    pub(super) async fn admin_client(&self) -> Result<Client> {
+        client(&std::fs::read_to_string(self.cluster.kubeconfig())?).await
+    }
+
+    /// A client with a syncer's permissions. What it asks waits in the queue of service accounts.
+    pub(super) async fn syncer_client(&self) -> Result<Client> {
+        let layout = self.cluster.layout();
+        let group = Some("system:serviceaccounts");
+        client(&Authority::load(layout)?.kubeconfig(layout, SYNCERS, group)?).await
+    }
+}
+
+async fn client(kubeconfig: &str) -> Result<Client> {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// A syncer's, from the start: the controller makes the Role only with the first revision.
+fn permissions() -> Value {
+    let metadata = json!({"name": SYNCERS, "namespace": NAMESPACE});
+    let rbac = "rbac.authorization.k8s.io";
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["global-pull-secret"], "verbs": ["get"]},
+            {"apiGroups": ["globalps.io"], "resources": ["nodepullsecrets"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["globalps.io"], "resources": ["nodepullsecrets/status"], "verbs": ["patch"]},
+        ]},
+        {"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": SYNCERS},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": SYNCERS}]},
+    ]})
+}

@@ -1,0 +1,272 @@
+//! A syncer for each node, as far as the API server can tell: one watch of its own object by name, and for each grant a
+//! GET of the Secret and two patches of the status, with a kubelet's restart in between.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use futures::{StreamExt as _, pin_mut};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::names::{GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
+
+use super::RESTART;
+use crate::product::NAMESPACE;
+
+/// As the real one renews its watch.
+const WATCH_SECONDS: u32 = 290;
+/// As the real one looks again at a Secret that is at another revision.
+const RECHECK: Duration = Duration::from_secs(5);
+/// Connections that are made at the same time.
+const CONNECTING: usize = 32;
+
+pub(super) struct Syncers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Nothing is done about what the watches say.
+    deaf: AtomicBool,
+    connecting: Semaphore,
+    watching: AtomicUsize,
+    busy: AtomicUsize,
+    most_busy: AtomicUsize,
+    /// Requests that failed, and were made again.
+    errors: AtomicUsize,
+    /// Revision in force on the node, and since when.
+    synced: Mutex<BTreeMap<String, (i64, Instant)>>,
+}
+
+/// What there is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Task {
+    uid: String,
+    generation: i64,
+    revision: i64,
+    restore: bool,
+}
+
+impl Syncers {
+    /// Starts them all, and returns once every one is watching.
+    pub(super) async fn start(clients: &[Client], names: &[String]) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            deaf: AtomicBool::new(false),
+            connecting: Semaphore::new(CONNECTING),
+            watching: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            most_busy: AtomicUsize::new(0),
+            errors: AtomicUsize::new(0),
+            synced: Mutex::default(),
+        });
+        for (name, client) in names.iter().zip(clients.iter().cycle()) {
+            let (sender, receiver) = watch::channel(None);
+            let syncer = Syncer {
+                objects: Api::namespaced(client.clone(), NAMESPACE),
+                secrets: Api::namespaced(client.clone(), NAMESPACE),
+                name: name.clone(),
+                shared: shared.clone(),
+            };
+            tokio::spawn(syncer.clone().follow(sender));
+            tokio::spawn(syncer.work(receiver));
+        }
+        let deadline = Instant::now() + Duration::from_mins(5);
+        while shared.watching.load(Relaxed) < names.len() {
+            if Instant::now() > deadline {
+                bail!("not every syncer came to watch");
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok(Self { shared })
+    }
+
+    pub(super) fn set_deaf(&self) {
+        self.shared.deaf.store(true, Relaxed);
+    }
+
+    pub(super) fn errors(&self) -> usize {
+        self.shared.errors.load(Relaxed)
+    }
+
+    /// The most nodes that ever were between grant and `Synced` since the last call.
+    pub(super) fn most_busy(&self) -> usize {
+        self.shared.most_busy.swap(0, Relaxed)
+    }
+
+    /// When each node with this revision came to it, in order.
+    pub(super) fn times(&self, revision: i64) -> Vec<Instant> {
+        let synced = self.shared.synced.lock();
+        let synced = synced.unwrap_or_else(PoisonError::into_inner);
+        let mut times: Vec<_> = synced
+            .values()
+            .filter(|(at, _)| *at == revision)
+            .map(|(_, when)| *when)
+            .collect();
+        times.sort_unstable();
+        times
+    }
+}
+
+#[derive(Clone)]
+struct Syncer {
+    objects: Api<NodePullSecret>,
+    secrets: Api<Secret>,
+    name: String,
+    shared: Arc<Shared>,
+}
+
+impl Syncer {
+    async fn follow(self, sender: watch::Sender<Option<Task>>) {
+        loop {
+            if self.watch_once(&sender).await.is_err() {
+                self.shared.errors.fetch_add(1, Relaxed);
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// One list, and the watch that goes on from it.
+    async fn watch_once(&self, sender: &watch::Sender<Option<Task>>) -> Result<()> {
+        let field = format!("metadata.name={}", self.name);
+        let permit = self.shared.connecting.acquire().await?;
+        let list = self
+            .objects
+            .list(&ListParams::default().fields(&field))
+            .await?;
+        let mut version = list.metadata.resource_version.unwrap_or_default();
+        let mut permit = Some(permit);
+        for object in list.items {
+            tell(sender, &object);
+        }
+        let mut first = true;
+        loop {
+            let parameters = WatchParams::default().fields(&field).timeout(WATCH_SECONDS);
+            let stream = self.objects.watch(&parameters, &version).await?;
+            permit.take();
+            if std::mem::take(&mut first) {
+                self.shared.watching.fetch_add(1, Relaxed);
+            }
+            pin_mut!(stream);
+            while let Some(event) = stream.next().await {
+                match event? {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().unwrap_or_default();
+                        tell(sender, &object);
+                    }
+                    WatchEvent::Deleted(object) => {
+                        version = object.resource_version().unwrap_or_default();
+                    }
+                    WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                    WatchEvent::Error(_) => return Ok(()),
+                }
+            }
+        }
+    }
+
+    async fn work(self, mut tasks: watch::Receiver<Option<Task>>) {
+        while tasks.changed().await.is_ok() {
+            let Some(task) = tasks.borrow_and_update().clone() else {
+                continue;
+            };
+            if self.shared.deaf.load(Relaxed) {
+                continue;
+            }
+            while !self.try_once(&task).await {
+                self.shared.errors.fetch_add(1, Relaxed);
+                tokio::select! {
+                    () = sleep(RECHECK) => {}
+                    _ = tasks.changed() => { tasks.mark_changed(); break }
+                }
+            }
+        }
+    }
+
+    /// Whether the node came to what it was granted.
+    async fn try_once(&self, task: &Task) -> bool {
+        if task.revision == 0 && !task.restore {
+            // Told once, so that the controller knows that somebody is there.
+            return self.patch(task, 0, Phase::Pending).await.is_ok();
+        }
+        let (during, after) = if task.restore {
+            (Phase::Restoring, Phase::Restored)
+        } else {
+            let secret = self.secrets.get(GLOBAL_SECRET).await;
+            let found = secret
+                .ok()
+                .and_then(|secret| secret.annotations().get(REVISION_ANNOTATION).cloned());
+            if found != Some(task.revision.to_string()) {
+                return false;
+            }
+            (Phase::Syncing, Phase::Synced)
+        };
+        let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
+        self.shared.most_busy.fetch_max(busy, Relaxed);
+        // Told beside the work, as the real one does.
+        let told = self.patch(task, task.revision - 1, during);
+        let (told, ()) = tokio::join!(told, sleep(RESTART));
+        // The controller may know of the next patch before its answer is here.
+        self.shared.busy.fetch_sub(1, Relaxed);
+        let done = told.is_ok() && self.patch(task, task.revision, after).await.is_ok();
+        if done {
+            let synced = self.shared.synced.lock();
+            synced
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(self.name.clone(), (task.revision, Instant::now()));
+        }
+        done
+    }
+
+    async fn patch(&self, task: &Task, revision: i64, phase: Phase) -> kube::Result<()> {
+        let status = status(task.generation, revision, phase);
+        patch_status(&self.objects, &self.name, &task.uid, &status).await
+    }
+}
+
+fn tell(sender: &watch::Sender<Option<Task>>, object: &NodePullSecret) {
+    let task = Some(Task {
+        uid: object.uid().unwrap_or_default(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        revision: object.spec.revision,
+        restore: object.spec.restore,
+    });
+    sender.send_if_modified(|known| {
+        let news = *known != task;
+        *known = task;
+        news
+    });
+}
+
+pub(super) fn status(generation: i64, revision: i64, phase: Phase) -> NodePullSecretStatus {
+    NodePullSecretStatus {
+        observed_generation: generation,
+        revision,
+        phase,
+        last_transition_time: Some(Time(Timestamp::now())),
+        ..NodePullSecretStatus::default()
+    }
+}
+
+pub(super) async fn patch_status(
+    objects: &Api<NodePullSecret>,
+    name: &str,
+    uid: &str,
+    status: &NodePullSecretStatus,
+) -> kube::Result<()> {
+    let body = json!({"metadata": {"uid": uid}, "status": status});
+    let params = PatchParams {
+        field_manager: Some(SYNCER_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    objects
+        .patch_status(name, &params, &Patch::Merge(&body))
+        .await
+        .map(|_| ())
+}
