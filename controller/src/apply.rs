@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret,
     NodePullSecretSpec,
@@ -30,6 +31,7 @@ use crate::plan::{GlobalWrite, HistoryWrite};
 use crate::sources::{Data, Global};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
+const DELETES_AT_ONCE: usize = 16;
 
 /// What was being done, to which object, and why it did not work. Never what was in the object.
 #[derive(Debug, thiserror::Error)]
@@ -239,9 +241,11 @@ impl Applier {
     /// starts anew knows that the work is not done.
     pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
         self.delete::<DaemonSet>(SYNCER).await?;
-        for node in node_pull_secrets {
-            self.delete::<NodePullSecret>(node).await?;
-        }
+        stream::iter(node_pull_secrets)
+            .map(|node| self.delete::<NodePullSecret>(node))
+            .buffer_unordered(DELETES_AT_ONCE)
+            .try_collect::<()>()
+            .await?;
         self.delete::<RoleBinding>(SYNCER).await?;
         self.delete::<Role>(SYNCER).await?;
         self.delete::<ServiceAccount>(SYNCER).await?;

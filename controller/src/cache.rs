@@ -24,7 +24,8 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T: Versioned> Cache<T> {
-    pub(crate) fn handle(&mut self, event: Event<T>) {
+    /// Whether the event says something that was not known.
+    pub(crate) fn handle(&mut self, event: Event<T>) -> bool {
         match event {
             Event::Apply(object) => self.put(object),
             Event::Delete(object) => {
@@ -35,30 +36,40 @@ impl<T: Versioned> Cache<T> {
                     .get(&key)
                     .is_none_or(|known| known.version() <= object.version())
                 {
-                    self.live.remove(&key);
+                    self.live.remove(&key).is_some()
+                } else {
+                    false
                 }
             }
-            Event::Init => self.relist.clear(),
+            Event::Init => {
+                self.relist.clear();
+                false
+            }
             Event::InitApply(object) => {
                 self.relist.insert(object.key(), object);
+                false
             }
             Event::InitDone => {
                 self.live = std::mem::take(&mut self.relist);
                 self.complete = true;
+                true
             }
         }
     }
 
-    /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch.
-    pub(crate) fn put(&mut self, object: T) {
+    /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch. Whether it
+    /// says something that was not known.
+    pub(crate) fn put(&mut self, object: T) -> bool {
         let key = object.key();
-        if self
-            .live
-            .get(&key)
-            .is_none_or(|known| known.version() <= object.version())
-        {
-            self.live.insert(key, object);
+        let known = self.live.get(&key);
+        if known.is_some_and(|known| known.version() > object.version()) {
+            return false;
         }
+        let news = known.is_none_or(|known| {
+            known.version() < object.version() && !known.means_the_same(&object)
+        });
+        self.live.insert(key, object);
+        news
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&T> {
@@ -74,6 +85,26 @@ impl<T: Versioned> Cache<T> {
 pub(crate) trait Versioned {
     fn key(&self) -> String;
     fn version(&self) -> u64;
+
+    /// Whether nothing follows from the other one that did not follow from this one.
+    fn means_the_same(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+/// A large object, in a map that would keep room for more of them.
+impl<T: Versioned> Versioned for Box<T> {
+    fn key(&self) -> String {
+        T::key(self)
+    }
+
+    fn version(&self) -> u64 {
+        T::version(self)
+    }
+
+    fn means_the_same(&self, other: &Self) -> bool {
+        T::means_the_same(self, other)
+    }
 }
 
 #[cfg(test)]
@@ -117,5 +148,22 @@ mod tests {
             cache.handle(event);
         }
         assert_eq!(cache.names(), ["b"], "what a relist does not have is gone");
+    }
+
+    #[test]
+    fn only_what_was_not_known_is_news() {
+        let mut cache = Cache::default();
+        for (sentence, event, news) in [
+            ("a list that begins", Event::Init, false),
+            ("a part of a list", Event::InitApply(("a", 1)), false),
+            ("a list", Event::InitDone, true),
+            ("a newer one", Event::Apply(("a", 3)), true),
+            ("the echo of our own write", Event::Apply(("a", 3)), false),
+            ("an older one", Event::Apply(("a", 2)), false),
+            ("a deletion", Event::Delete(("a", 4)), true),
+            ("of what is gone", Event::Delete(("a", 4)), false),
+        ] {
+            assert_eq!(cache.handle(event), news, "{sentence}");
+        }
     }
 }

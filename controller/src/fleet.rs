@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
+use crate::labels::Labels;
 use crate::plan::Observed;
 
 /// A Node, as far as the rollout is concerned.
@@ -18,7 +19,7 @@ pub(crate) struct NodeView {
     pub(crate) uid: String,
     /// Its `resourceVersion`.
     pub(crate) version: u64,
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Labels,
     /// `Err`: not ready since then.
     pub(crate) ready: Result<(), Timestamp>,
     /// The Machine Config Operator manages its credentials file.
@@ -27,7 +28,7 @@ pub(crate) struct NodeView {
 
 impl NodeView {
     fn has(&self, label: &str, value: &str) -> bool {
-        self.labels.get(label).is_some_and(|actual| actual == value)
+        self.labels.get(label) == Some(value)
     }
 
     /// A syncer runs there.
@@ -60,7 +61,10 @@ pub(crate) fn fleet(observed: &Observed, goal: Goal) -> Vec<rollout::Node> {
     let nodes = observed.nodes.values();
     nodes
         .filter_map(|node| {
-            let object = observed.node_pull_secrets.get(&node.name);
+            let object = observed
+                .node_pull_secrets
+                .get(&node.name)
+                .map(AsRef::as_ref);
             let is_selected = goal != Goal::Restore && is_selected(&observed.spec, node);
             let view = view(node, object, is_selected.then_some(goal));
             let is_here = is_selected

@@ -10,6 +10,7 @@ mod counted;
 mod fleet;
 mod health;
 mod history;
+mod labels;
 mod lease;
 mod metrics;
 #[cfg(test)]
@@ -86,12 +87,12 @@ async fn main() -> anyhow::Result<()> {
     let listener = admin::listen(args.port).await?;
     let answers = admin::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
     tokio::spawn(answers);
-    run::run(run::Setup {
+    Box::pin(run::run(run::Setup {
         client: counted::client(&health, &metrics).await?,
         namespace: args.namespace,
         syncer_image: args.syncer_image,
         health,
         metrics,
-    })
+    }))
     .await
 }

@@ -90,7 +90,7 @@ struct Restarts {
 }
 
 impl Restarts {
-    fn look(&mut self, nodes: &BTreeMap<String, NodePullSecret>) {
+    fn look(&mut self, nodes: &BTreeMap<String, Box<NodePullSecret>>) {
         self.seen.retain(|name, _| nodes.contains_key(name));
         for (name, object) in nodes {
             let restarts = object.status.as_ref().map_or(0, |status| status.restarts);
@@ -504,7 +504,7 @@ pub(crate) mod tests {
                 .map(|(name, count)| {
                     let mut object = NodePullSecret::new(name, NodePullSecretSpec::default());
                     object.status.get_or_insert_default().restarts = *count;
-                    ((*name).to_owned(), object)
+                    ((*name).to_owned(), Box::new(object))
                 })
                 .collect();
             restarts.look(&nodes);

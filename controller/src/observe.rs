@@ -1,5 +1,6 @@
 //! What the controller sees: watches on the few objects that matter, kept as plain data.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
@@ -13,6 +14,7 @@ use globalps_core::names::{
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
@@ -64,6 +66,20 @@ impl Versioned for NodeView {
     fn version(&self) -> u64 {
         self.version
     }
+
+    /// A kubelet reports every few minutes that nothing is new.
+    fn means_the_same(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            uid,
+            version: _,
+            labels,
+            ready,
+            is_foreign,
+        } = self;
+        (name, uid, labels) == (&other.name, &other.uid, &other.labels)
+            && (ready, is_foreign) == (&other.ready, &other.is_foreign)
+    }
 }
 
 /// One event of one watch.
@@ -75,7 +91,7 @@ pub(crate) enum Change {
     Config(Event<GlobalPullSecret>),
     DaemonSet(Event<PartialObjectMeta<DaemonSet>>),
     Node(Event<NodeView>),
-    NodePullSecret(Event<NodePullSecret>),
+    NodePullSecret(Event<Box<NodePullSecret>>),
     /// A watch failed; it goes on by itself after a while.
     Failed(&'static str, watcher::Error),
 }
@@ -91,11 +107,12 @@ pub(crate) struct World {
     config: Cache<GlobalPullSecret>,
     daemon_set: Cache<PartialObjectMeta<DaemonSet>>,
     nodes: Cache<NodeView>,
-    pub(crate) node_pull_secrets: Cache<NodePullSecret>,
+    pub(crate) node_pull_secrets: Cache<Box<NodePullSecret>>,
 }
 
 impl World {
-    pub(crate) fn handle(&mut self, change: Change) {
+    /// Whether the change says something that the plan may depend on.
+    pub(crate) fn handle(&mut self, change: Change) -> bool {
         match change {
             Change::Additional(event) => self.additional.handle(event),
             Change::Original(event) => {
@@ -103,7 +120,7 @@ impl World {
                 if !matches!(event, Event::Init) {
                     self.original_error = None;
                 }
-                self.original.handle(event);
+                self.original.handle(event)
             }
             Change::Global(event) => self.global.handle(event),
             Change::Config(event) => self.config.handle(event),
@@ -123,6 +140,7 @@ impl World {
                         "the controller may not read it, or the API server is away".to_owned(),
                     );
                 }
+                what == ORIGINAL
             }
         }
     }
@@ -178,11 +196,15 @@ impl World {
         self.global.put(secret);
     }
 
+    pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
+        self.node_pull_secrets.put(stripped(object));
+    }
+
     pub(crate) fn put_config(&mut self, config: GlobalPullSecret) {
         self.config.put(config);
     }
 
-    pub(crate) fn observed(&self, now: Timestamp) -> Observed {
+    pub(crate) fn observed(&self, now: Timestamp) -> Observed<'_> {
         let additional = self.additional().map_or(Source::Absent, |secret| {
             Source::Found(data(secret, DATA_KEY))
         });
@@ -196,8 +218,8 @@ impl World {
             global: self.global.get(GLOBAL_SECRET).map(global),
             last_rolled_out: None,
             daemon_set: self.has_daemon_set(),
-            nodes: self.nodes.live.clone(),
-            node_pull_secrets: self.node_pull_secrets.live.clone(),
+            nodes: Cow::Borrowed(&self.nodes.live),
+            node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }
     }
@@ -269,7 +291,7 @@ fn node_view(node: &Node) -> NodeView {
         name: node.name_any(),
         uid: node.uid().unwrap_or_default(),
         version: version(node),
-        labels: node.labels().clone(),
+        labels: node.labels().into(),
         ready,
         is_foreign: node.annotations().contains_key(MCO_ANNOTATION)
             && !node.labels().contains_key(NODE_POOL_LABEL),
@@ -310,18 +332,25 @@ pub(crate) fn changes(client: &Client, namespace: &str) -> Changes {
             .map(|result| {
                 result.map_or_else(
                     |error| Change::Failed("nodes", error),
-                    |event| Change::Node(view(&event)),
+                    |event| Change::Node(map(event, |node| node_view(&node))),
                 )
             })
             .boxed(),
     );
-    let objects = Api::namespaced(client.clone(), namespace);
-    changes.push(watched(
-        objects,
-        all(),
-        "NodePullSecrets",
-        Change::NodePullSecret,
-    ));
+    changes.push(
+        watch(
+            Api::<NodePullSecret>::namespaced(client.clone(), namespace),
+            all(),
+        )
+        .default_backoff()
+        .map(|result| {
+            result.map_or_else(
+                |error| Change::Failed("NodePullSecrets", error),
+                |event| Change::NodePullSecret(map(event, stripped)),
+            )
+        })
+        .boxed(),
+    );
     changes
 }
 
@@ -351,12 +380,26 @@ fn all() -> watcher::Config {
     watcher::Config::default().page_size(50)
 }
 
-fn view(event: &Event<Node>) -> Event<NodeView> {
+/// Without what nothing depends on and the API server keeps anyway: there are thousands of them.
+fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
+    let metadata = std::mem::take(&mut object.metadata);
+    object.metadata = ObjectMeta {
+        name: metadata.name,
+        uid: metadata.uid,
+        annotations: metadata.annotations,
+        generation: metadata.generation,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
+    };
+    Box::new(object)
+}
+
+fn map<K, V>(event: Event<K>, f: impl Fn(K) -> V) -> Event<V> {
     match event {
-        Event::Apply(node) => Event::Apply(node_view(node)),
-        Event::Delete(node) => Event::Delete(node_view(node)),
+        Event::Apply(object) => Event::Apply(f(object)),
+        Event::Delete(object) => Event::Delete(f(object)),
         Event::Init => Event::Init,
-        Event::InitApply(node) => Event::InitApply(node_view(node)),
+        Event::InitApply(object) => Event::InitApply(f(object)),
         Event::InitDone => Event::InitDone,
     }
 }

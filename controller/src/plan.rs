@@ -1,5 +1,6 @@
 //! What is to be done next, from what is there. Pure: everything that the controller decides is decided here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, OnFailure};
@@ -12,7 +13,7 @@ use crate::sources::{Data, Desired, Global, Resolved, Source, resolve};
 
 /// Everything that the plan depends on.
 #[derive(Clone, Debug)]
-pub(crate) struct Observed {
+pub(crate) struct Observed<'a> {
     pub(crate) spec: GlobalPullSecretSpec,
     pub(crate) additional: Source,
     pub(crate) original: Source,
@@ -21,8 +22,8 @@ pub(crate) struct Observed {
     pub(crate) last_rolled_out: Option<Source>,
     /// The syncer's `DaemonSet` is there.
     pub(crate) daemon_set: bool,
-    pub(crate) nodes: BTreeMap<String, NodeView>,
-    pub(crate) node_pull_secrets: BTreeMap<String, NodePullSecret>,
+    pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
+    pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
     pub(crate) now: Timestamp,
 }
 
@@ -284,7 +285,11 @@ pub(crate) mod tests {
 
     /// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never !n6 -n7 %n8`: name, what it was granted (`R`: restore), what it says of
     /// it (`never`: anything); before the name: `!` not ready for a minute, `-` excluded, `%` its file is another program's.
-    pub(crate) fn observed(additional: Source, global: Option<Global>, nodes: &str) -> Observed {
+    pub(crate) fn observed(
+        additional: Source,
+        global: Option<Global>,
+        nodes: &str,
+    ) -> Observed<'static> {
         let now = Timestamp::UNIX_EPOCH;
         let mut observed = Observed {
             spec: GlobalPullSecretSpec::default(),
@@ -293,8 +298,8 @@ pub(crate) mod tests {
             last_rolled_out: None,
             daemon_set: global.is_some(),
             global,
-            nodes: BTreeMap::new(),
-            node_pull_secrets: BTreeMap::new(),
+            nodes: Cow::default(),
+            node_pull_secrets: Cow::default(),
             now,
         };
         for word in nodes.split_whitespace() {
@@ -316,13 +321,13 @@ pub(crate) mod tests {
             let (name, granted) = word
                 .split_once('=')
                 .map_or((word, None), |(name, granted)| (name, Some(granted)));
-            observed.nodes.insert(
+            observed.nodes.to_mut().insert(
                 name.to_owned(),
                 NodeView {
                     name: name.to_owned(),
                     uid: String::new(),
                     version: 0,
-                    labels,
+                    labels: (&labels).into(),
                     ready,
                     is_foreign,
                 },
@@ -352,7 +357,10 @@ pub(crate) mod tests {
                     ..NodePullSecretStatus::default()
                 }),
             };
-            observed.node_pull_secrets.insert(name.to_owned(), object);
+            observed
+                .node_pull_secrets
+                .to_mut()
+                .insert(name.to_owned(), Box::new(object));
         }
         observed
     }
@@ -598,6 +606,7 @@ pub(crate) mod tests {
         let mut observed = observed(found(A), Some(global(1, A)), "a=1:Synced b=0");
         observed
             .node_pull_secrets
+            .to_mut()
             .get_mut("a")
             .unwrap()
             .metadata

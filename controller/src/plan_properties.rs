@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
@@ -14,6 +15,7 @@ use kube::ResourceExt as _;
 use proptest::prelude::*;
 
 use crate::fleet::{NodeView, is_selected};
+use crate::labels::Labels;
 use crate::plan::{Aim, Observed, Plan, plan};
 use crate::sources::{Data, Global, Source};
 
@@ -77,8 +79,16 @@ struct SimulatedNode {
     is_silent: bool,
 }
 
+const LINUX: (&str, &str) = ("kubernetes.io/os", "linux");
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let pairs = pairs.iter();
+    let owned = pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    Labels::from(&owned.collect::<BTreeMap<_, _>>())
+}
+
 struct Cluster {
-    observed: Observed,
+    observed: Observed<'static>,
     nodes: BTreeMap<String, SimulatedNode>,
     contents: u32,
     joined: u32,
@@ -100,8 +110,8 @@ impl Cluster {
                 global: None,
                 last_rolled_out: None,
                 daemon_set: false,
-                nodes: BTreeMap::default(),
-                node_pull_secrets: BTreeMap::default(),
+                nodes: Cow::default(),
+                node_pull_secrets: Cow::default(),
                 now: Timestamp::UNIX_EPOCH,
             },
             nodes: BTreeMap::new(),
@@ -141,8 +151,8 @@ impl Cluster {
             Event::Leaves(at) => {
                 if let Some(name) = self.name(at) {
                     self.nodes.remove(&name);
-                    self.observed.nodes.remove(&name);
-                    self.observed.node_pull_secrets.remove(&name);
+                    self.observed.nodes.to_mut().remove(&name);
+                    self.observed.node_pull_secrets.to_mut().remove(&name);
                 }
             }
             Event::Steps(at) => {
@@ -155,7 +165,7 @@ impl Cluster {
                 self.retries += 1;
                 let asked = self.retries.to_string();
                 if let Some(object) =
-                    name.and_then(|name| self.observed.node_pull_secrets.get_mut(&name))
+                    name.and_then(|name| self.observed.node_pull_secrets.to_mut().get_mut(&name))
                 {
                     object
                         .annotations_mut()
@@ -165,11 +175,10 @@ impl Cluster {
             Event::NotReady(at) => self.view(at, |view| view.ready = Err(now)),
             Event::Ready(at) => self.view(at, |view| view.ready = Ok(())),
             Event::Excluded(at) => self.view(at, |view| {
-                view.labels
-                    .insert(EXCLUDE_LABEL.to_owned(), "true".to_owned());
+                view.labels = labels(&[LINUX, (EXCLUDE_LABEL, "true")]);
             }),
             Event::Included(at) => self.view(at, |view| {
-                view.labels.remove(EXCLUDE_LABEL);
+                view.labels = labels(&[LINUX]);
             }),
             Event::Breaks(at) => self.node(at, |node| node.is_broken = true),
             Event::Mends(at) => self.node(at, |node| node.is_broken = false),
@@ -180,7 +189,7 @@ impl Cluster {
 
     fn view(&mut self, at: u8, change: impl FnOnce(&mut NodeView)) {
         let name = self.name(at);
-        if let Some(view) = name.and_then(|name| self.observed.nodes.get_mut(&name)) {
+        if let Some(view) = name.and_then(|name| self.observed.nodes.to_mut().get_mut(&name)) {
             change(view);
         }
     }
@@ -195,14 +204,13 @@ impl Cluster {
     fn join(&mut self) {
         self.joined += 1;
         let name = format!("n{:03}", self.joined);
-        let linux = ("kubernetes.io/os".to_owned(), "linux".to_owned());
-        self.observed.nodes.insert(
+        self.observed.nodes.to_mut().insert(
             name.clone(),
             NodeView {
                 name: name.clone(),
                 uid: name.clone(),
                 version: 0,
-                labels: BTreeMap::from([linux]),
+                labels: labels(&[LINUX]),
                 ready: Ok(()),
                 is_foreign: false,
             },
@@ -220,7 +228,7 @@ impl Cluster {
         }
         let global = self.observed.global.as_ref();
         let available = global.map_or(0, |global| global.revision);
-        let Some(object) = self.observed.node_pull_secrets.get_mut(name) else {
+        let Some(object) = self.observed.node_pull_secrets.to_mut().get_mut(name) else {
             let proven = global.map_or(0, |global| global.proven);
             if node.in_force == 0 && proven == available {
                 node.in_force = proven;
@@ -299,7 +307,7 @@ impl Cluster {
             Aim::Reach(Goal::Revision(_)) => self.observed.daemon_set = true,
             Aim::CleanUp => {
                 self.observed.daemon_set = false;
-                self.observed.node_pull_secrets.clear();
+                self.observed.node_pull_secrets.to_mut().clear();
                 self.observed.global = None;
             }
             _ => {}
@@ -307,7 +315,7 @@ impl Cluster {
     }
 
     fn write(&mut self, name: &str, spec: NodePullSecretSpec) {
-        let objects = &mut self.observed.node_pull_secrets;
+        let objects = self.observed.node_pull_secrets.to_mut();
         let in_force = self.nodes[name].in_force;
         match objects.get(name) {
             Some(object) if object.status.is_some() => {
@@ -322,7 +330,7 @@ impl Cluster {
         let object = objects.entry(name.to_owned()).or_insert_with(|| {
             let mut object = NodePullSecret::new(name, NodePullSecretSpec::default());
             object.metadata.generation = Some(0);
-            object
+            Box::new(object)
         });
         object.spec = spec;
         *object.metadata.generation.as_mut().unwrap() += 1;
@@ -393,7 +401,7 @@ impl Cluster {
             .global
             .as_ref()
             .map_or(0, |global| global.revision);
-        for (name, view) in &self.observed.nodes {
+        for (name, view) in self.observed.nodes.iter() {
             let is_selected = is_selected(&self.observed.spec, view);
             let expected = if is_selected { revision } else { 0 };
             assert_eq!(self.nodes[name].in_force, expected, "{name}");

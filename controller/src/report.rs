@@ -122,6 +122,21 @@ pub(crate) fn report(
     }
 }
 
+/// Whether nothing but numbers of nodes, and sentences about them, tells the two apart. A node that failed is no number.
+pub(crate) fn only_counts(before: &GlobalPullSecretStatus, after: &GlobalPullSecretStatus) -> bool {
+    let mut like_before = after.clone();
+    like_before.counts = Counts {
+        failed: after.counts.failed,
+        ..before.counts
+    };
+    for (old, new) in before.conditions.iter().zip(&mut like_before.conditions) {
+        if old.type_ == new.type_ && old.reason == new.reason {
+            new.message.clone_from(&old.message);
+        }
+    }
+    like_before == *before
+}
+
 fn dated(
     new: Statement,
     before: Option<&GlobalPullSecretStatus>,
@@ -418,6 +433,48 @@ mod tests {
         assert_eq!(tally.waiting, 3);
         assert_eq!(tally.failed, ["foreign", "failed"]);
         assert_eq!(tally.halting, 1, "a file that is another's stops nobody");
+    }
+
+    #[test]
+    fn only_numbers_of_nodes_can_wait_to_be_told() {
+        let now = Timestamp::UNIX_EPOCH;
+        let status = |revision, synced, failed, (value, reason, message): (_, _, &str)| {
+            let new = statement("Ready", value, reason, message.to_owned());
+            GlobalPullSecretStatus {
+                revision,
+                counts: Counts {
+                    total: 9,
+                    synced,
+                    failed,
+                    ..Counts::default()
+                },
+                conditions: vec![dated(new, None, 1, now)],
+                ..GlobalPullSecretStatus::default()
+            }
+        };
+        let rolling = ("False", "RollingOut", "2 of 9");
+        let before = status(5, 2, 0, rolling);
+        for (sentence, after, can_wait) in [
+            (
+                "more nodes are synced",
+                status(5, 3, 0, ("False", "RollingOut", "3 of 9")),
+                true,
+            ),
+            ("one failed", status(5, 2, 1, rolling), false),
+            ("another revision", status(6, 2, 0, rolling), false),
+            (
+                "all is done",
+                status(5, 9, 0, ("True", "Synced", "9 of 9")),
+                false,
+            ),
+            (
+                "another reason",
+                status(5, 2, 0, ("False", "NodesFailed", "2 of 9")),
+                false,
+            ),
+        ] {
+            assert_eq!(only_counts(&before, &after), can_wait, "{sentence}");
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream};
+use futures::stream::{self, BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _};
-use globalps_core::api::SecretRef;
+use globalps_core::api::{NodePullSecretSpec, SecretRef};
 use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
 use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
 use jiff::Timestamp;
@@ -23,7 +23,7 @@ use crate::lease::{Election, Held, identity};
 use crate::metrics::Metrics;
 use crate::observe::{self, Change, Changes, World};
 use crate::plan::{Aim, Observed, Plan, plan};
-use crate::report::report;
+use crate::report::{only_counts, report};
 use crate::sources::Source;
 use crate::term;
 use crate::told::Teller;
@@ -32,6 +32,17 @@ use crate::told::Teller;
 const RESYNC: Duration = Duration::from_mins(10);
 /// Between two questions for an original that nobody answered.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
+/// Changes are taken in for so long at most before something follows from them.
+const INTAKE: Duration = Duration::from_millis(100);
+/// After it planned, the controller rests so many times as long as that took, and longest. Where thousands of nodes make
+/// a plan long, more changes are served by the next one.
+const REST: (u32, Duration) = (4, Duration::from_millis(200));
+/// Grants under way at the same time; each has a connection of its own.
+const GRANTS_AT_ONCE: usize = 16;
+/// Grants of one round, so that the watches are not left alone for long.
+const GRANTS_OF_A_ROUND: usize = 256;
+/// Between two statuses that tell of no more than another number of nodes.
+const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 /// First and longest pause after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -163,6 +174,10 @@ struct Controller {
     metrics: Arc<Metrics>,
     /// Generation of the configuration with which the syncer's objects were applied; `None`: not known to be there.
     installed: Option<i64>,
+    /// When the status was written last.
+    reported: Option<Instant>,
+    /// How long it took to find out what is to be done, the last time.
+    planning: Duration,
 }
 
 impl Controller {
@@ -177,6 +192,8 @@ impl Controller {
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
             teller: Teller::new(client.clone(), namespace),
             installed: None,
+            reported: None,
+            planning: Duration::ZERO,
             client,
             health: Arc::clone(&setup.health),
             metrics: Arc::clone(&setup.metrics),
@@ -192,20 +209,24 @@ impl Controller {
         loop {
             self.health.beat();
             self.health.is_blind(!self.world.is_complete());
-            tokio::select! {
+            let mut news = tokio::select! {
                 _ = heartbeat.tick() => continue,
                 change = self.changes.next() => match change {
                     Some(change) => self.world.handle(change),
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
                 Some(change) = self.original_changes.next() => self.world.handle(change),
-                () = tokio::time::sleep_until(wake) => {}
+                () = tokio::time::sleep_until(wake) => true,
+            };
+            news |= self.take_in_the_rest().await;
+            if !news {
+                continue;
             }
-            self.take_in_the_rest();
             if !self.world.is_complete() {
                 wake = Instant::now() + RESYNC;
                 continue;
             }
+            self.planning = Duration::ZERO;
             let reconciled = self.reconcile().await;
             self.metrics.reconciled(reconciled.is_ok());
             let pause = match reconciled {
@@ -221,16 +242,27 @@ impl Controller {
                 }
             };
             wake = Instant::now() + pause;
+            tokio::time::sleep((self.planning * REST.0).min(REST.1)).await;
         }
     }
 
-    /// All changes that are already there, so that one look serves them all.
-    fn take_in_the_rest(&mut self) {
-        while let Some(Some(change)) = self.changes.next().now_or_never() {
-            self.world.handle(change);
-        }
-        while let Some(Some(change)) = self.original_changes.next().now_or_never() {
-            self.world.handle(change);
+    /// All changes that are already there, so that one look serves them all. Whether they are news.
+    async fn take_in_the_rest(&mut self) -> bool {
+        let until = Instant::now() + INTAKE;
+        let mut news = false;
+        let mut quiet = 0;
+        // What waits in a connection is handed on by a task of its own, which needs its turn; more than one to be sure.
+        while quiet < 3 && Instant::now() < until {
+            quiet += 1;
+            while let Some(Some(change)) = self.changes.next().now_or_never() {
+                news |= self.world.handle(change);
+                quiet = 0;
+            }
+            while let Some(Some(change)) = self.original_changes.next().now_or_never() {
+                news |= self.world.handle(change);
+                quiet = 0;
+            }
+            tokio::task::yield_now().await;
         }
         if let Some(additional) = self.world.additional() {
             self.teller.saw(additional);
@@ -238,6 +270,7 @@ impl Controller {
         if !self.world.has_daemon_set() {
             self.installed = None;
         }
+        news
     }
 
     /// One round. Returns how long nothing needs to be looked at again unless something changes.
@@ -253,12 +286,15 @@ impl Controller {
             Followed::Unknown => return Ok(ORIGINAL_RETRY),
         }
         let now = Timestamp::now();
+        let begun = Instant::now();
         let mut observed = self.world.observed(now);
         let mut plan = plan(&observed);
         if plan.asks_history {
             observed.last_rolled_out = Some(self.last_rolled_out(&observed).await?);
             plan = crate::plan::plan(&observed);
         }
+        let spec = observed.spec;
+        self.planning += begun.elapsed();
         if plan.aim == Aim::Nothing
             && self.world.config().is_none()
             && self.world.additional().is_none()
@@ -266,7 +302,7 @@ impl Controller {
             return Ok(RESYNC);
         }
         if let Some(write) = &plan.history {
-            let slots = self.applier.history(observed.spec.history_limit).await?;
+            let slots = self.applier.history(spec.history_limit).await?;
             let slot = history::slot_for(write, &slots);
             self.applier.keep(slot, write).await?;
         }
@@ -278,21 +314,7 @@ impl Controller {
             let secret = self.applier.global_secret(write).await?;
             self.world.put_global(secret);
         }
-        for (node, spec) in &plan.grants {
-            let Some(uid) = self.world.node_uid(node) else {
-                continue;
-            };
-            if spec.revision > 0 {
-                tracing::info!(
-                    node,
-                    revision = spec.revision,
-                    restore = spec.restore,
-                    "granting"
-                );
-            }
-            let object = self.applier.grant(node, uid, spec).await?;
-            self.world.node_pull_secrets.put(object);
-        }
+        self.grant(&plan).await?;
         let generation = self
             .world
             .config()
@@ -303,9 +325,8 @@ impl Controller {
             Aim::Reach(Goal::Restore) if self.world.has_daemon_set() => {}
             Aim::Reach(_) => {
                 if self.installed != Some(generation) {
-                    self.applier.syncer(&observed.spec).await?;
-                    let limit = observed.spec.history_limit;
-                    self.applier.forget_history(limit).await?;
+                    self.applier.syncer(&spec).await?;
+                    self.applier.forget_history(spec.history_limit).await?;
                     self.installed = Some(generation);
                 }
             }
@@ -320,18 +341,68 @@ impl Controller {
             let config = self.applier.default_config().await?;
             self.world.put_config(config);
         }
-        observed = self.world.observed(now);
-        self.report(&observed, &plan).await?;
-        let busy = matches!(plan.aim, Aim::Reach(_)) && !self.at_rest();
-        Ok(if busy {
+        let owed = self.report(now, &plan).await?;
+        // What was written here is no news when the watch shows it, and more may follow from it.
+        let wrote = plan.global.is_some() || !plan.grants.is_empty();
+        let pause = if wrote {
+            Duration::ZERO
+        } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
             UNREACHABLE_AFTER.unsigned_abs() / 10
         } else {
             RESYNC
-        })
+        };
+        Ok(owed.map_or(pause, |owed| pause.min(owed)))
+    }
+
+    /// As many as a round may have. What is taken back is done before anything is granted.
+    async fn grant(&mut self, plan: &Plan) -> Result<(), ApplyError> {
+        let (back, others): (Vec<_>, Vec<_>) = plan
+            .grants
+            .iter()
+            .take(GRANTS_OF_A_ROUND)
+            .partition(|(_, spec)| spec.withdrawn);
+        self.grant_at_once(back).await?;
+        self.grant_at_once(others).await
+    }
+
+    async fn grant_at_once(
+        &mut self,
+        grants: Vec<&(String, NodePullSecretSpec)>,
+    ) -> Result<(), ApplyError> {
+        let (applier, nodes) = (&self.applier, &self.world);
+        let grants: Vec<_> = grants
+            .into_iter()
+            .filter_map(|(node, spec)| Some((node, spec, nodes.node_uid(node)?.to_owned())))
+            .collect();
+        let mut waiting = grants.into_iter();
+        let mut under_way = FuturesUnordered::new();
+        let mut failed = None;
+        loop {
+            while failed.is_none()
+                && under_way.len() < GRANTS_AT_ONCE
+                && let Some((node, spec, uid)) = waiting.next()
+            {
+                if spec.revision > 0 {
+                    tracing::info!(
+                        node,
+                        revision = spec.revision,
+                        restore = spec.restore,
+                        "granting"
+                    );
+                }
+                under_way.push(async move { applier.grant(node, &uid, spec).await });
+            }
+            match under_way.next().await {
+                Some(Ok(object)) => self.world.put_node_pull_secret(object),
+                // What is under way is not given up: whether it was granted would not be known.
+                Some(Err(error)) => failed = Some(error),
+                None => return failed.map_or(Ok(()), Err),
+            }
+        }
     }
 
     /// The newest additional Secret of the history.
-    async fn last_rolled_out(&self, observed: &Observed) -> Result<Source, ApplyError> {
+    async fn last_rolled_out(&self, observed: &Observed<'_>) -> Result<Source, ApplyError> {
         let slots = self.applier.history(observed.spec.history_limit).await?;
         Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
     }
@@ -349,7 +420,13 @@ impl Controller {
         })
     }
 
-    async fn report(&mut self, observed: &Observed, plan: &Plan) -> Result<(), ApplyError> {
+    /// Writes the status, where it is news. Returns after what time it is to be written, where it can wait so long.
+    async fn report(
+        &mut self,
+        now: Timestamp,
+        plan: &Plan,
+    ) -> Result<Option<Duration>, ApplyError> {
+        let begun = Instant::now();
         let additional = self
             .world
             .additional()
@@ -360,16 +437,32 @@ impl Controller {
             .and_then(|config| config.metadata.generation)
             .unwrap_or_default();
         let before = config.and_then(|config| config.status.clone());
-        let after = report(observed, plan, &additional, generation, before.as_ref());
-        self.metrics.fleet(observed, before.as_ref(), &after);
-        if before.as_ref() != Some(&after) {
-            let config = self.applier.status(&after).await?;
-            self.world.put_config(config);
-            // Only what is written is told, or every retry would tell it anew.
-            let nodes: Vec<_> = observed.node_pull_secrets.values().collect();
-            self.teller.tell(plan, before.as_ref(), &after, &nodes);
+        let observed = self.world.observed(now);
+        let after = report(&observed, plan, &additional, generation, before.as_ref());
+        self.metrics.fleet(&observed, before.as_ref(), &after);
+        self.planning += begun.elapsed();
+        if before.as_ref() == Some(&after) {
+            return Ok(None);
         }
-        Ok(())
+        if before
+            .as_ref()
+            .is_some_and(|before| only_counts(before, &after))
+            && let Some(last) = self.reported
+            && let Some(left) = BETWEEN_COUNTS.checked_sub(last.elapsed())
+        {
+            return Ok(Some(left));
+        }
+        let config = self.applier.status(&after).await?;
+        // Only what is written is told, or every retry would tell it anew.
+        let nodes: Vec<_> = observed
+            .node_pull_secrets
+            .values()
+            .map(AsRef::as_ref)
+            .collect();
+        self.teller.tell(plan, before.as_ref(), &after, &nodes);
+        self.world.put_config(config);
+        self.reported = Some(Instant::now());
+        Ok(None)
     }
 
     /// Watches the original pull secret that the configuration names.

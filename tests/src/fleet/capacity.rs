@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use futures::StreamExt as _;
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
-use globalps_core::names::{CONTROLLER_MANAGER, GLOBAL_SECRET};
+use globalps_core::names::{
+    CONTROLLER_MANAGER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, LEADER_ANNOTATION, LEASE,
+};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams, WatchParams};
@@ -27,10 +30,15 @@ pub(super) async fn measure(
     syncers: &[Client],
     nodes: &BTreeMap<String, String>,
 ) -> Result<f64> {
+    let leases: Api<Lease> = Api::namespaced(controller.clone(), CONTROLLER_NAMESPACE);
+    let leader = leases.get(LEASE).await?.spec;
+    let leader = leader
+        .and_then(|spec| spec.holder_identity)
+        .unwrap_or_default();
     let watching = tokio::spawn(watch_all(controller.clone()));
     let mut best = 0.0_f64;
     for clients in [16, 64, 256] {
-        best = best.max(run(controller, syncers, nodes, clients).await?);
+        best = best.max(run(controller, &leader, syncers, nodes, clients).await?);
     }
     watching.abort();
     Ok(best)
@@ -47,6 +55,7 @@ async fn watch_all(client: Client) -> Result<()> {
 
 async fn run(
     controller: &Client,
+    leader: &str,
     syncers: &[Client],
     nodes: &BTreeMap<String, String>,
     clients: usize,
@@ -60,14 +69,14 @@ async fn run(
         let syncer = &syncers[index % syncers.len()];
         let objects: Api<NodePullSecret> = Api::namespaced(syncer.clone(), NAMESPACE);
         let secrets: Api<Secret> = Api::namespaced(syncer.clone(), NAMESPACE);
-        let (nodes, turn) = (nodes.clone(), turn.clone());
+        let (nodes, turn, leader) = (nodes.clone(), turn.clone(), leader.to_owned());
         tasks.spawn(async move {
             let mut requests = 0_usize;
             while begun.elapsed() < TIME {
                 let turn = turn.fetch_add(1, Relaxed);
                 let (node, uid) = &nodes[turn % nodes.len()];
                 let revision = i64::try_from(FIRST_REVISION + clients * 100_000 + turn)?;
-                let granted = grant(&granting, node, uid, revision).await?;
+                let granted = grant(&granting, &leader, node, uid, revision).await?;
                 secrets.get(GLOBAL_SECRET).await?;
                 let generation = granted.metadata.generation.unwrap_or_default();
                 let object_uid = granted.uid().unwrap_or_default();
@@ -90,6 +99,7 @@ async fn run(
 /// As the controller grants.
 async fn grant(
     objects: &Api<NodePullSecret>,
+    leader: &str,
     node: &str,
     uid: &str,
     revision: i64,
@@ -99,6 +109,9 @@ async fn grant(
         ..NodePullSecretSpec::default()
     };
     let mut object = NodePullSecret::new(node, spec);
+    object
+        .annotations_mut()
+        .insert(LEADER_ANNOTATION.to_owned(), leader.to_owned());
     object.metadata.owner_references = Some(vec![OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Node".to_owned(),

@@ -1,0 +1,59 @@
+//! Labels of a Node, packed: thousands of nodes have a dozen each.
+
+use std::collections::BTreeMap;
+
+/// Keys and values in turn, each ended by a character that no label holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Labels(Box<str>);
+
+const END: char = '\0';
+
+impl Labels {
+    pub(crate) fn get(&self, label: &str) -> Option<&str> {
+        let mut parts = self.0.split_terminator(END);
+        while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
+            if key == label {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl From<&BTreeMap<String, String>> for Labels {
+    fn from(labels: &BTreeMap<String, String>) -> Self {
+        let mut packed = String::new();
+        for part in labels.iter().flat_map(|(key, value)| [key, value]) {
+            packed.push_str(part);
+            packed.push(END);
+        }
+        Self(packed.into_boxed_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_found_by_its_key_and_never_by_a_value() {
+        let of = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+            Labels::from(&pairs.collect::<BTreeMap<_, _>>())
+        };
+        let labels = of(&[("a", "b"), ("b", ""), ("c", "a"), ("d", "")]);
+        for (key, value) in [
+            ("a", Some("b")),
+            ("b", Some("")),
+            ("c", Some("a")),
+            ("d", Some("")),
+            ("", None),
+            ("e", None),
+        ] {
+            assert_eq!(labels.get(key), value, "{key}");
+        }
+        assert_eq!(of(&[]).get(""), None);
+    }
+}
