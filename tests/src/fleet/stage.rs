@@ -75,7 +75,7 @@ impl Stage {
         );
         let mut command = Command::new(program);
         command
-            .args(["run", "--syncer-image=none"])
+            .args(["run", "--syncer-image=none", "--port=0"])
             .env("KUBECONFIG", &file);
         spawn(layout, CONTROLLER, &mut command)?;
         self.controller()?.context("the controller ended at once")
