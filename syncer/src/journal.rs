@@ -416,6 +416,27 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
+    /// As the first syncers wrote it, in the middle of a change.
+    const OLDEST: &str = r#"{"version":1,"snapshot":"Absent","ours":{"keys":["r"],"overridden":{"auths":{}}},"revision":1,
+        "failed":null,"change":{"task":{"uid":"u","generation":3,"revision":2},"step":"Forward","target":"Absent",
+        "target_ours":{"keys":["r"],"overridden":{"auths":{}}},"restart":true,"before":"Absent",
+        "before_ours":{"keys":["r"],"overridden":{"auths":{}}},"before_revision":1,"failure":""},"restarts":4}"#;
+
+    #[test]
+    fn a_state_of_an_older_syncer_is_gone_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&folder.path().join("config.json"));
+        journal.make_directory().unwrap();
+        fs::write(journal.path(), OLDEST).unwrap();
+        let state = journal.load().unwrap().unwrap();
+        let change = state.change.as_ref().unwrap();
+        assert_eq!((state.revision, state.restarts, state.drifts), (1, 4, 0));
+        assert_eq!((change.task.revision, change.before_revision), (2, 1));
+        assert!(change.awaits_restart(), "its restart is owed");
+        journal.save(&state).unwrap();
+        journal.load().unwrap().unwrap();
+    }
+
     #[test]
     fn one_syncer_at_a_time_works_on_a_node() {
         let folder = tempfile::tempdir().unwrap();
