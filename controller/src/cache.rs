@@ -9,7 +9,7 @@ use kube::runtime::watcher::Event;
 pub(crate) struct Cache<T> {
     pub(crate) live: BTreeMap<String, T>,
     /// Filled during a relist; replaces `live` when it is complete, so that a gap loses no deletion.
-    relist: BTreeMap<String, T>,
+    relist: Option<BTreeMap<String, T>>,
     pub(crate) complete: bool,
 }
 
@@ -17,13 +17,22 @@ impl<T> Default for Cache<T> {
     fn default() -> Self {
         Self {
             live: BTreeMap::new(),
-            relist: BTreeMap::new(),
+            relist: None,
             complete: false,
         }
     }
 }
 
-impl<T: Versioned> Cache<T> {
+/// Where no newer one is there.
+fn insert<T: Versioned>(objects: &mut BTreeMap<String, T>, object: T) {
+    let key = object.key();
+    let known = objects.get(&key);
+    if known.is_none_or(|known| known.version() <= object.version()) {
+        objects.insert(key, object);
+    }
+}
+
+impl<T: Versioned + Clone> Cache<T> {
     /// Whether the event says something that was not known.
     pub(crate) fn handle(&mut self, event: Event<T>) -> bool {
         match event {
@@ -42,15 +51,15 @@ impl<T: Versioned> Cache<T> {
                 }
             }
             Event::Init => {
-                self.relist.clear();
+                self.relist = Some(BTreeMap::new());
                 false
             }
             Event::InitApply(object) => {
-                self.relist.insert(object.key(), object);
+                insert(self.relist.get_or_insert_default(), object);
                 false
             }
             Event::InitDone => {
-                self.live = std::mem::take(&mut self.relist);
+                self.live = self.relist.take().unwrap_or_default();
                 self.complete = true;
                 true
             }
@@ -60,6 +69,10 @@ impl<T: Versioned> Cache<T> {
     /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch. Whether it
     /// says something that was not known.
     pub(crate) fn put(&mut self, object: T) -> bool {
+        if let Some(relist) = &mut self.relist {
+            // The list that is being read may be older than this.
+            insert(relist, object.clone());
+        }
         let key = object.key();
         let known = self.live.get(&key);
         if known.is_some_and(|known| known.version() > object.version()) {
@@ -148,6 +161,17 @@ mod tests {
             cache.handle(event);
         }
         assert_eq!(cache.names(), ["b"], "what a relist does not have is gone");
+        cache.handle(Event::Init);
+        cache.put(("b", 7));
+        cache.put(("c", 8));
+        for event in [Event::InitApply(("b", 2)), Event::InitDone] {
+            cache.handle(event);
+        }
+        assert_eq!(
+            (cache.get("b"), cache.get("c")),
+            (Some(&("b", 7)), Some(&("c", 8))),
+            "what we wrote while the list was read is newer than the list"
+        );
     }
 
     #[test]
