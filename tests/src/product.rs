@@ -34,20 +34,17 @@ pub struct Ran {
 impl<'a> Product<'a> {
     /// Pushes both images into the open registry and installs with the plugin. `make image` made all three.
     pub fn install(cluster: &'a Cluster) -> Result<Self> {
+        Self::install_with(cluster, &[])
+    }
+
+    /// The same, with more flags of `install`.
+    pub fn install_with(cluster: &'a Cluster, flags: &[&str]) -> Result<Self> {
         let product = Self { cluster };
         let controller = product.push("globalps-controller")?;
         let syncer = product.push("globalps-syncer")?;
-        let ran = product.plugin(
-            &[
-                "install",
-                "--apply",
-                "--controller-image",
-                &controller,
-                "--syncer-image",
-                &syncer,
-            ],
-            "",
-        )?;
+        let images = ["--controller-image", &controller, "--syncer-image", &syncer];
+        let args = [&["install", "--apply"], &images[..], flags].concat();
+        let ran = product.plugin(&args, "")?;
         ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
         Ok(product)
     }

@@ -1,0 +1,139 @@
+//! The cluster's own pull secret: it is merged, it flows by itself, and it never holds the additional one up.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::{Cluster, Node, config_file, until};
+use serde_json::json;
+
+const POLL: Duration = Duration::from_millis(100);
+const SHARED: &str = "shared.example.com";
+
+#[test]
+fn the_original_and_the_additional_secret_never_hold_each_other_up() {
+    let cluster = cluster("originals", 1);
+    cluster.kubectl(&["create", "namespace", "shared"]).unwrap();
+    original(
+        &cluster,
+        &docker_config(&[("original.example.com", "o:one"), (SHARED, "o:one")]),
+    );
+    let product = Product::install_with(&cluster, &["--original", "shared/pull-secret"]).unwrap();
+    let nodes = cluster.nodes().unwrap();
+    let node = &nodes[0];
+
+    product
+        .apply(&docker_config(&[
+            ("r.example.com", "a:one"),
+            (SHARED, "a:one"),
+        ]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    in_force(
+        node,
+        &[
+            ("original.example.com", "o:one"),
+            ("r.example.com", "a:one"),
+            (SHARED, "a:one"),
+        ],
+    );
+    let conflicts = product.status().unwrap()["conflicts"].clone();
+    assert_eq!(
+        conflicts,
+        json!([{"registry": SHARED, "winner": "Additional"}])
+    );
+
+    // While the additional one makes no sense, the original flows.
+    product.apply("{}").unwrap();
+    product.wait_condition("AdditionalValid", "False").unwrap();
+    original(
+        &cluster,
+        &docker_config(&[("original.example.com", "o:two")]),
+    );
+    in_force(
+        node,
+        &[
+            ("original.example.com", "o:two"),
+            ("r.example.com", "a:one"),
+            (SHARED, "a:one"),
+        ],
+    );
+
+    // And the other way round; what was good stays.
+    original(&cluster, "no credentials");
+    product.wait_condition("OriginalValid", "False").unwrap();
+    product
+        .apply(&docker_config(&[("r.example.com", "a:two")]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    in_force(
+        node,
+        &[
+            ("original.example.com", "o:two"),
+            ("r.example.com", "a:two"),
+        ],
+    );
+
+    // Of an original with one bad entry the others are taken.
+    original(
+        &cluster,
+        &json!({"auths": {"good.example.com": {"auth": base64("o:good")}, "bad.example.com": {"auth": "!"}}}).to_string(),
+    );
+    in_force(
+        node,
+        &[("good.example.com", "o:good"), ("r.example.com", "a:two")],
+    );
+    let (_, reason, message) = product.wait_condition("OriginalValid", "False").unwrap();
+    assert_eq!(reason, "BadEntries");
+    assert!(message.contains("`bad.example.com`"), "{message}");
+
+    // The user may want it the other way round.
+    original(&cluster, &docker_config(&[("r.example.com", "o:three")]));
+    in_force(node, &[("r.example.com", "a:two")]);
+    let patch = json!({"spec": {"precedence": "Original"}}).to_string();
+    cluster
+        .kubectl(&[
+            "patch",
+            "gps/global-pull-secret",
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .unwrap();
+    in_force(node, &[("r.example.com", "o:three")]);
+
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(config_file::read(node).unwrap(), None);
+}
+
+fn original(cluster: &Cluster, content: &str) {
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "pull-secret", "namespace": "shared"},
+        "type": "Opaque",
+        "stringData": {".dockerconfigjson": content},
+    });
+    let mut command = cluster.kubectl_command();
+    command.args(["apply", "-f", "-"]);
+    let ran = globalps_tests::product::run(&mut command, &secret.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+/// Waits until the node has exactly these registries and credentials.
+fn in_force(node: &Node, entries: &[(&str, &str)]) {
+    let wanted = docker_config(entries);
+    let wanted: serde_json::Value = serde_json::from_str(&wanted).unwrap();
+    until("the credentials on the node", DEADLINE, POLL, || {
+        let bytes = config_file::read(node)?.map(|file| file.bytes);
+        let found: serde_json::Value =
+            serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
+        Ok((found == wanted).then_some(()))
+    })
+    .unwrap();
+}
