@@ -16,6 +16,7 @@ pub mod judge;
 pub mod kubernetes;
 pub mod lone_registry;
 pub mod oracle;
+pub mod picture;
 pub mod power_cut;
 pub mod preflight;
 pub mod product;

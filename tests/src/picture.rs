@@ -1,0 +1,128 @@
+//! A terminal's screen as a picture: what a program showed there, in its colours, as SVG.
+
+use std::fmt::Write as _;
+
+use vt100::{Cell, Color, Parser, Screen};
+
+/// Of one character, in the picture's units.
+const WIDTH: f32 = 8.4;
+const HEIGHT: u16 = 19;
+const MARGIN: u16 = 14;
+const BACKGROUND: &str = "#1d1f21";
+const FOREGROUND: &str = "#d8dadc";
+/// The terminal's own eight colours, and their bright ones.
+const PALETTE: [&str; 16] = [
+    "#1d1f21", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#d8dadc",
+    "#7f848e", "#ff7b86", "#b5e890", "#ffd68a", "#7cc4ff", "#dd92f5", "#6fd6e2", "#ffffff",
+];
+
+/// The screen of so many columns after these bytes were shown, as high as what is on it.
+pub fn svg(shown: &str, columns: u16) -> String {
+    let mut parser = Parser::new(200, columns, 0);
+    parser.process(shown.as_bytes());
+    let screen = parser.screen();
+    let rows = (0..200)
+        .rev()
+        .find(|row| (0..columns).any(|column| is_inked(screen, *row, column)))
+        .map_or(1, |row| row + 1);
+    let width = f32::from(columns) * WIDTH + f32::from(2 * MARGIN);
+    let height = rows * HEIGHT + 2 * MARGIN;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height}\" font-family=\"ui-monospace, \
+         SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\">\n<rect width=\"100%\" \
+         height=\"100%\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n"
+    );
+    for row in 0..rows {
+        let y = MARGIN + row * HEIGHT + 14;
+        for (column, style, text) in runs(screen, row, columns) {
+            let x = f32::from(MARGIN) + f32::from(column) * WIDTH;
+            let length = WIDTH * f32::from(u16::try_from(text.chars().count()).unwrap_or(u16::MAX));
+            // Writing to a text does not fail.
+            let _ = writeln!(
+                svg,
+                "<text x=\"{x:.1}\" y=\"{y}\" textLength=\"{length:.1}\" xml:space=\"preserve\"{style}>{}</text>",
+                escaped(&text)
+            );
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn is_inked(screen: &Screen, row: u16, column: u16) -> bool {
+    let cell = screen.cell(row, column);
+    cell.is_some_and(|cell| !cell.contents().trim().is_empty())
+}
+
+/// Neighbours of one style: first column, attributes of the style, text. Blank ends of a row are left out.
+fn runs(screen: &Screen, row: u16, columns: u16) -> Vec<(u16, String, String)> {
+    let mut runs: Vec<(u16, String, String)> = Vec::new();
+    let end = (0..columns)
+        .rev()
+        .find(|column| is_inked(screen, row, *column));
+    for column in 0..end.map_or(0, |end| end + 1) {
+        let Some(cell) = screen.cell(row, column) else {
+            continue;
+        };
+        let style = style(cell);
+        let text = match cell.contents() {
+            "" => " ",
+            text => text,
+        };
+        match runs.last_mut() {
+            Some((_, last, run)) if *last == style => run.push_str(text),
+            _ => runs.push((column, style, text.to_owned())),
+        }
+    }
+    runs
+}
+
+fn style(cell: &Cell) -> String {
+    let colour = match cell.fgcolor() {
+        Color::Idx(index) => PALETTE
+            .get(usize::from(index))
+            .copied()
+            .unwrap_or(FOREGROUND)
+            .to_owned(),
+        Color::Rgb(red, green, blue) => format!("#{red:02x}{green:02x}{blue:02x}"),
+        Color::Default => FOREGROUND.to_owned(),
+    };
+    let bold = if cell.bold() {
+        " font-weight=\"bold\""
+    } else {
+        ""
+    };
+    let dim = if cell.dim() { " opacity=\"0.6\"" } else { "" };
+    format!(" fill=\"{colour}\"{bold}{dim}")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_shown_is_in_the_picture_in_its_colours() {
+        let picture = svg(
+            "a <b>\r\n\x1b[31mred\x1b[0m & \x1b[1mbold\x1b[0m\r\ngone\r\x1b[K",
+            20,
+        );
+        assert!(picture.contains(">a &lt;b&gt;</text>"), "{picture}");
+        assert!(picture.contains("fill=\"#e06c75\">red</text>"), "{picture}");
+        assert!(
+            picture.contains("font-weight=\"bold\">bold</text>"),
+            "{picture}"
+        );
+        assert!(
+            !picture.contains("gone"),
+            "what was wiped away is not there"
+        );
+        let height = 2 * HEIGHT + 2 * MARGIN;
+        assert!(picture.contains(&format!("0 0 196 {height}")), "{picture}");
+    }
+}
