@@ -1,6 +1,7 @@
 //! The command line: types only.
 
 mod connection;
+mod rollout;
 mod values;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use connection::Connection;
+pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use values::{Original, Span};
 
 /// Examples first: they are what people look for.
@@ -67,6 +69,11 @@ pub(crate) enum Command {
     Status(Status),
     Diff(Diff),
     Remove(Remove),
+    Retry(Retry),
+    Pause(Pause),
+    Resume(Resume),
+    History(History),
+    Undo(Undo),
     Install(Install),
     Uninstall(Uninstall),
     Validate(Validate),
@@ -120,6 +127,13 @@ pub(crate) enum StatusFormat {
     Json,
     Yaml,
     Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    Table,
+    Json,
+    Yaml,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -465,6 +479,15 @@ mod tests {
                 "status -v=6 --as u --as-group a --as-group b -s https://x",
                 None,
             ),
+            ("retry", None),
+            ("retry node-1 node-2 --wait --timeout 5m", None),
+            ("pause", None),
+            ("pause --wait", Some(ErrorKind::UnknownArgument)),
+            ("resume --wait", None),
+            ("history -o yaml", None),
+            ("history -o wide", Some(ErrorKind::InvalidValue)),
+            ("undo --to-revision 3 --yes --dry-run=server", None),
+            ("undo --to-revision last", Some(ErrorKind::ValueValidation)),
             ("stats", Some(ErrorKind::InvalidSubcommand)),
         ] {
             let found = parse(line).err();
@@ -483,6 +506,11 @@ mod tests {
             "remove --all",
             "uninstall",
             "version",
+            "retry",
+            "pause",
+            "resume",
+            "history",
+            "undo",
             "add --registry r",
         ] {
             for flag in [

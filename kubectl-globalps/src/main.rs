@@ -8,6 +8,7 @@ mod commands;
 mod error;
 mod facts;
 mod follow;
+mod history;
 mod manifest;
 mod password;
 mod printer;

@@ -3,8 +3,10 @@
 use globalps_core::api::{
     Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
+use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::facts::{Facts, Lost, NodeFacts, Seen};
@@ -225,6 +227,14 @@ fn phase(
     }
 }
 
+/// Whether a node at this phase did not take what it was granted.
+pub(crate) fn has_failed(phase: Phase) -> bool {
+    matches!(
+        phase,
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner
+    )
+}
+
 fn count(rows: &[Row]) -> Counts {
     let mut counts = Counts::default();
     for row in rows {
@@ -232,9 +242,9 @@ fn count(rows: &[Row]) -> Counts {
         match row.phase {
             Phase::Synced => counts.synced += 1,
             Phase::Syncing | Phase::Restoring => counts.progressing += 1,
-            Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => counts.failed += 1,
+            phase if has_failed(phase) => counts.failed += 1,
             Phase::Unreachable => counts.unreachable += 1,
-            Phase::Pending | Phase::Restored | Phase::Excluded => {}
+            _ => {}
         }
     }
     counts
@@ -277,7 +287,9 @@ fn synced(facts: &Facts, status: &Status) -> Verdict {
                     said(bad)
                 ));
             }
-            if let Some(bad) = find(reported, condition::DEGRADED).filter(|c| c.status == "True") {
+            if let Some(bad) = find(reported, condition::DEGRADED)
+                .filter(|c| c.status == "True" && !is_answered(facts, c))
+            {
                 return Verdict::Stuck(format!("the rollout stopped: {}", said(bad)));
             }
             if status.ready {
@@ -287,6 +299,23 @@ fn synced(facts: &Facts, status: &Status) -> Verdict {
             }
         }
     }
+}
+
+/// Whether it tells of failed nodes only, and each of them was asked to try again since, or is at it.
+fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
+    let is_failed = |object: &NodePullSecret| {
+        let status = object.status.as_ref();
+        let asked = object.annotations().get(names::RETRY_ANNOTATION);
+        status.is_some_and(|status| {
+            has_failed(status.phase)
+                && status.observed_generation >= object.metadata.generation.unwrap_or_default()
+        }) && asked.is_none_or(|asked| *asked == object.spec.retry)
+    };
+    matches!(degraded.reason.as_str(), "RolloutHalted" | "NodesFailed")
+        && !facts
+            .node_secrets
+            .iter()
+            .any(|(_, object)| is_failed(object))
 }
 
 fn restored(facts: &Facts) -> Verdict {
@@ -349,7 +378,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             ),
             _ if status.paused => (
                 "the rollout is paused".to_owned(),
-                "set `spec.rollout.paused: false` of GlobalPullSecret `global-pull-secret` to go on",
+                "go on with `kubectl globalps resume`",
             ),
             _ if status.counts.unreachable > 0
                 && status.counts.unreachable == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>

@@ -143,7 +143,7 @@ fn color(phase: Phase) -> Color {
 }
 
 /// As kubectl shows ages: `45s`, `12m`, `5h`, `3d`.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(since).as_secs().max(0);
     match seconds {
         0..120 => format!("{seconds}s"),

@@ -3,9 +3,13 @@
 mod add;
 mod diff;
 mod explain;
+mod history;
 mod install;
+mod pause;
 mod remove;
+mod retry;
 mod status;
+mod undo;
 mod uninstall;
 mod validate;
 mod version;
@@ -47,6 +51,11 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Status(args) => status::run(args, flags, printer).await,
             Command::Diff(args) => diff::run(args, flags, printer).await,
             Command::Remove(args) => remove::run(args, flags, printer).await,
+            Command::Retry(args) => retry::run(args, flags, printer).await,
+            Command::Pause(_) => pause::pause(flags, printer).await,
+            Command::Resume(args) => pause::resume(args, flags, printer).await,
+            Command::History(args) => history::run(args, flags, printer).await,
+            Command::Undo(args) => undo::run(args, flags, printer).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),

@@ -1,0 +1,264 @@
+//! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use globalps_core::dockerconfig::{DockerConfig, shown_key, validate_bytes};
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+
+use crate::additional::data_of;
+use crate::changes::{Change, InForce, Kind, changes};
+use crate::table::age;
+
+/// One of the Secrets that the controller keeps.
+#[derive(Debug)]
+pub(crate) struct Revision {
+    pub number: i64,
+    pub rolled_out: Option<Timestamp>,
+    pub bytes: Vec<u8>,
+    pub config: DockerConfig,
+}
+
+impl Revision {
+    /// `None`: the Secret is not one that the controller keeps.
+    pub(crate) fn of(secret: &Secret) -> Option<Self> {
+        let annotations = secret.metadata.annotations.as_ref()?;
+        let number = annotations.get(names::REVISION_ANNOTATION)?.parse().ok()?;
+        let rolled_out = annotations.get(names::ROLLED_OUT_ANNOTATION);
+        let bytes = data_of(secret, names::DATA_KEY)?;
+        Some(Self {
+            number,
+            rolled_out: rolled_out.and_then(|time| time.parse().ok()),
+            bytes: bytes.to_vec(),
+            config: validate_bytes(bytes).0.unwrap_or_default(),
+        })
+    }
+}
+
+/// The newest first.
+pub(crate) fn sorted(slots: impl IntoIterator<Item = Secret>) -> Vec<Revision> {
+    let mut revisions: Vec<Revision> = slots
+        .into_iter()
+        .filter_map(|secret| Revision::of(&secret))
+        .collect();
+    revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+    revisions
+}
+
+/// Where going back leads when nobody says where: to the newest one that does not mean what the Secret means now.
+/// `now`: what is in the Secret; `None`: no Secret, or nothing that could be read.
+pub(crate) fn last_other<'a>(
+    revisions: &'a [Revision],
+    now: Option<&DockerConfig>,
+) -> Option<&'a Revision> {
+    revisions
+        .iter()
+        .find(|revision| now.is_none_or(|now| !now.means_the_same(&revision.config)))
+}
+
+/// `history -o json`: scripts rely on its shape.
+#[derive(Debug, Serialize)]
+pub(crate) struct History {
+    pub revisions: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    pub revision: i64,
+    /// RFC 3339; empty: not known.
+    pub rolled_out: String,
+    pub in_force: bool,
+    pub registries: Vec<String>,
+    /// What going back to it would change.
+    pub changes: Vec<Change>,
+    #[serde(skip)]
+    since: Option<Timestamp>,
+}
+
+impl History {
+    pub(crate) fn of(revisions: &[Revision], in_force: &InForce) -> Self {
+        let row = |revision: &Revision| {
+            let entries = revision.config.entries().iter();
+            Row {
+                revision: revision.number,
+                rolled_out: revision
+                    .rolled_out
+                    .map_or(String::new(), |time| time.to_string()),
+                in_force: !in_force.additional.is_empty()
+                    && in_force.additional.means_the_same(&revision.config),
+                registries: entries
+                    .map(|entry| shown_key(&entry.canonical_key()))
+                    .collect(),
+                changes: changes(in_force, &revision.config),
+                since: revision.rolled_out,
+            }
+        };
+        Self {
+            revisions: revisions.iter().map(row).collect(),
+        }
+    }
+
+    /// `width`: columns of the terminal; `None`: no limit.
+    pub(crate) fn table(&self, now: Timestamp, width: Option<u16>) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).force_no_tty();
+        if let Some(width) = width {
+            table
+                .set_content_arrangement(ContentArrangement::Dynamic)
+                .set_width(width);
+        }
+        table.set_header(["REVISION", "AGE", "REGISTRIES", "DIFFERENCE"]);
+        for row in &self.revisions {
+            table.add_row([
+                row.revision.to_string(),
+                row.since.map_or(String::new(), |since| age(since, now)),
+                row.registries.join(", "),
+                row.difference(),
+            ]);
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 3));
+        }
+        let lines: Vec<String> = table
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        lines.join("\n")
+    }
+}
+
+impl Row {
+    fn difference(&self) -> String {
+        if self.in_force {
+            return "in force".to_owned();
+        }
+        let word = |change: &Change| {
+            let sign = match change.change {
+                Kind::Added => '+',
+                Kind::Removed => '-',
+                Kind::Changed | Kind::Overridden | Kind::Shadowed => '~',
+            };
+            format!("{sign}{}", change.registry)
+        };
+        let words: Vec<String> = self.changes.iter().map(word).collect();
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    fn slot(number: &str, content: &str) -> Secret {
+        let mut secret = Secret::default();
+        secret.metadata.annotations = Some(
+            [
+                (names::REVISION_ANNOTATION, number),
+                (names::ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        );
+        secret.data = Some(
+            [(
+                names::DATA_KEY.to_owned(),
+                ByteString(content.as_bytes().to_vec()),
+            )]
+            .into(),
+        );
+        secret
+    }
+
+    /// In the order of their slots, which is that of nothing.
+    fn revisions() -> Vec<Revision> {
+        let mut foreign = slot("1", "{}");
+        foreign.metadata.annotations = None;
+        sorted([
+            slot(
+                "9",
+                r#"{"auths":{"a":{"auth":"dTpw"},"b":{"auth":"dTpw"}}}"#,
+            ),
+            foreign,
+            slot(
+                "10",
+                r#"{"auths":{"a":{"auth":"dTpx"},"c":{"auth":"dTpw"}}}"#,
+            ),
+            slot(
+                "8",
+                r#"{"auths":{"c":{"auth":"dTpw"},"https://a/":{"auth":"dTpx"}}}"#,
+            ),
+        ])
+    }
+
+    fn in_force(content: &[u8]) -> InForce {
+        InForce {
+            additional: validate_bytes(content).0.expect("valid"),
+            ..InForce::default()
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_going_back_would_change_and_no_credential() {
+        let history = History::of(
+            &revisions(),
+            &in_force(br#"{"auths":{"a":{"auth":"dTpx"},"c":{"auth":"dTpw"}}}"#),
+        );
+        let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+        assert_eq!(
+            history.table(now, None),
+            "\
+REVISION   AGE   REGISTRIES   DIFFERENCE
+10         10m   a, c         in force
+9          10m   a, b         ~a +b -c
+8          10m   c, a         in force"
+        );
+        for line in history.table(now, Some(30)).lines() {
+            assert!(line.chars().count() <= 30, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_json_is_what_scripts_rely_on() {
+        let history = History::of(
+            &revisions()[1..2],
+            &in_force(br#"{"auths":{"b":{"auth":"dTpw"}}}"#),
+        );
+        assert_eq!(
+            serde_json::to_value(history).expect("JSON"),
+            serde_json::json!({"revisions": [{
+                "revision": 9, "rolledOut": "2026-01-01T00:00:00Z", "inForce": false,
+                "registries": ["a", "b"], "changes": [{"registry": "a", "change": "added"}],
+            }]})
+        );
+    }
+
+    #[test]
+    fn going_back_leads_to_the_newest_that_means_something_else() {
+        let revisions = revisions();
+        let to = |content: Option<&str>| {
+            let now = content.and_then(|text| validate_bytes(text.as_bytes()).0);
+            last_other(&revisions, now.as_ref()).map(|revision| revision.number)
+        };
+        for (sentence, now, expected) in [
+            (
+                "the newest is what is there now, in other words",
+                Some(
+                    r#"{"auths":{"https://c":{"auth":"dTpw"},"a":{"username":"u","password":"q"}}}"#,
+                ),
+                Some(9),
+            ),
+            (
+                "what is there now was never rolled out",
+                Some(r#"{"auths":{"d":{"auth":"dTpw"}}}"#),
+                Some(10),
+            ),
+            ("nothing there that could be read", None, Some(10)),
+        ] {
+            assert_eq!(to(now), expected, "{sentence}");
+        }
+        assert!(last_other(&[], None).is_none());
+    }
+}
