@@ -152,6 +152,12 @@ fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError>
 }
 
 fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
+    if flags.insecure_skip_tls_verify && flags.certificate_authority.is_some() {
+        return Err(Failure::new(
+            "`--certificate-authority` and `--insecure-skip-tls-verify` contradict each other",
+            "leave out one of them",
+        ));
+    }
     if let Some(server) = &flags.server {
         config.cluster_url = address(server)?;
     }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use kube::client::AuthError;
 use kube::config::{KubeconfigError, LoadDataError};
 
+use crate::permission::Missing;
+
 /// Exit status of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -115,10 +117,19 @@ fn api_answer(doing: &str, code: u16, message: &str) -> Failure {
             format!("could not {doing}: the API server does not accept who you are"),
             "log in to the cluster again, or choose another `--context`, `--user` or `--token`",
         ),
-        403 => Failure::new(
-            format!("not allowed to {doing}: {message}"),
-            "ask an administrator of the cluster for that permission, or see what you may do with `kubectl auth can-i --list`",
-        ),
+        403 => match Missing::of(message) {
+            Some(missing) => Failure::new(
+                format!("not allowed to {doing}: {missing}"),
+                format!(
+                    "an administrator of the cluster grants it with `{}`",
+                    missing.grant()
+                ),
+            ),
+            None => Failure::new(
+                format!("not allowed to {doing}: {message}"),
+                "ask an administrator of the cluster; `kubectl auth can-i --list` shows what you may do",
+            ),
+        },
         404 => Failure::new(
             format!("could not {doing}: {message}"),
             "is globalps installed here? See `kubectl globalps install --help`",

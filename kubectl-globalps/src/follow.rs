@@ -85,7 +85,7 @@ pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow) -> Result<Exit, F
             }
             () = tokio::time::sleep(TICK) => {}
             _ = &mut interrupt => {
-                if how.goal.is_some() {
+                if how.goal.is_some() || !status.ready {
                     cluster.printer().note("the rollout goes on; look again with `kubectl globalps status --watch`");
                 }
                 return Ok(Exit::Interrupted);

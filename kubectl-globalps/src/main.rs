@@ -11,16 +11,18 @@ mod follow;
 mod history;
 mod manifest;
 mod password;
+mod permission;
 mod printer;
 mod prompt;
 mod status;
 mod table;
+mod usage;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
 
@@ -28,8 +30,12 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too. Nobody left to read them is no error.
-            let _ = error.print();
+            if let Some(failure) = usage::failure(&error) {
+                Printer::new(Color::Auto, 0).failure(&failure);
+            } else {
+                // Help and version come this way too. Nobody left to read them is no error.
+                let _ = error.print();
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));
         }
     };

@@ -1,0 +1,123 @@
+//! A command line that makes no sense, told as every other error is: one sentence, and a hint. Pure.
+
+use clap::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::error::Failure;
+
+/// `None`: it is help or the version, and no error.
+pub(crate) fn failure(error: &Error) -> Option<Failure> {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n");
+    let sentence = paragraphs.next().unwrap_or_default();
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(sentence);
+    let help = paragraphs
+        .find_map(|paragraph| paragraph.trim_start().strip_prefix("Usage: "))
+        .map_or_else(|| "kubectl globalps".to_owned(), command);
+    let hint = match similar(error) {
+        Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
+        None => format!("see `{help} --help`"),
+    };
+    Some(Failure::new(message(error, sentence), hint))
+}
+
+/// clap's words, on one line, with names in backticks.
+fn message(error: &Error, sentence: &str) -> String {
+    // It may be anything, a password too, so it is not repeated.
+    let is_word = |context: Option<&ContextValue>| matches!(context, Some(ContextValue::String(text)) if !text.starts_with('-'));
+    if error.kind() == ErrorKind::UnknownArgument && is_word(error.get(ContextKind::InvalidArg)) {
+        return "there is an argument too many".to_owned();
+    }
+    let lines: Vec<&str> = sentence.lines().map(str::trim).collect();
+    let text = match lines.split_first() {
+        Some((first, [])) => (*first).to_owned(),
+        Some((first, rest)) if first.ends_with(':') => format!("{first} {}", rest.join(", ")),
+        _ => lines.join(" "),
+    };
+    text.replace(" '", " `")
+        .replace("' ", "` ")
+        .replace("':", "`:")
+        .trim_end_matches('\'')
+        .to_owned()
+        + if text.ends_with('\'') { "`" } else { "" }
+}
+
+/// The words of a usage before its first flag or value.
+fn command(usage: &str) -> String {
+    let words = usage.split_whitespace();
+    let is_name = |word: &&str| !word.starts_with(['-', '<', '[']);
+    words.take_while(is_name).collect::<Vec<_>>().join(" ")
+}
+
+fn similar(error: &Error) -> Option<String> {
+    [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ]
+    .into_iter()
+    .find_map(|kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser as _;
+
+    fn told(line: &str) -> Option<String> {
+        let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
+        let failure = failure(&Cli::try_parse_from(words).expect_err(line))?;
+        Some(format!("{}\n{}", failure.message, failure.hint))
+    }
+
+    #[test]
+    fn a_command_line_that_makes_no_sense_is_told_in_one_sentence_with_a_hint() {
+        for (line, expected) in [
+            (
+                "stats",
+                "unrecognized subcommand `stats`\ndid you mean `status`? See `kubectl globalps --help`",
+            ),
+            (
+                "status --wach",
+                "unexpected argument `--wach` found\ndid you mean `--watch`? See `kubectl globalps status --help`",
+            ),
+            (
+                "status --wait --watch",
+                "the argument `--wait` cannot be used with `--watch`\nsee `kubectl globalps status --help`",
+            ),
+            (
+                "status -o xml",
+                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps --help`",
+            ),
+            (
+                "undo --to-revision last",
+                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps --help`",
+            ),
+            (
+                "remove",
+                "the following required arguments were not provided: <--registry <REGISTRY>|--all>\nsee `kubectl globalps remove --help`",
+            ),
+            (
+                "history hunter2",
+                "there is an argument too many\nsee `kubectl globalps history --help`",
+            ),
+        ] {
+            assert_eq!(told(line).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        for line in ["--help", "status --help", "--version", ""] {
+            assert_eq!(told(line), None, "{line}");
+        }
+    }
+}
