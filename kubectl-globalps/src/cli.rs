@@ -7,6 +7,7 @@ mod values;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 pub(crate) use connection::Connection;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     Validate(Validate),
     Explain(Explain),
     Version(Version),
+    Completion(Completion),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -393,6 +395,23 @@ pub(crate) struct Version {
     pub client: bool,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
+}
+
+/// Print a shell's completion script
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # For kubectl globalps, where kubectl's own completion is set up: names of registries and nodes too
+  ln -s \"$(command -v kubectl-globalps)\" /usr/local/bin/kubectl_complete-globalps
+
+  # For the program under its own name
+  source <(kubectl-globalps completion bash)"
+)]
+pub(crate) struct Completion {
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ async fn from_kubeconfig(
 }
 
 /// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
-fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
+pub(crate) fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
     if let Some(path) = &flags.kubeconfig {
         return Kubeconfig::read_from(path).map(Some);
     }

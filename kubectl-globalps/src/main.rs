@@ -5,6 +5,7 @@ mod changes;
 mod cli;
 mod client;
 mod commands;
+mod completion;
 mod error;
 mod facts;
 mod follow;
@@ -18,6 +19,7 @@ mod status;
 mod table;
 mod usage;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -26,7 +28,19 @@ use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
 
+/// Under this name kubectl asks what may come next on its command line.
+const COMPLETE: &str = "kubectl_complete-globalps";
+
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let program = words.next().map(PathBuf::from).unwrap_or_default();
+    if program.file_stem().is_some_and(|name| name == COMPLETE) {
+        let words: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        commands::completion::answer(&words);
+        return Exit::Done.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod add;
+pub(crate) mod completion;
 mod diff;
 mod explain;
 mod history;
@@ -14,6 +15,7 @@ mod uninstall;
 mod validate;
 mod version;
 
+use std::future::Future;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
@@ -33,8 +35,7 @@ use crate::status::Goal;
 /// So often a change is tried anew where somebody else was faster.
 const ATTEMPTS: u32 = 5;
 
-/// Runs the command that was asked for.
-pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -44,8 +45,13 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
                 "is this machine out of files or memory?",
             )
         })?;
+    runtime.block_on(work)
+}
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
     let flags = &cli.connection;
-    runtime.block_on(async {
+    block_on(async {
         match &cli.command {
             Command::Add(args) => add::run(args, flags, printer).await,
             Command::Status(args) => status::run(args, flags, printer).await,
@@ -61,6 +67,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, printer),
             Command::Version(args) => version::run(args, flags, printer).await,
+            Command::Completion(args) => Ok(completion::run(args, printer)),
         }
     })
 }
