@@ -18,6 +18,7 @@ pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod reference_cases;
+pub mod terminal;
 pub mod watch;
 
 mod cgroup;

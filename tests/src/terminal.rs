@@ -1,0 +1,128 @@
+//! A program on a terminal of its own, as somebody who sits there sees it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// A pseudo-terminal and the program on it. The program is killed when this is dropped.
+pub struct Terminal {
+    keyboard: File,
+    output: Receiver<Vec<u8>>,
+    child: Child,
+    shown: Vec<u8>,
+}
+
+impl Terminal {
+    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it.
+    pub fn start(command: &Command, columns: u16, rows: u16) -> Result<Self> {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        grantpt(&controller)?;
+        unlockpt(&controller)?;
+        let size = Winsize {
+            ws_col: columns,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&controller, size)?;
+        let path = ptsname(&controller, Vec::new())?;
+        let screen = File::options()
+            .read(true)
+            .write(true)
+            .open(path.to_str()?)?;
+        let mut session = Command::new("setsid");
+        session
+            .args(["--ctty", "--wait"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env("TERM", "xterm-256color")
+            .stdin(Stdio::from(screen.try_clone()?))
+            .stdout(Stdio::from(screen.try_clone()?))
+            .stderr(Stdio::from(screen));
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => session.env(name, value),
+                None => session.env_remove(name),
+            };
+        }
+        let child = session.spawn().context("could not run setsid")?;
+        // The command keeps the program's ends open, and there is no end to read before they are closed.
+        drop(session);
+        let keyboard = File::from(controller);
+        let mut reader = keyboard.try_clone()?;
+        let (sender, output) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The end of a terminal is an error, EIO.
+            while let Ok(length @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self {
+            keyboard,
+            output,
+            child,
+            shown: Vec::new(),
+        })
+    }
+
+    pub fn press(&mut self, keys: &str) -> Result<()> {
+        self.keyboard.write_all(keys.as_bytes())?;
+        Ok(())
+    }
+
+    /// Waits until the text was shown. Everything that was shown by then.
+    pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<String> {
+        let end = Instant::now() + deadline;
+        while !self.shown().contains(text) {
+            match self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(bytes) => self.shown.extend(bytes),
+                Err(RecvTimeoutError::Timeout) => bail!("`{text}` was not shown: {}", self.shown()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ended without `{text}`: {}", self.shown())
+                }
+            }
+        }
+        Ok(self.shown())
+    }
+
+    /// Waits for the program's end: its exit status, and everything that was shown.
+    pub fn end(mut self, deadline: Duration) -> Result<(Option<i32>, String)> {
+        let end = Instant::now() + deadline;
+        loop {
+            match self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(bytes) => self.shown.extend(bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => bail!("it does not end: {}", self.shown()),
+            }
+        }
+        let status = self.child.wait()?;
+        Ok((status.code(), self.shown()))
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.shown).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
