@@ -1,5 +1,6 @@
 //! The command line: types only.
 
+mod check;
 mod connection;
 mod rollout;
 mod values;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use values::{Original, Span};
@@ -70,6 +72,7 @@ pub(crate) enum Command {
     Status(Status),
     Diff(Diff),
     Remove(Remove),
+    Check(Check),
     Retry(Retry),
     Pause(Pause),
     Resume(Resume),
@@ -525,6 +528,7 @@ mod tests {
             "remove --all",
             "uninstall",
             "version",
+            "check",
             "retry",
             "pause",
             "resume",

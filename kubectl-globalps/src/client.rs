@@ -158,6 +158,21 @@ fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure>
             "leave out one of them",
         ));
     }
+    for file in [
+        &flags.certificate_authority,
+        &flags.client_certificate,
+        &flags.client_key,
+    ]
+    .into_iter()
+    .flatten()
+    {
+        std::fs::File::open(file).map_err(|error| {
+            Failure::new(
+                format!("`{}` could not be read: {error}", file.display()),
+                "name a file that you may read",
+            )
+        })?;
+    }
     if let Some(server) = &flags.server {
         config.cluster_url = address(server)?;
     }

@@ -65,10 +65,10 @@ pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
     } else if let Some((arg, Some(value))) = flag(command, last) {
         found.values(command, arg, value);
     } else if last.starts_with('-') {
-        found.prefix = last.to_owned();
+        last.clone_into(&mut found.prefix);
         found.choices = flags(command, &seen);
     } else if command.has_subcommands() {
-        found.prefix = last.to_owned();
+        last.clone_into(&mut found.prefix);
         found.choices = command
             .get_subcommands()
             .filter(|sub| !sub.is_hide_set())

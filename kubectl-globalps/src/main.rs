@@ -2,6 +2,7 @@
 
 mod additional;
 mod changes;
+mod check;
 mod cli;
 mod client;
 mod commands;

@@ -104,7 +104,8 @@ impl Printer {
         }
     }
 
-    fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
+    /// `code`: of the color, as terminals take it.
+    pub(crate) fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
         if self.has_color(stream) {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {

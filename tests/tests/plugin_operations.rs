@@ -27,6 +27,7 @@ fn the_plugin_steers_a_rollout() {
     undo_brings_back_what_was_rolled_out(&stage);
     undo_asks_on_a_terminal(&stage);
     names_of_the_cluster_complete_a_command_line(&stage);
+    check_finds_what_is_in_the_way(&stage);
     stage
         .product
         .assert_never_shown(&[PASSWORD, &base64(&format!("robot:{PASSWORD}"))])
@@ -361,4 +362,79 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
     let ran = run(&mut command, "").unwrap();
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ":4\n"));
     assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
+    let check = |line: &str, code: i32| {
+        let ran = stage.plugin(line);
+        assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
+        assert_eq!(ran.stderr, "", "the answers are data");
+        ran.stdout
+    };
+    let results = |text: &str| {
+        let report: Value = serde_json::from_str(text).unwrap();
+        let checks = report["checks"].as_array().unwrap().clone();
+        assert_eq!(
+            report["healthy"],
+            !checks.iter().any(|check| check["result"] == "failure"),
+            "{report}"
+        );
+        for check in &checks {
+            let well = check["result"] == "ok";
+            assert_eq!(check["hint"] == "", well, "{check}");
+        }
+        move |name: &str| -> Vec<String> {
+            checks
+                .iter()
+                .filter(|check| check["name"] == name)
+                .map(|check| check["result"].as_str().unwrap().to_owned())
+                .collect()
+        }
+    };
+    let found = results(&check("check -o json", 1));
+    for (name, result) in [
+        ("api", "ok"),
+        ("version", "ok"),
+        ("custom-resources", "ok"),
+        ("controller", "failure"),
+        ("syncer-pods", "ok"),
+        ("node-rolled-back", "failure"),
+        ("node-failed", "failure"),
+    ] {
+        assert_eq!(found(name), [result], "{name}");
+    }
+    assert_eq!(found("permissions"), ["ok"; 9]);
+    let text = check("check", 1);
+    for part in [
+        "√ the API server answers",
+        "× there is no controller",
+        "hint: ",
+        "docs/troubleshooting.md#controller",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let found = results(&check("check -o json --as nobody-in-particular", 1));
+    assert_eq!(found("api"), ["ok"]);
+    assert_eq!(
+        found("controller"),
+        ["warning"],
+        "what can't be seen may be there"
+    );
+    assert!(found("permissions").contains(&"failure".to_owned()));
+    let found = results(&check("check -o json -s https://127.0.0.1:1", 2));
+    assert_eq!(found("api"), ["failure"]);
+
+    // A DaemonSet of that name which globalps did not make.
+    stage.apply(&json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "global-pull-secret-syncer"},
+        "spec": {
+            "selector": {"matchLabels": {"name": "global-pull-secret-syncer"}},
+            "template": {
+                "metadata": {"labels": {"name": "global-pull-secret-syncer"}},
+                "spec": {"nodeSelector": {"no": "node"}, "containers": [{"name": "c", "image": "example.com/c:1"}]},
+            },
+        },
+    }));
+    let found = results(&check("check -o json", 1));
+    assert_eq!(found("hypershift"), ["warning"]);
 }

@@ -43,13 +43,12 @@ pub(crate) fn answer(words: &[String]) {
     if let Some(live) = wanted.live {
         choices.extend(ask(live, &wanted, &printer));
     }
-    let mut text: String = choices
+    let mut lines: Vec<String> = choices
         .iter()
-        .map(|(word, about)| format!("{word}\t{about}\n"))
+        .map(|(word, about)| format!("{word}\t{about}"))
         .collect();
-    let directive = if wanted.files { 0 } else { NO_FILES };
-    text.push_str(&format!(":{directive}\n"));
-    printer.data(&text);
+    lines.push(format!(":{}", if wanted.files { 0 } else { NO_FILES }));
+    printer.data(&lines.join("\n"));
 }
 
 fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {

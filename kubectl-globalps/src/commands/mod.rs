@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod add;
+mod check;
 pub(crate) mod completion;
 mod diff;
 mod explain;
@@ -67,6 +68,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, printer),
             Command::Version(args) => version::run(args, flags, printer).await,
+            Command::Check(args) => check::run(args, flags, printer).await,
             Command::Completion(args) => Ok(completion::run(args, printer)),
         }
     })

@@ -1,6 +1,6 @@
 //! `undo`: an additional pull secret that was rolled out before comes back.
 
-use globalps_core::dockerconfig::{DockerConfig, validate_bytes};
+use globalps_core::dockerconfig::{DockerConfig, Finding, validate_bytes};
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -78,7 +78,7 @@ pub(super) async fn run(
 /// What the Secret means; `None`: nothing that nodes would take.
 fn config_of(secret: &Secret) -> Option<DockerConfig> {
     let (config, findings) = validate_bytes(data_of(secret, names::DATA_KEY)?);
-    config.filter(|_| !findings.iter().any(|finding| finding.is_error()))
+    config.filter(|_| !findings.iter().any(Finding::is_error))
 }
 
 fn choose<'a>(
