@@ -3,6 +3,7 @@
 mod check;
 mod connection;
 mod rollout;
+mod status;
 mod values;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
+pub(crate) use status::{Status, StatusFormat};
 pub(crate) use values::{Original, Span};
 
 /// Examples first: they are what people look for.
@@ -126,15 +128,6 @@ pub(crate) enum ObjectFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatusFormat {
-    Table,
-    Wide,
-    Json,
-    Yaml,
-    Name,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListFormat {
     Table,
     Json,
@@ -194,40 +187,6 @@ pub(crate) struct Add {
     pub output: Option<ObjectFormat>,
     #[command(flatten)]
     pub wait: Wait,
-}
-
-/// Show how far every node is
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  kubectl globalps status
-
-  # Watch it
-  kubectl globalps status --watch
-
-  # In a script: wait until every node has the credentials
-  kubectl globalps status --wait --timeout 5m -o json",
-    after_help = "Exit status: 0 every node is synced, 1 not, 2 it could not be found out"
-)]
-pub(crate) struct Status {
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: StatusFormat,
-    /// Wait until every node is synced
-    #[arg(long, conflicts_with = "watch")]
-    pub wait: bool,
-    /// Keep the table up to date until Ctrl-C
-    #[arg(short, long)]
-    pub watch: bool,
-    /// How long to wait
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10m",
-        requires = "wait"
-    )]
-    pub timeout: Span,
 }
 
 /// Show what the additional pull secret changes
@@ -473,6 +432,7 @@ mod tests {
                 Some(ErrorKind::ValueValidation),
             ),
             ("status --wait -o json", None),
+            ("status --node a --node b -l x=y,!z --no-headers", None),
             ("status --wait --watch", Some(ErrorKind::ArgumentConflict)),
             ("status -o xml", Some(ErrorKind::InvalidValue)),
             ("remove --registry a --registry b --yes", None),

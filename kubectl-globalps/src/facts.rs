@@ -135,13 +135,29 @@ pub(crate) fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     secret.metadata.resource_version.unwrap_or_default()
 }
 
+/// Which nodes are of interest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// Empty: all.
+    pub names: Vec<String>,
+    /// Of labels, as kubectl takes it.
+    pub selector: Option<String>,
+}
+
+impl Scope {
+    pub(crate) fn is_all(&self) -> bool {
+        self.names.is_empty() && self.selector.is_none()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// The custom resources are there.
     pub installed: bool,
     pub global: Store<GlobalPullSecret>,
     pub node_secrets: Store<NodePullSecret>,
-    /// `None`: hidden from this user.
+    pub scope: Scope,
+    /// Those that the scope's selector matches; `None`: hidden from this user.
     pub nodes: Option<Store<NodeFacts>>,
     /// The two pull secrets, each by its name; `None`: hidden from this user.
     pub additional_secret: Option<Store<SecretVersion>>,
@@ -151,7 +167,16 @@ pub(crate) struct Facts {
 impl Facts {
     /// One look. What this user may not see stays hidden; only the custom resources are needed.
     pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
+        Self::observe_some(cluster, Scope::default()).await
+    }
+
+    /// One look at some nodes.
+    pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
         let all = ListParams::default();
+        let matching = ListParams {
+            label_selector: scope.selector.clone(),
+            ..ListParams::default()
+        };
         let gps = cluster.api::<GlobalPullSecret>();
         let node_secrets = cluster.api::<NodePullSecret>();
         let nodes = kube::Api::<Node>::all(cluster.client.clone());
@@ -163,17 +188,23 @@ impl Facts {
                     gps.get_opt(names::GLOBAL_SECRET)
                 ),
                 cluster.call("list the NodePullSecrets", node_secrets.list(&all)),
-                cluster.call("list the Nodes", nodes.list(&all)),
+                cluster.call("list the Nodes", nodes.list(&matching)),
                 secret_version(cluster, names::ADDITIONAL_SECRET),
                 secret_version(cluster, names::GLOBAL_SECRET),
             )
         })
         .await;
+        let visible = match nodes {
+            // Without the Nodes nobody can tell which ones match.
+            Err(failure) if matching.label_selector.is_some() => return Err(failure),
+            nodes => allowed(nodes)?,
+        };
         let mut facts = Self {
             installed: true,
+            scope,
             additional_secret: additional?,
             global_secret: global?,
-            nodes: allowed(nodes)?.map(|list| {
+            nodes: visible.map(|list| {
                 let mut store = Store::default();
                 for node in list {
                     store.insert(node.name_any(), NodeFacts::of(&node));
@@ -198,6 +229,18 @@ impl Facts {
             Err(failure) => return Err(failure),
         }
         Ok(facts)
+    }
+
+    /// Whether the node is of interest.
+    pub(crate) fn is_shown(&self, node: &str) -> bool {
+        let named = &self.scope.names;
+        let matches = || {
+            self.nodes
+                .as_ref()
+                .is_some_and(|nodes| nodes.get(node).is_some())
+        };
+        (named.is_empty() || named.iter().any(|name| name == node))
+            && (self.scope.selector.is_none() || matches())
     }
 
     pub(crate) fn gps(&self) -> Option<&GlobalPullSecret> {

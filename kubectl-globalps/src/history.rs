@@ -1,6 +1,5 @@
 //! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
 
-use comfy_table::{ContentArrangement, Table, presets};
 use globalps_core::dockerconfig::{DockerConfig, shown_key, validate_bytes};
 use globalps_core::names;
 use jiff::Timestamp;
@@ -9,6 +8,7 @@ use serde::Serialize;
 
 use crate::additional::data_of;
 use crate::changes::{Change, InForce, Kind, changes};
+use crate::columns::columns;
 use crate::table::age;
 
 /// One of the Secrets that the controller keeps.
@@ -100,32 +100,21 @@ impl History {
         }
     }
 
-    /// `width`: columns of the terminal; `None`: no limit.
-    pub(crate) fn table(&self, now: Timestamp, width: Option<u16>) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).force_no_tty();
-        if let Some(width) = width {
-            table
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(width);
-        }
-        table.set_header(["REVISION", "AGE", "REGISTRIES", "DIFFERENCE"]);
-        for row in &self.revisions {
-            table.add_row([
-                row.revision.to_string(),
-                row.since.map_or(String::new(), |since| age(since, now)),
-                row.registries.join(", "),
-                row.difference(),
-            ]);
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 3));
-        }
-        let lines: Vec<String> = table
-            .lines()
-            .map(|line| line.trim_end().to_owned())
+    pub(crate) fn table(&self, now: Timestamp) -> String {
+        let rows: Vec<Vec<String>> = self
+            .revisions
+            .iter()
+            .map(|row| {
+                vec![
+                    row.revision.to_string(),
+                    row.since.map_or(String::new(), |since| age(since, now)),
+                    row.registries.join(", "),
+                    row.difference(),
+                ]
+            })
             .collect();
-        lines.join("\n")
+        let header = ["REVISION", "AGE", "REGISTRIES", "DIFFERENCE"];
+        columns(&header, &rows, None, |_, _, cell| cell)
     }
 }
 
@@ -208,16 +197,13 @@ mod tests {
         );
         let now = "2026-01-01T00:10:00Z".parse().expect("a time");
         assert_eq!(
-            history.table(now, None),
+            history.table(now),
             "\
 REVISION   AGE   REGISTRIES   DIFFERENCE
 10         10m   a, c         in force
 9          10m   a, b         ~a +b -c
 8          10m   c, a         in force"
         );
-        for line in history.table(now, Some(30)).lines() {
-            assert!(line.chars().count() <= 30, "{line:?}");
-        }
     }
 
     #[test]

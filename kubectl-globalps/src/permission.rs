@@ -66,8 +66,12 @@ impl<'a> Missing<'a> {
             Some(account) => format!("--serviceaccount={}", quoted(account)),
             None => format!("--user={}", quoted(self.user)),
         };
-        let title = format!("globalps-{}-{plain}", self.verb);
         let verb = self.verb;
+        // One a permission, so that the next one's name is free.
+        let words = [self.user, verb, plain, self.name].map(word);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let title = words.join("-");
+        let title = title.trim_end_matches('-');
         format!(
             "kubectl create {kind} {title}{place} --verb={verb} --resource={plain}{group}{subresource}{name} && \
              kubectl create {kind}binding {title}{place} --{kind}={title} {subject}"
@@ -96,6 +100,18 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
+/// A part of an object's name.
+fn word(text: &str) -> String {
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    text.chars().map(letter).collect()
+}
+
 /// As a shell takes it for one word.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":._@/-".contains(c);
@@ -116,25 +132,25 @@ mod tests {
             (
                 r#"secrets "additional-pull-secret" is forbidden: User "alice" cannot get resource "secrets" in API group "" in the namespace "kube-system""#,
                 "user `alice` may not get secrets in namespace `kube-system`",
-                "kubectl create role globalps-get-secrets -n kube-system --verb=get --resource=secrets --resource-name=additional-pull-secret && \
-                 kubectl create rolebinding globalps-get-secrets -n kube-system --role=globalps-get-secrets --user=alice",
+                "kubectl create role alice-get-secrets-additional-pull-secret -n kube-system --verb=get --resource=secrets --resource-name=additional-pull-secret && \
+                 kubectl create rolebinding alice-get-secrets-additional-pull-secret -n kube-system --role=alice-get-secrets-additional-pull-secret --user=alice",
             ),
             (
                 r#"secrets "additional-pull-secret" is forbidden: User "a'b" cannot create resource "secrets" in API group "" in the namespace "n": RBAC: role.rbac.authorization.k8s.io "x" not found"#,
                 "user `a'b` may not create secrets in namespace `n`",
-                r"kubectl create role globalps-create-secrets -n n --verb=create --resource=secrets && kubectl create rolebinding globalps-create-secrets -n n --role=globalps-create-secrets --user='a'\''b'",
+                r"kubectl create role a-b-create-secrets-additional-pull-secret -n n --verb=create --resource=secrets && kubectl create rolebinding a-b-create-secrets-additional-pull-secret -n n --role=a-b-create-secrets-additional-pull-secret --user='a'\''b'",
             ),
             (
                 r#"nodes is forbidden: User "system:serviceaccount:ci:bot" cannot list resource "nodes" in API group "" at the cluster scope"#,
                 "user `system:serviceaccount:ci:bot` may not list nodes",
-                "kubectl create clusterrole globalps-list-nodes --verb=list --resource=nodes && \
-                 kubectl create clusterrolebinding globalps-list-nodes --clusterrole=globalps-list-nodes --serviceaccount=ci:bot",
+                "kubectl create clusterrole system-serviceaccount-ci-bot-list-nodes --verb=list --resource=nodes && \
+                 kubectl create clusterrolebinding system-serviceaccount-ci-bot-list-nodes --clusterrole=system-serviceaccount-ci-bot-list-nodes --serviceaccount=ci:bot",
             ),
             (
                 r#"nodepullsecrets.globalps.io "node-1" is forbidden: User "u" cannot patch resource "nodepullsecrets/status" in API group "globalps.io" in the namespace "kube-system""#,
                 "user `u` may not patch nodepullsecrets/status of globalps.io in namespace `kube-system`",
-                "kubectl create role globalps-patch-nodepullsecrets -n kube-system --verb=patch --resource=nodepullsecrets.globalps.io/status --resource-name=node-1 && \
-                 kubectl create rolebinding globalps-patch-nodepullsecrets -n kube-system --role=globalps-patch-nodepullsecrets --user=u",
+                "kubectl create role u-patch-nodepullsecrets-node-1 -n kube-system --verb=patch --resource=nodepullsecrets.globalps.io/status --resource-name=node-1 && \
+                 kubectl create rolebinding u-patch-nodepullsecrets-node-1 -n kube-system --role=u-patch-nodepullsecrets-node-1 --user=u",
             ),
         ] {
             let missing = Missing::of(message).expect(message);

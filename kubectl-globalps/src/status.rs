@@ -53,12 +53,18 @@ impl Status {
     pub(crate) fn of(facts: &Facts, now: Timestamp) -> Self {
         let reported = facts.gps().and_then(|gps| gps.status.as_ref());
         let revision = reported.map_or(0, |status| status.revision);
-        let nodes = rows(facts, revision, now);
+        let mut nodes = rows(facts, revision, now);
+        nodes.retain(|row| facts.is_shown(&row.name));
         let settled = nodes
             .iter()
             .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
-        let ready = settled
-            && matches!(current(facts), Current::Reported(status) if is(status, condition::READY, "True"));
+        // Of some nodes, those alone count.
+        let is_ready = |status: &GlobalPullSecretStatus| {
+            is(status, condition::READY, "True")
+                || (!facts.scope.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
+        };
+        let ready =
+            settled && matches!(current(facts), Current::Reported(status) if is_ready(status));
         Self {
             ready,
             revision,

@@ -27,6 +27,8 @@ fn the_plugin_steers_a_rollout() {
     undo_brings_back_what_was_rolled_out(&stage);
     undo_asks_on_a_terminal(&stage);
     names_of_the_cluster_complete_a_command_line(&stage);
+    status_shows_some_nodes_or_all(&stage);
+    the_live_table_fits_its_terminal(&stage);
     check_finds_what_is_in_the_way(&stage);
     stage
         .product
@@ -167,6 +169,7 @@ fn nothing_is_steered_where_nothing_is_installed(stage: &Stage<'_>) {
     for line in ["pause", "retry", "history"] {
         stage.fails(line, "could not");
     }
+    hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage);
 }
 
 fn pause_and_resume_change_that_one_field(stage: &Stage<'_>) {
@@ -424,7 +427,13 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     let found = results(&check("check -o json -s https://127.0.0.1:1", 2));
     assert_eq!(found("api"), ["failure"]);
 
-    // A DaemonSet of that name which globalps did not make.
+    foreign_daemon_set(stage);
+    let found = results(&check("check -o json", 1));
+    assert_eq!(found("hypershift"), ["warning"]);
+}
+
+/// A DaemonSet of the syncer's name which globalps did not make.
+fn foreign_daemon_set(stage: &Stage<'_>) {
     stage.apply(&json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "global-pull-secret-syncer"},
         "spec": {
@@ -435,6 +444,85 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
             },
         },
     }));
-    let found = results(&check("check -o json", 1));
-    assert_eq!(found("hypershift"), ["warning"]);
+}
+
+fn hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage: &Stage<'_>) {
+    foreign_daemon_set(stage);
+    let status = stage.plugin("status");
+    assert_eq!(status.code, Some(1), "{status:?}");
+    assert!(
+        status
+            .stdout
+            .contains("HyperShift's own syncer  0/0 pods ready"),
+        "{status:?}"
+    );
+    assert!(status.stderr.contains("but not whether"), "{status:?}");
+    let status: Value = serde_json::from_str(&stage.plugin("status -o json").stdout).unwrap();
+    assert_eq!(status["ready"], false);
+    assert_eq!(
+        status["hypershift"]["secrets"]["additional-pull-secret"],
+        false
+    );
+    stage
+        .cluster
+        .kubectl(&[
+            "delete",
+            "daemonset",
+            "global-pull-secret-syncer",
+            "-n",
+            NAMESPACE,
+        ])
+        .unwrap();
+}
+
+fn status_shows_some_nodes_or_all(stage: &Stage<'_>) {
+    let names = |line: &str| stage.plugin(line).stdout;
+    assert_eq!(
+        names("status -o name --node node-2"),
+        "nodepullsecret.globalps.io/node-2\n"
+    );
+    assert_eq!(
+        names("status -o name -l kubernetes.io/hostname=node-1"),
+        "nodepullsecret.globalps.io/node-1\n"
+    );
+    stage.fails("status --node node-9", "`node-9`");
+    stage.fails("status -l no=where", "such labels");
+    stage.fails("status -l a=b=c", "could not list the Nodes");
+    stage.fails("status -l a=b --as nobody-in-particular", "may not ");
+    let bare = names("status --no-headers --node node-2 --node node-3");
+    assert_eq!(bare.lines().count(), 2, "{bare}");
+    let wide = names("status -o wide");
+    assert!(wide.contains("MESSAGE"), "{wide}");
+}
+
+fn the_live_table_fits_its_terminal(stage: &Stage<'_>) {
+    for (columns, rows) in [(40, 24), (120, 8)] {
+        let mut terminal = stage.on_terminal("status --watch", columns, rows);
+        terminal.wait_for("RolledBack", SOON).unwrap();
+        stage.node("node-2", "Synced");
+        terminal.wait_for("33%", SOON).unwrap();
+        let shown = terminal.wait_for("hint:", SOON).unwrap();
+        terminal.press("\u{3}").unwrap();
+        let (code, _) = terminal.end(SOON).unwrap();
+        assert_eq!(code, Some(130), "Ctrl-C ends it");
+        for frame in shown.split("\u{1b}[J") {
+            let lines: Vec<String> = frame.lines().map(plain).collect();
+            assert!(lines.len() <= usize::from(rows), "{frame}");
+            for line in lines {
+                assert!(line.chars().count() <= usize::from(columns), "{line:?}");
+            }
+        }
+        stage.node("node-2", "RolledBack");
+    }
+}
+
+/// Without what colors it and moves the cursor.
+fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+        text.push_str(&part[end + 1..]);
+    }
+    text
 }

@@ -11,7 +11,7 @@ use crate::cli::{Connection, History as Args, ListFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::history::{History, Revision, sorted};
-use crate::printer::{Printer, Stream, terminal_size};
+use crate::printer::Printer;
 
 pub(super) async fn run(
     args: &Args,
@@ -36,8 +36,7 @@ pub(super) async fn run(
         }
         ListFormat::Table if revisions.is_empty() => printer.note("nothing was rolled out yet"),
         ListFormat::Table => {
-            let width = terminal_size(Stream::Out).map(|(_, width)| width);
-            printer.data(&history.table(Timestamp::now(), width));
+            printer.data(&history.table(Timestamp::now()));
         }
     }
     Ok(Exit::Done)
