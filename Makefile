@@ -13,7 +13,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo test unit bench fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
+.PHONY: help demo test unit bench fuzz fuzz-bytes coverage lint fmt image manifests docs man cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -67,6 +67,13 @@ image: deps ## two OCI archives in target/images, and the plugin in target/*-mus
 
 manifests: ## write manifests/ from the builders
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
+
+docs: ## write docs/cli.md, and docs/faults.md, from what they tell of
+	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
+	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib faults
+
+man: ## the plugin's man pages, in target/man
+	MAN_DIR=$(CURDIR)/target/man cargo test -q -p kubectl-globalps man_page
 
 cluster: kubernetes ## a running cluster of three real nodes, its kubeconfig at target/cluster/kubeconfig
 	$(CLUSTER) up

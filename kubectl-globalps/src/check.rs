@@ -264,7 +264,7 @@ pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
         .collect()
 }
 
-/// A Deployment or a DaemonSet, as far as it can be seen.
+/// A `Deployment` or a `DaemonSet`, as far as it can be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub wanted: i32,

@@ -48,11 +48,12 @@ fn bad(checks: &[Check]) -> Vec<(&str, Verdict)> {
 }
 
 type Change = fn(&mut Installed);
+type Case = (&'static str, Change, Vec<(&'static str, Verdict)>);
 
 #[test]
 fn an_installation_is_judged_by_what_runs() {
     use Verdict::{Failure, Warning};
-    let table: [(&str, Change, Vec<(&str, Verdict)>); 10] = [
+    let table: [Case; 10] = [
         ("all runs", |_| {}, vec![]),
         (
             "nothing is installed",

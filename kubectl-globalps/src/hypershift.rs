@@ -1,4 +1,4 @@
-//! A cluster that runs HyperShift's own syncer: what can be seen there, and what can't.
+//! A cluster that runs `HyperShift`'s own syncer: what can be seen there, and what can't.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::columns::columns;
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
 
-/// HyperShift's copy of the cluster's original pull secret.
+/// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
 
 /// `status -o json` on such a cluster, beside the fields that scripts rely on.

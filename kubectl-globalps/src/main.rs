@@ -18,6 +18,8 @@ mod password;
 mod permission;
 mod printer;
 mod prompt;
+#[cfg(test)]
+mod reference;
 mod status;
 mod table;
 mod usage;

@@ -10,6 +10,7 @@ use crate::status::{Row, Status};
 
 /// How much room there is, and what to show.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each goes by itself")]
 pub(crate) struct Layout {
     /// Columns and lines of the terminal; `None`: no limit.
     pub width: Option<u16>,
