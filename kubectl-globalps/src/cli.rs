@@ -2,6 +2,7 @@
 
 mod check;
 mod connection;
+mod explain;
 mod rollout;
 mod status;
 mod values;
@@ -13,9 +14,10 @@ use clap_complete::Shell;
 
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
+pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{Original, Span};
+pub(crate) use values::{Named, Original, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -191,7 +193,8 @@ pub(crate) struct Add {
 
 /// Show what the additional pull secret changes
 ///
-/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown.
+/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown, and never handed to
+/// the program that `$KUBECTL_EXTERNAL_DIFF` names.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -322,26 +325,6 @@ pub(crate) struct Validate {
     pub output: TextFormat,
 }
 
-/// Say which credentials go with an image: what the kubelet tries, and what CRI-O sends
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  kubectl globalps explain quay.io/org/app:1 --authfile config.json",
-    after_help = "Exit status: 0 the kubelet has a credential for it, 1 it has none, 2 it could not be found out"
-)]
-pub(crate) struct Explain {
-    /// Name of an image, as in a pod
-    #[arg(value_name = "IMAGE")]
-    pub image: String,
-    /// A config.json or a Secret manifest; `-`: from stdin
-    #[arg(long, value_name = "FILE")]
-    pub authfile: PathBuf,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
-}
-
 /// Show the versions of the plugin and of the controller
 #[derive(Debug, Args)]
 #[command(
@@ -455,6 +438,13 @@ mod tests {
                 Some(ErrorKind::ValueValidation),
             ),
             ("diff -f -", None),
+            ("explain i --pod a/b", None),
+            ("explain i --service-account b", None),
+            ("explain i --pod a/b/c", Some(ErrorKind::ValueValidation)),
+            (
+                "explain i --pod a --authfile f",
+                Some(ErrorKind::ArgumentConflict),
+            ),
             ("diff --color=sometimes", Some(ErrorKind::InvalidValue)),
             ("--context c status -n ns -v", None),
             (

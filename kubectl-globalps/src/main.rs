@@ -10,6 +10,7 @@ mod commands;
 mod completion;
 mod error;
 mod facts;
+mod findings;
 mod follow;
 mod history;
 mod hypershift;
@@ -20,6 +21,7 @@ mod printer;
 mod prompt;
 #[cfg(test)]
 mod reference;
+mod sources;
 mod status;
 mod table;
 mod usage;

@@ -24,6 +24,8 @@ fn the_plugin_steers_a_rollout() {
     pause_and_resume_change_that_one_field(&stage);
     failed_nodes_are_asked_to_try_again(&stage);
     history_shows_what_was_rolled_out(&stage);
+    another_program_may_show_the_difference(&stage);
+    explain_shows_every_source_in_the_kubelets_order(&stage);
     undo_brings_back_what_was_rolled_out(&stage);
     undo_asks_on_a_terminal(&stage);
     names_of_the_cluster_complete_a_command_line(&stage);
@@ -525,4 +527,111 @@ fn plain(line: &str) -> String {
         text.push_str(&part[end + 1..]);
     }
     text
+}
+
+fn another_program_may_show_the_difference(stage: &Stage<'_>) {
+    stage
+        .product
+        .apply(&config(&[
+            ("a.example.com", "other"),
+            ("new.example.com", "robot"),
+        ]))
+        .unwrap();
+    let diff = |program: &str| {
+        let mut command = Command::new(Product::plugin_path());
+        command
+            .arg("diff")
+            .env("KUBECONFIG", stage.cluster.kubeconfig())
+            .env("KUBECTL_EXTERNAL_DIFF", program);
+        run(&mut command, "").unwrap()
+    };
+    for (program, code) in [("diff -U0 -r", 1), ("true", 1), ("false", 1)] {
+        let ran = diff(program);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(!format!("{ran:?}").contains(PASSWORD), "{ran:?}");
+    }
+    let shown = diff("diff -U0 -r").stdout;
+    for line in [
+        "-a.example.com: *** (before)\n",
+        "+a.example.com: *** (after)\n",
+        "+new.example.com: ***\n",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let ran = diff("/nowhere/diff");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.stderr.contains("`/nowhere/diff` could not be run"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("hint: "), "{ran:?}");
+}
+
+fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
+    let team = |name: &str, content: &str| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": name, "namespace": "default"}, "stringData": {".dockerconfigjson": content},
+        });
+        let mut kubectl = stage.cluster.kubectl_command();
+        kubectl.args(["apply", "-f", "-"]);
+        let ran = run(&mut kubectl, &secret.to_string()).unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    team(
+        "team",
+        &config(&[("a.example.com", "team"), ("a.example.com/org", "org")]),
+    );
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app", "namespace": "default"},
+        "spec": {
+            "nodeName": "node-1", "imagePullSecrets": [{"name": "team"}, {"name": "gone"}],
+            "containers": [{"name": "c", "image": "a.example.com/org/app:1"}],
+        },
+    });
+    let mut kubectl = stage.cluster.kubectl_command();
+    kubectl.args(["apply", "-f", "-"]);
+    assert_eq!(run(&mut kubectl, &pod.to_string()).unwrap().code, Some(0));
+    // The kubelet of node-1 tries it, and says why it can't.
+    globalps_tests::until(
+        "the kubelet's word",
+        SOON,
+        Duration::from_millis(200),
+        || {
+            let ran = stage.done("explain a.example.com/org/app:1 --pod app");
+            Ok(ran.stdout.contains("the kubelet says ").then_some(()))
+        },
+    )
+    .unwrap();
+    let text = stage
+        .done("explain a.example.com/org/app:1 --pod default/app")
+        .stdout;
+    let places: Vec<Option<usize>> = [
+        "as org, from Secret default/team",
+        "as team, from Secret default/team",
+        "as robot, from every node's file",
+        "Secret default/gone is not there",
+    ]
+    .iter()
+    .map(|place| text.find(place))
+    .collect();
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{text}"
+    );
+    let answer: Value =
+        serde_json::from_str(&stage.done("explain a.example.com/x -o json").stdout).unwrap();
+    assert_eq!(
+        answer["kubelet"]["tries"],
+        json!([{"key": "a.example.com", "username": "robot", "source": "every node's file"}])
+    );
+    let none = stage.plugin("explain elsewhere.example.com/x --service-account default/default");
+    assert_eq!(none.code, Some(1), "{none:?}");
+    assert!(none.stdout.contains("no Secret is named"), "{none:?}");
+    stage.fails(
+        "explain a.example.com/x --pod nowhere/app",
+        "there is no Pod `nowhere/app`",
+    );
+    stage.fails("explain UPPER", "lower case");
+    stage.product.delete_pod("app").unwrap();
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
-            Command::Explain(args) => explain::run(args, printer),
+            Command::Explain(args) => explain::run(args, flags, printer).await,
             Command::Version(args) => version::run(args, flags, printer).await,
             Command::Check(args) => check::run(args, flags, printer).await,
             Command::Completion(args) => Ok(completion::run(args, printer)),
