@@ -165,9 +165,8 @@ pub(crate) fn sides(
     }
     let text = |side: &BTreeMap<String, &str>| {
         let lines = side.iter();
-        lines
-            .map(|(registry, shown)| format!("{registry}: {shown}\n"))
-            .collect()
+        let lines = lines.map(|(registry, shown)| [registry, ": ", shown, "\n"].concat());
+        lines.collect()
     };
     (text(&before), text(&after))
 }

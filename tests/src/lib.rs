@@ -7,11 +7,13 @@
 
 pub mod bare_node;
 pub mod config_file;
+pub mod dist;
 pub mod faults;
 pub mod fuzz;
 pub mod image;
 pub mod interrupted;
 pub mod judge;
+pub mod krew;
 pub mod kubernetes;
 pub mod oracle;
 pub mod power_cut;

@@ -31,6 +31,7 @@ fn the_plugin_steers_a_rollout() {
     names_of_the_cluster_complete_a_command_line(&stage);
     status_shows_some_nodes_or_all(&stage);
     the_live_table_fits_its_terminal(&stage);
+    ctrl_c_leaves_the_rollout_running(&stage);
     check_finds_what_is_in_the_way(&stage);
     stage
         .product
@@ -515,6 +516,18 @@ fn the_live_table_fits_its_terminal(stage: &Stage<'_>) {
             }
         }
         stage.node("node-2", "RolledBack");
+    }
+}
+
+fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
+    for line in ["status --wait", "resume --wait"] {
+        let mut terminal = stage.on_terminal(line, 80, 24);
+        terminal.wait_for("node-1", SOON).unwrap();
+        terminal.press("\u{3}").unwrap();
+        let (code, shown) = terminal.end(SOON).unwrap();
+        assert_eq!(code, Some(130), "{line}: {shown}");
+        let look_again = "the rollout goes on; look again with `kubectl globalps status --watch`";
+        assert!(shown.contains(look_again), "{line}: {shown}");
     }
 }
 
