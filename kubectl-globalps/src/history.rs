@@ -23,10 +23,19 @@ pub(crate) struct Revision {
 impl Revision {
     /// `None`: the Secret is not one that the controller keeps.
     pub(crate) fn of(secret: &Secret) -> Option<Self> {
+        Self::at(secret, names::DATA_KEY)
+    }
+
+    /// The one that is in force, from the merged Secret; `None`: there is none.
+    pub(crate) fn in_force(global: &Secret) -> Option<Self> {
+        Self::at(global, names::LAST_ADDITIONAL_KEY)
+    }
+
+    fn at(secret: &Secret, key: &str) -> Option<Self> {
         let annotations = secret.metadata.annotations.as_ref()?;
         let number = annotations.get(names::REVISION_ANNOTATION)?.parse().ok()?;
         let rolled_out = annotations.get(names::ROLLED_OUT_ANNOTATION);
-        let bytes = data_of(secret, names::DATA_KEY)?;
+        let bytes = data_of(secret, key)?;
         Some(Self {
             number,
             rolled_out: rolled_out.and_then(|time| time.parse().ok()),
@@ -36,13 +45,19 @@ impl Revision {
     }
 }
 
-/// The newest first.
-pub(crate) fn sorted(slots: impl IntoIterator<Item = Secret>) -> Vec<Revision> {
-    let mut revisions: Vec<Revision> = slots
+/// The newest first, that in force among them; each revision once.
+pub(crate) fn sorted(
+    slots: impl IntoIterator<Item = Secret>,
+    global: Option<&Secret>,
+) -> Vec<Revision> {
+    let kept = slots.into_iter().filter_map(|secret| Revision::of(&secret));
+    let mut revisions: Vec<Revision> = global
+        .and_then(Revision::in_force)
         .into_iter()
-        .filter_map(|secret| Revision::of(&secret))
+        .chain(kept)
         .collect();
     revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+    revisions.dedup_by_key(|revision| revision.number);
     revisions
 }
 
@@ -165,7 +180,7 @@ mod tests {
     fn revisions() -> Vec<Revision> {
         let mut foreign = slot("1", "{}");
         foreign.metadata.annotations = None;
-        sorted([
+        let slots = [
             slot(
                 "9",
                 r#"{"auths":{"a":{"auth":"dTpw"},"b":{"auth":"dTpw"}}}"#,
@@ -179,7 +194,27 @@ mod tests {
                 "8",
                 r#"{"auths":{"c":{"auth":"dTpw"},"https://a/":{"auth":"dTpx"}}}"#,
             ),
-        ])
+        ];
+        sorted(slots, None)
+    }
+
+    #[test]
+    fn the_one_in_force_is_among_them_once() {
+        let mut global = slot("10", r#"{"auths":{"merged":{"auth":"dTpw"}}}"#);
+        let content = ByteString(br#"{"auths":{"a":{"auth":"dTpw"}}}"#.to_vec());
+        global
+            .data
+            .get_or_insert_default()
+            .insert(names::LAST_ADDITIONAL_KEY.to_owned(), content);
+        let slots = || ["9", "10"].map(|number| slot(number, r#"{"auths":{"b":{"auth":"dTpw"}}}"#));
+        let numbers = |revisions: Vec<Revision>| -> Vec<i64> {
+            revisions.iter().map(|revision| revision.number).collect()
+        };
+        let found = sorted(slots(), Some(&global));
+        assert_eq!(found[0].config.entries()[0].key(), "a");
+        assert_eq!(numbers(found), [10, 9]);
+        global.data = None;
+        assert_eq!(numbers(sorted(slots(), Some(&global))), [10, 9]);
     }
 
     fn in_force(content: &[u8]) -> InForce {

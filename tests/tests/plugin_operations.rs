@@ -241,7 +241,9 @@ fn history_shows_what_was_rolled_out(stage: &Stage<'_>) {
     stage.slot(2, "2", &config(&[("c.example.com", "robot")]));
     let in_force = config(&[("a.example.com", "robot")]);
     stage.apply(&json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "global-pull-secret"},
+        "apiVersion": "v1", "kind": "Secret", "metadata": {
+            "name": "global-pull-secret", "annotations": {"globalps.io/revision": "5"},
+        },
         "stringData": {".dockerconfigjson": in_force, "last-good-additional": in_force},
     }));
     let ran = stage.done("history");
@@ -256,10 +258,17 @@ fn history_shows_what_was_rolled_out(stage: &Stage<'_>) {
     }
     assert!(!ran.stdout.contains("c.example.com"), "{ran:?}");
     let json: Value = serde_json::from_str(&stage.done("history -o json").stdout).unwrap();
-    assert_eq!(json["revisions"][0]["revision"], 4);
+    let numbers: Vec<&Value> = (0..3)
+        .map(|at| &json["revisions"][at]["revision"])
+        .collect();
+    assert_eq!(
+        numbers,
+        [5, 4, 3],
+        "the one in force, and those that are kept"
+    );
     assert_eq!(json["revisions"][0]["inForce"], true);
     assert_eq!(
-        json["revisions"][1]["changes"],
+        json["revisions"][2]["changes"],
         json!([
             {"registry": "a.example.com", "change": "changed"},
             {"registry": "b.example.com", "change": "added"},
@@ -342,7 +351,7 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
         (vec!["retry", "node-2", "node"], "node-3\tFailed\n:4\n"),
         (
             vec!["undo", "--to-revision", ""],
-            "4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
+            "5\t\n4\t2026-01-01T00:00:00Z\n3\t2026-01-01T00:00:00Z\n:4\n",
         ),
         (vec!["diff", "-f", ""], ":0\n"),
         (vec!["--context", "nothing-like-it"], ":4\n"),

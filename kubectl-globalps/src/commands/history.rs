@@ -53,13 +53,12 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InF
         )
         .await?;
     let spec = gps.map(|gps| gps.spec).unwrap_or_default();
-    let slots = (0..spec.history_limit.min(names::HISTORY_SLOTS))
-        .map(|slot| format!("{}{slot}", names::HISTORY_SECRET_PREFIX));
+    let slots = (0..spec.history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
     let (slots, global) = tokio::try_join!(
         try_join_all(slots.map(|name| secret(cluster, name))),
         secret(cluster, names::GLOBAL_SECRET.to_owned()),
     )?;
-    let revisions = sorted(slots.into_iter().flatten());
+    let revisions = sorted(slots.into_iter().flatten(), global.as_ref());
     Ok((revisions, InForce::of(global.as_ref(), spec.precedence)))
 }
 
