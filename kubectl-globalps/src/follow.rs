@@ -51,11 +51,16 @@ pub(crate) async fn follow_some(
     how: Follow,
     scope: Scope,
 ) -> Result<Exit, Failure> {
-    let mut facts = Facts::observe_some(cluster, scope).await?;
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c().fuse());
+    // Asked once, so that from here on Ctrl-C comes here, and does not just end the program.
+    let _ = futures::poll!(&mut interrupt);
+    let mut facts = tokio::select! {
+        facts = Facts::observe_some(cluster, scope) => facts?,
+        _ = &mut interrupt => return Ok(interrupted(cluster)),
+    };
     let mut changes = watch_all(cluster, &facts);
     let mut view = View::new(cluster, how);
     let deadline = how.timeout.map(|timeout| Instant::now() + timeout.0);
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
@@ -94,10 +99,11 @@ pub(crate) async fn follow_some(
             }
             () = tokio::time::sleep(TICK) => {}
             _ = &mut interrupt => {
-                if how.goal.is_some() || !status.ready {
-                    cluster.printer().note("the rollout goes on; look again with `kubectl globalps status --watch`");
-                }
-                return Ok(Exit::Interrupted);
+                return Ok(if how.goal.is_some() || !status.ready {
+                    interrupted(cluster)
+                } else {
+                    Exit::Interrupted
+                });
             }
             () = until(deadline) => {
                 view.end(&status);
@@ -105,6 +111,12 @@ pub(crate) async fn follow_some(
             }
         }
     }
+}
+
+fn interrupted(cluster: &Cluster<'_>) -> Exit {
+    let printer = cluster.printer();
+    printer.note("the rollout goes on; look again with `kubectl globalps status --watch`");
+    Exit::Interrupted
 }
 
 async fn until(deadline: Option<Instant>) {
