@@ -1,6 +1,9 @@
 //! What the cluster says, kept up to date by watches. No judgement here.
 
+mod nodes;
+
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
@@ -8,7 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 
 use crate::client::Cluster;
 use crate::error::Failure;
@@ -100,29 +104,36 @@ pub(crate) enum Lost {
 
 impl NodeFacts {
     pub(crate) fn of(node: &Node) -> Self {
-        let excluded = node
-            .labels()
-            .get(names::EXCLUDE_LABEL)
-            .is_some_and(|value| value == "true");
         let ready = node
             .status
             .as_ref()
             .and_then(|status| status.conditions.as_ref())
             .and_then(|conditions| conditions.iter().find(|c| c.type_ == "Ready"));
-        let not_ready = ready.filter(|c| c.status != "True").map(|condition| {
-            let since = condition
-                .last_transition_time
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-            let lost = if condition.status == "False" {
-                Lost::No
-            } else {
-                Lost::Yes
-            };
-            (since, lost)
-        });
+        Self::new(
+            node.labels().get(names::EXCLUDE_LABEL).map(String::as_str),
+            ready.map(|c| {
+                (
+                    c.status.as_str(),
+                    c.last_transition_time.as_ref().map(|t| t.0),
+                )
+            }),
+        )
+    }
+
+    /// `ready`: status of the condition, and since when.
+    fn new(exclude: Option<&str>, ready: Option<(&str, Option<Timestamp>)>) -> Self {
+        let not_ready = ready
+            .filter(|(status, _)| *status != "True")
+            .map(|(status, since)| {
+                let lost = if status == "False" {
+                    Lost::No
+                } else {
+                    Lost::Yes
+                };
+                (since.unwrap_or(Timestamp::UNIX_EPOCH), lost)
+            });
         Self {
-            excluded,
+            excluded: exclude == Some("true"),
             not_ready,
         }
     }
@@ -172,14 +183,8 @@ impl Facts {
 
     /// One look at some nodes.
     pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
-        let all = ListParams::default();
-        let matching = ListParams {
-            label_selector: scope.selector.clone(),
-            ..ListParams::default()
-        };
         let gps = cluster.api::<GlobalPullSecret>();
         let node_secrets = cluster.api::<NodePullSecret>();
-        let nodes = kube::Api::<Node>::all(cluster.client.clone());
         // Boxed: five requests at once are a large future, and every command would carry it.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
             tokio::join!(
@@ -187,8 +192,8 @@ impl Facts {
                     "get the GlobalPullSecret",
                     gps.get_opt(names::GLOBAL_SECRET)
                 ),
-                cluster.call("list the NodePullSecrets", node_secrets.list(&all)),
-                cluster.call("list the Nodes", nodes.list(&matching)),
+                list(cluster, "list the NodePullSecrets", &node_secrets),
+                nodes::list(cluster, scope.selector.clone()),
                 secret_version(cluster, names::ADDITIONAL_SECRET),
                 secret_version(cluster, names::GLOBAL_SECRET),
             )
@@ -196,7 +201,7 @@ impl Facts {
         .await;
         let visible = match nodes {
             // Without the Nodes nobody can tell which ones match.
-            Err(failure) if matching.label_selector.is_some() => return Err(failure),
+            Err(failure) if scope.selector.is_some() => return Err(failure),
             nodes => allowed(nodes)?,
         };
         let mut facts = Self {
@@ -204,13 +209,7 @@ impl Facts {
             scope,
             additional_secret: additional?,
             global_secret: global?,
-            nodes: visible.map(|list| {
-                let mut store = Store::default();
-                for node in list {
-                    store.insert(node.name_any(), NodeFacts::of(&node));
-                }
-                store
-            }),
+            nodes: visible,
             ..Self::default()
         };
         match node_secrets {
@@ -261,6 +260,25 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
         None => Seen::Hidden,
         Some(None) => Seen::Absent,
         Some(Some(version)) => Seen::Present(version),
+    }
+}
+
+/// Objects that are asked for at a time: more would only need more memory.
+const PAGE: u32 = 1000;
+
+async fn list<K>(cluster: &Cluster<'_>, doing: &str, api: &Api<K>) -> Result<Vec<K>, Failure>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let page = cluster.call(doing, api.list(&params)).await?;
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
     }
 }
 
