@@ -31,6 +31,7 @@ fn the_plugin_steers_a_rollout() {
     names_of_the_cluster_complete_a_command_line(&stage);
     status_shows_some_nodes_or_all(&stage);
     the_live_table_fits_its_terminal(&stage);
+    off_a_terminal_there_are_plain_lines(&stage);
     ctrl_c_leaves_the_rollout_running(&stage);
     check_finds_what_is_in_the_way(&stage);
     stage
@@ -538,6 +539,22 @@ fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
         let look_again = "the rollout goes on; look again with `kubectl globalps status --watch`";
         assert!(shown.contains(look_again), "{line}: {shown}");
     }
+}
+
+fn off_a_terminal_there_are_plain_lines(stage: &Stage<'_>) {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--signal=INT", "--preserve-status", "3"])
+        .arg(Product::plugin_path())
+        .args(["status", "--watch"])
+        .env("KUBECONFIG", stage.cluster.kubeconfig());
+    let ran = run(&mut command, "").unwrap();
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(
+        ran.stdout.contains("node-2  RolledBack  revision 2\n"),
+        "{ran:?}"
+    );
+    assert!(!ran.stdout.contains('\u{1b}'), "{ran:?}");
 }
 
 /// Without what colors it and moves the cursor.
