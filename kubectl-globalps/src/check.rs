@@ -1,13 +1,17 @@
 //! What `check` has seen, judged: one line a question. Pure.
 
-use std::collections::BTreeMap;
+mod nodes;
+mod permissions;
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase, condition};
+use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::table::nodes;
+use crate::table;
+
+pub(crate) use nodes::{Owners, of_nodes};
+pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -115,10 +119,8 @@ impl Check {
 }
 
 const CLUSTER: &str = "cluster";
-const PERMISSIONS: &str = "permissions of this user";
 const INSTALLATION: &str = "installation";
 const CREDENTIALS: &str = "credentials";
-const NODES: &str = "nodes";
 
 pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
     well(CLUSTER, "api", message).fail(hint)
@@ -137,131 +139,6 @@ pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
         _ => version_of,
     };
     vec![reached, version_of]
-}
-
-/// Something that a command of the plugin asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Permission {
-    pub verb: &'static str,
-    pub group: &'static str,
-    pub resource: &'static str,
-    /// Empty: all of them.
-    pub name: &'static str,
-    /// Not of a namespace.
-    pub cluster_wide: bool,
-    /// What can't be done without it.
-    pub for_what: &'static str,
-    /// The plugin does most of its work without it.
-    pub optional: bool,
-}
-
-const fn needed(
-    verb: &'static str,
-    resource: &'static str,
-    name: &'static str,
-    for_what: &'static str,
-) -> Permission {
-    Permission {
-        verb,
-        group: "",
-        resource,
-        name,
-        cluster_wide: false,
-        for_what,
-        optional: false,
-    }
-}
-
-pub(crate) const PERMISSIONS_OF_COMMANDS: [Permission; 9] = [
-    Permission {
-        group: names::GROUP,
-        ..needed("get", "globalpullsecrets", names::GLOBAL_SECRET, "`status`")
-    },
-    Permission {
-        group: names::GROUP,
-        ..needed("list", "nodepullsecrets", "", "`status`")
-    },
-    Permission {
-        cluster_wide: true,
-        optional: true,
-        ..needed(
-            "list",
-            "nodes",
-            "",
-            "nodes that can't be reached, in `status`",
-        )
-    },
-    needed(
-        "get",
-        "secrets",
-        names::ADDITIONAL_SECRET,
-        "`add`, `diff` and `remove`",
-    ),
-    needed(
-        "create",
-        "secrets",
-        names::ADDITIONAL_SECRET,
-        "the first `add`",
-    ),
-    needed(
-        "update",
-        "secrets",
-        names::ADDITIONAL_SECRET,
-        "`add`, `remove` and `undo`",
-    ),
-    needed(
-        "get",
-        "secrets",
-        names::GLOBAL_SECRET,
-        "`diff` and `history`",
-    ),
-    Permission {
-        group: names::GROUP,
-        ..needed(
-            "patch",
-            "globalpullsecrets",
-            names::GLOBAL_SECRET,
-            "`pause` and `resume`",
-        )
-    },
-    Permission {
-        group: names::GROUP,
-        ..needed("patch", "nodepullsecrets", "", "`retry`")
-    },
-];
-
-/// `allowed`: the API server's answer to each permission.
-pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
-    answers
-        .iter()
-        .map(|(permission, allowed)| {
-            let Permission {
-                verb,
-                resource,
-                name,
-                for_what,
-                ..
-            } = permission;
-            let what = match *name {
-                "" => format!("{verb} {resource}"),
-                name => format!("{verb} {resource} `{name}`"),
-            };
-            if *allowed {
-                return well(PERMISSIONS, "permissions", format!("may {what}"));
-            }
-            let check = well(
-                PERMISSIONS,
-                "permissions",
-                format!("may not {what}, for {for_what}"),
-            );
-            let hint = "ask an administrator of the cluster; the command itself names what to run";
-            if permission.optional {
-                check.warn(hint)
-            } else {
-                check.fail(hint)
-            }
-        })
-        .collect()
 }
 
 /// A `Deployment` or a `DaemonSet`, as far as it can be seen.
@@ -390,7 +267,7 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 "syncer-image",
                 format!(
                     "{} can't pull the syncer's image, pod `{first}` is one",
-                    nodes(pulls.len() as u64)
+                    table::nodes(pulls.len() as u64)
                 ),
             )
             .fail("it must be in a registry that nodes may pull from without a password"),
@@ -438,137 +315,6 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>) -> Vec<Check> {
         );
     }
     checks
-}
-
-/// Who else manages the nodes' credentials, by what is written on the Nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owners {
-    pub hypershift: u32,
-    pub machine_config: u32,
-}
-
-pub(crate) fn of_nodes<'a>(
-    objects: impl Iterator<Item = (&'a String, &'a NodePullSecret)>,
-    unreachable: &[&str],
-    owners: Owners,
-) -> Vec<Check> {
-    let mut checks = Vec::new();
-    if owners.machine_config > 0 {
-        checks.push(
-            well(
-                NODES,
-                "machine-config-operator",
-                format!("the Machine Config Operator manages the file of {}", nodes(owners.machine_config)),
-            )
-            .warn("change `openshift-config/pull-secret` there: `oc set data secret/pull-secret -n openshift-config --from-file=.dockerconfigjson=FILE`"),
-        );
-    }
-    if owners.hypershift > 0 {
-        checks.push(well(
-            NODES,
-            "hypershift",
-            format!(
-                "{} of HyperShift, whose files nobody else manages",
-                nodes(owners.hypershift)
-            ),
-        ));
-    }
-    let mut troubles: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
-    let mut total = 0_u32;
-    for (name, object) in objects {
-        total += 1;
-        if let Some(trouble) = trouble(object) {
-            troubles.entry(trouble).or_default().push(name);
-        }
-    }
-    if !unreachable.is_empty() {
-        troubles.insert("node-unreachable", unreachable.to_vec());
-    }
-    for (name, affected) in &troubles {
-        checks.push(told(name, affected));
-    }
-    if total > 0 && troubles.is_empty() {
-        checks.push(well(
-            NODES,
-            "nodes",
-            format!("{}, none in trouble", nodes(total)),
-        ));
-    }
-    checks
-}
-
-/// Which kind of trouble a node is in.
-fn trouble(object: &NodePullSecret) -> Option<&'static str> {
-    let status = object.status.as_ref()?;
-    match (status.phase, status.reason.as_str()) {
-        (_, "SystemBusAway") => Some("node-bus"),
-        (_, "KubeletUnit") => Some("node-unit"),
-        (_, "KubeletDown") => Some("node-kubelet-down"),
-        (Phase::RolledBack, _) => Some("node-rolled-back"),
-        (_, "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory") => {
-            Some("node-disk")
-        }
-        (Phase::ForeignOwner, _) => Some("foreign-owner"),
-        (Phase::Failed, _) => Some("node-failed"),
-        _ => None,
-    }
-}
-
-fn told(name: &'static str, affected: &[&str]) -> Check {
-    let who = match affected {
-        [first, second, third, rest @ ..] if !rest.is_empty() => {
-            format!("{first}, {second}, {third} and {} more", rest.len())
-        }
-        few => few.join(", "),
-    };
-    let (what, hint, grave) = match name {
-        "node-bus" => (
-            "the node's system bus is away, so no kubelet can be restarted",
-            "look at `systemctl status dbus` on the node",
-            true,
-        ),
-        "node-unit" => (
-            "the kubelet's unit is masked or not there",
-            "name it in `spec.kubelet.unit`, or unmask it on the node",
-            true,
-        ),
-        "node-kubelet-down" => (
-            "the kubelet does not come up, with the old file neither",
-            "look at `journalctl -u kubelet` on the node",
-            true,
-        ),
-        "node-rolled-back" => (
-            "the kubelet did not come up with the new file; the old one is back",
-            "look at `journalctl -u kubelet` on the node, then `kubectl globalps retry` or `undo`",
-            true,
-        ),
-        "node-disk" => (
-            "the file can't be written",
-            "`kubectl globalps status -o wide` says why; it goes on by itself once that is mended",
-            true,
-        ),
-        "foreign-owner" => (
-            "somebody else manages the file",
-            "find out who with `kubectl globalps status -o wide`, then `kubectl globalps retry`",
-            false,
-        ),
-        "node-unreachable" => (
-            "the node is not ready",
-            "it gets the credentials as soon as it is back",
-            false,
-        ),
-        _ => (
-            "the node failed",
-            "`kubectl globalps status -o wide` says why; then `kubectl globalps retry`",
-            true,
-        ),
-    };
-    let check = well(NODES, name, format!("{who}: {what}"));
-    if grave {
-        check.fail(hint)
-    } else {
-        check.warn(hint)
-    }
 }
 
 #[cfg(test)]

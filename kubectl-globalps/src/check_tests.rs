@@ -5,6 +5,11 @@ use globalps_core::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use std::collections::BTreeMap;
+
+use globalps_core::api::{NodePullSecret, Phase};
+
+use super::nodes::told;
 use super::*;
 
 fn now() -> Timestamp {
@@ -304,7 +309,12 @@ installation
 #[test]
 fn the_guide_has_a_section_for_every_check() {
     let guide = include_str!("../../docs/troubleshooting.md");
-    let source = include_str!("check.rs");
+    let source = [
+        include_str!("check.rs"),
+        include_str!("check/nodes.rs"),
+        include_str!("check/permissions.rs"),
+    ]
+    .concat();
     let mut names: Vec<&str> = source
         .split('"')
         .skip(1)

@@ -1,16 +1,19 @@
 //! From facts to what a user is told: rows, counts, readiness, and whether a wait is over. Pure.
 
+mod verdict;
+
 use globalps_core::api::{
     Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
-use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::facts::{Facts, Lost, NodeFacts, Seen};
 use crate::table::nodes;
+
+use verdict::synced;
+pub(crate) use verdict::{Goal, Verdict, verdict};
 
 /// A kubelet says "not ready" for some seconds after each start, which is no news here.
 const NOT_READY_GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -254,102 +257,6 @@ fn count(rows: &[Row]) -> Counts {
         }
     }
     counts
-}
-
-/// What a wait is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// Every node has the additional Secret as it is now.
-    Synced,
-    /// There is no additional Secret, and every node is as it was.
-    Restored,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Going,
-    Done,
-    /// It will not get there by itself. The reason, for people.
-    Stuck(String),
-}
-
-pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
-    match goal {
-        Goal::Synced => synced(facts, status),
-        Goal::Restored => restored(facts),
-    }
-}
-
-fn synced(facts: &Facts, status: &Status) -> Verdict {
-    match current(facts) {
-        Current::Nothing => Verdict::Stuck("there is no additional pull secret".to_owned()),
-        Current::Stale => Verdict::Going,
-        Current::Reported(reported) => {
-            if let Some(bad) =
-                find(reported, condition::ADDITIONAL_VALID).filter(|c| c.status == "False")
-            {
-                return Verdict::Stuck(format!(
-                    "the controller rejects the additional pull secret: {}",
-                    said(bad)
-                ));
-            }
-            if let Some(bad) = find(reported, condition::DEGRADED)
-                .filter(|c| c.status == "True" && !is_answered(facts, c))
-            {
-                return Verdict::Stuck(format!("the rollout stopped: {}", said(bad)));
-            }
-            if status.ready {
-                Verdict::Done
-            } else {
-                Verdict::Going
-            }
-        }
-    }
-}
-
-/// Whether it tells of failed nodes only, and each of them was asked to try again since, or is at it.
-fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
-    let is_failed = |object: &NodePullSecret| {
-        let status = object.status.as_ref();
-        let asked = object.annotations().get(names::RETRY_ANNOTATION);
-        status.is_some_and(|status| {
-            has_failed(status.phase)
-                && status.observed_generation >= object.metadata.generation.unwrap_or_default()
-        }) && asked.is_none_or(|asked| *asked == object.spec.retry)
-    };
-    matches!(degraded.reason.as_str(), "RolloutHalted" | "NodesFailed")
-        && !facts
-            .node_secrets
-            .iter()
-            .any(|(_, object)| is_failed(object))
-}
-
-fn restored(facts: &Facts) -> Verdict {
-    if matches!(facts.additional(), Seen::Present(_)) {
-        return Verdict::Stuck("somebody created the additional pull secret again".to_owned());
-    }
-    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
-        return Verdict::Done;
-    }
-    let degraded = reported(facts)
-        .filter(|(gps, status)| {
-            status.observed_additional.is_empty()
-                && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
-        })
-        .and_then(|(_, status)| find(status, condition::DEGRADED))
-        .filter(|c| c.status == "True");
-    match degraded {
-        Some(bad) => Verdict::Stuck(format!("the way back stopped: {}", said(bad))),
-        None => Verdict::Going,
-    }
-}
-
-fn said(condition: &Condition) -> &str {
-    if condition.message.is_empty() {
-        &condition.reason
-    } else {
-        &condition.message
-    }
 }
 
 /// What is the matter in one sentence, and what to do next; `None`: nothing.

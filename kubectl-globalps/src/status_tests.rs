@@ -2,6 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus};
 use globalps_core::names;
+use kube::ResourceExt as _;
 
 use super::*;
 use crate::facts::Store;
