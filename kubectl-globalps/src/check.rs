@@ -308,6 +308,13 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>) -> Vec<Check> {
             _ => well(CREDENTIALS, name, format!("{what}: none")),
         });
     }
+    if let Some(found) = find(condition::DEGRADED)
+        .filter(|found| found.status == "True" && found.reason == "TakenBack")
+    {
+        checks.push(well(CREDENTIALS, "taken-back", found.message.clone()).fail(
+            "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
+        ));
+    }
     if gps.is_some_and(|gps| gps.spec.rollout.paused) {
         checks.push(
             well(CREDENTIALS, "paused", "the rollout is paused")

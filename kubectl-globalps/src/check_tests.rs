@@ -198,6 +198,14 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         "the additional pull secret is not valid: `r`: bad"
     );
     assert_eq!(credentials(None), []);
+    let mut taken_back = condition(condition::DEGRADED, "True");
+    taken_back.reason = "TakenBack".to_owned();
+    gps.spec.rollout.paused = false;
+    gps.status.get_or_insert_default().conditions = vec![taken_back];
+    assert_eq!(
+        bad(&credentials(Some(&gps))),
+        [("taken-back", Verdict::Failure)]
+    );
 }
 
 fn node(phase: Phase, reason: &str) -> NodePullSecret {
@@ -336,6 +344,7 @@ fn the_guide_has_a_section_for_every_check() {
         "syncer-image",
         "additional-invalid",
         "original-invalid",
+        "taken-back",
         "paused",
         "hypershift",
         "machine-config-operator",
