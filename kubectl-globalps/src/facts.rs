@@ -214,7 +214,9 @@ impl Facts {
         };
         match node_secrets {
             Ok(list) => {
-                for object in list {
+                for mut object in list {
+                    // Larger than all the rest, and nobody reads them.
+                    object.metadata.managed_fields = None;
                     facts.node_secrets.insert(object.name_any(), object);
                 }
             }
@@ -264,7 +266,7 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
 }
 
 /// Objects that are asked for at a time: more would only need more memory.
-const PAGE: u32 = 1000;
+const PAGE: u32 = 500;
 
 async fn list<K>(cluster: &Cluster<'_>, doing: &str, api: &Api<K>) -> Result<Vec<K>, Failure>
 where

@@ -160,7 +160,12 @@ fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> futures::stream::SelectAll
             watch(cluster.api::<NodePullSecret>(), watcher::Config::default())
                 .default_backoff()
                 .boxed(),
-            |facts, event| facts.node_secrets.apply(event, |object| object),
+            |facts, event| {
+                facts.node_secrets.apply(event, |mut object| {
+                    object.metadata.managed_fields = None;
+                    object
+                });
+            },
             "watch the NodePullSecrets",
         ),
     ];
