@@ -75,14 +75,20 @@ impl Report {
         lines.push(String::new());
         let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
         lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
-            (0, 0) => format!("{} checks, all well", self.checks.len()),
+            (0, 0) => format!("{}, all well", checks(self.checks.len())),
             (failures, warnings) => format!(
-                "{} checks, {failures} failed, {warnings} to look at",
-                self.checks.len()
+                "{}, {failures} failed, {warnings} to look at",
+                checks(self.checks.len())
             ),
         });
         lines.join("\n")
     }
+}
+
+/// `1 check`, `2 checks`.
+fn checks(number: usize) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} check{plural}")
 }
 
 const GUIDE: &str = "docs/troubleshooting.md";

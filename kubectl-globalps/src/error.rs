@@ -112,6 +112,14 @@ impl Failure {
 }
 
 fn api_answer(doing: &str, code: u16, message: &str) -> Failure {
+    if message.trim_start().starts_with('<') {
+        return Failure::new(
+            format!(
+                "could not {doing}: the answer is a web page (HTTP {code}), not an API server's"
+            ),
+            "is there a proxy or a login page in between? `--server` or `--context` says who is asked",
+        );
+    }
     match code {
         401 => Failure::new(
             format!("could not {doing}: the API server does not accept who you are"),
@@ -221,6 +229,15 @@ mod tests {
             assert_eq!(failure.exit, Exit::Failed);
             assert!(failure.is(code) && !failure.hint.is_empty());
         }
+    }
+
+    #[test]
+    fn a_web_page_is_not_repeated() {
+        let failure = answered(403, "<html>\nhunter2");
+        assert_eq!(
+            failure.message,
+            "could not get Secret `s`: the answer is a web page (HTTP 403), not an API server's"
+        );
     }
 
     #[test]
