@@ -3,7 +3,7 @@
 MUSL    := $(shell uname -m)-unknown-linux-musl
 RELEASE := target/$(MUSL)/release
 IMAGES  := target/images
-# Beside this machine's own. They are linked by zig: `pip install ziglang`, `cargo install --locked cargo-zigbuild`.
+# Beside this machine's own, without the flag of .cargo/config.toml that zig's linker does not know. They are linked by zig: `pip install ziglang`, `cargo install --locked cargo-zigbuild`.
 FOREIGN := aarch64-unknown-linux-musl x86_64-apple-darwin aarch64-apple-darwin x86_64-pc-windows-gnu
 CLUSTER := target/debug/testcluster
 
@@ -70,7 +70,7 @@ image: deps ## two OCI archives in target/images, and the plugin in target/*-mus
 dist: deps ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
 	for target in $(FOREIGN); do \
-		{ rustup -q target add $$target && cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } \
+		{ rustup -q target add $$target && RUSTFLAGS="-C force-unwind-tables=no" cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } \
 			|| echo "could not build for $$target"; done
 	cargo run -q -p globalps-tests --bin dist
 

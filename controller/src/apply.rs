@@ -10,8 +10,8 @@ use globalps_core::api::{
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
     CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, SYNCER, history_secret,
+    LAST_ORIGINAL_KEY, LEADER_ANNOTATION, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
+    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SYNCER, history_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
@@ -59,15 +59,22 @@ pub(crate) struct Applier {
     client: Client,
     namespace: String,
     syncer_image: String,
+    /// Who we are. The API server refuses a grant of any other than the Lease names.
+    leader: String,
 }
 
 impl Applier {
-    pub(crate) fn new(client: Client, namespace: &str, syncer_image: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, syncer_image: &str, leader: &str) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
             syncer_image: syncer_image.to_owned(),
+            leader: leader.to_owned(),
         }
+    }
+
+    fn leader(&self) -> (String, String) {
+        (LEADER_ANNOTATION.to_owned(), self.leader.clone())
     }
 
     pub(crate) async fn global_secret(&self, write: &GlobalWrite) -> Result<Secret, ApplyError> {
@@ -107,7 +114,7 @@ impl Applier {
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(GLOBAL_SECRET.to_owned()),
-                annotations: Some(annotations.collect()),
+                annotations: Some(annotations.chain([self.leader()]).collect()),
                 ..ObjectMeta::default()
             },
             type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
@@ -191,6 +198,7 @@ impl Applier {
         spec: &NodePullSecretSpec,
     ) -> Result<NodePullSecret, ApplyError> {
         let mut object = NodePullSecret::new(node, spec.clone());
+        object.metadata.annotations = Some([self.leader()].into());
         object.metadata.owner_references = Some(vec![OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Node".to_owned(),

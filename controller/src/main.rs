@@ -2,10 +2,18 @@
 
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
+mod admin;
 mod apply;
 mod cache;
+mod clock;
+mod counted;
 mod fleet;
+mod health;
 mod history;
+mod lease;
+mod metrics;
+#[cfg(test)]
+mod monitoring_tests;
 mod observe;
 mod plan;
 #[cfg(test)]
@@ -13,7 +21,10 @@ mod plan_properties;
 mod report;
 mod run;
 mod sources;
+mod term;
 mod told;
+
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use globalps_core::names;
@@ -43,6 +54,9 @@ struct RunArgs {
     /// Image of the syncer that the nodes run
     #[arg(long)]
     syncer_image: String,
+    /// Port of `/metrics`, `/livez` and `/readyz`
+    #[arg(long, default_value_t = names::METRICS_PORT)]
+    port: u16,
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
 }
@@ -67,6 +81,17 @@ async fn main() -> anyhow::Result<()> {
             .with(log.json().flatten_event(true).with_filter(filter))
             .init(),
     }
-    let client = kube::Client::try_default().await?;
-    run::run(client, &args.namespace, &args.syncer_image).await
+    let health = Arc::new(health::Health::new());
+    let metrics = Arc::new(metrics::Metrics::default());
+    let listener = admin::listen(args.port).await?;
+    let answers = admin::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
+    tokio::spawn(answers);
+    run::run(run::Setup {
+        client: counted::client(&health, &metrics).await?,
+        namespace: args.namespace,
+        syncer_image: args.syncer_image,
+        health,
+        metrics,
+    })
+    .await
 }

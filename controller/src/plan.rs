@@ -245,7 +245,7 @@ fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::format_push_string)]
-mod tests {
+pub(crate) mod tests {
     use globalps_core::api::NodePullSecretStatus;
 
     use super::*;
@@ -284,7 +284,7 @@ mod tests {
 
     /// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never !n6 -n7 %n8`: name, what it was granted (`R`: restore), what it says of
     /// it (`never`: anything); before the name: `!` not ready for a minute, `-` excluded, `%` its file is another program's.
-    fn observed(additional: Source, global: Option<Global>, nodes: &str) -> Observed {
+    pub(crate) fn observed(additional: Source, global: Option<Global>, nodes: &str) -> Observed {
         let now = Timestamp::UNIX_EPOCH;
         let mut observed = Observed {
             spec: GlobalPullSecretSpec::default(),

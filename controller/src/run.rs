@@ -1,5 +1,8 @@
-//! The loop: take in what changed, plan, carry it out, report; then wait for the next change.
+//! The loop: take in what changed, plan, carry it out, report; then wait for the next change. Only who holds the Lease is
+//! in it.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
@@ -10,15 +13,19 @@ use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::apply::{Applier, ApplyError};
+use crate::health::Health;
 use crate::history;
+use crate::lease::{Election, Held, identity};
+use crate::metrics::Metrics;
 use crate::observe::{self, Change, Changes, World};
 use crate::plan::{Aim, Observed, Plan, plan};
 use crate::report::report;
 use crate::sources::Source;
+use crate::term;
 use crate::told::Teller;
 
 /// Everything is looked at once more after so long, whatever the watches say.
@@ -28,28 +35,100 @@ const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
 /// First and longest pause after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Runs until SIGTERM or SIGINT. What is under way then is left as it is: the next controller goes on from the objects.
-pub(crate) async fn run(client: Client, namespace: &str, syncer_image: &str) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut controller = Controller {
-        changes: observe::changes(&client, namespace),
-        original_changes: stream::pending().boxed(),
-        openshift: (None, None),
-        world: World::default(),
-        applier: Applier::new(client.clone(), namespace, syncer_image),
-        teller: Teller::new(client.clone(), namespace),
-        installed: None,
-        client,
-    };
-    tracing::info!(namespace, "started");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        ended = controller.run() => return ended,
+/// Between two signs of life.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long the last writes are waited for before the Lease is given away.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// What every term of this process shares.
+pub(crate) struct Setup {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) syncer_image: String,
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Stands by and leads until SIGTERM or SIGINT. What is under way then is left as it is: the next controller goes on from
+/// the objects.
+pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
+    let mut stop = Stop::new()?;
+    let me = identity();
+    let election = Election::new(setup.client.clone(), &me, &setup.health);
+    tracing::info!(me, namespace = setup.namespace, "started");
+    loop {
+        let held = tokio::select! {
+            () = stop.wait() => break,
+            held = election.acquire() => held,
+        };
+        setup.metrics.leads(Some(&held.term));
+        setup.health.is_blind(true);
+        let ended = lead(&setup, &me, held, &mut stop).await;
+        setup.metrics.leads(None);
+        setup.health.is_blind(false);
+        match ended {
+            Ended::Lost => {}
+            Ended::Stopped => break,
+            Ended::Failed(error) => return Err(error),
+        }
     }
     tracing::info!("ended by a signal");
     Ok(())
+}
+
+enum Ended {
+    /// Another one leads.
+    Lost,
+    Stopped,
+    Failed(anyhow::Error),
+}
+
+/// One term. Everything is watched anew, so that nothing is planned on what was read before the Lease was taken: a grant of
+/// the leader before is in it.
+async fn lead(setup: &Setup, me: &str, mut held: Held<'_>, stop: &mut Stop) -> Ended {
+    let term = Arc::clone(&held.term);
+    let mut controller = Controller::new(setup, me, &held);
+    let mut running = pin!(controller.run());
+    let ended = tokio::select! {
+        () = stop.wait() => Ended::Stopped,
+        () = held.keep() => Ended::Lost,
+        error = &mut running => Ended::Failed(error),
+    };
+    term.close();
+    if !matches!(ended, Ended::Lost) {
+        // A write on its way must have arrived before another one reads what is there.
+        let settled = async {
+            tokio::select! {
+                () = term.settled() => {}
+                _ = &mut running => {}
+            }
+        };
+        if timeout(SETTLE, settled).await.is_ok() {
+            held.release().await;
+        }
+    }
+    ended
+}
+
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Doubles up to the longest pause; up to half of it is random, so that many controllers do not come at once.
@@ -80,19 +159,45 @@ struct Controller {
     applier: Applier,
     teller: Teller,
     client: Client,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
     /// Generation of the configuration with which the syncer's objects were applied; `None`: not known to be there.
     installed: Option<i64>,
 }
 
 impl Controller {
-    async fn run(&mut self) -> anyhow::Result<()> {
+    fn new(setup: &Setup, me: &str, held: &Held<'_>) -> Self {
+        let client = term::client(&setup.client, &held.term, &setup.health);
+        let namespace = &setup.namespace;
+        Self {
+            changes: observe::changes(&client, namespace),
+            original_changes: stream::pending().boxed(),
+            openshift: (None, None),
+            world: World::default(),
+            applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
+            teller: Teller::new(client.clone(), namespace),
+            installed: None,
+            client,
+            health: Arc::clone(&setup.health),
+            metrics: Arc::clone(&setup.metrics),
+        }
+    }
+
+    /// Ends only with an error.
+    async fn run(&mut self) -> anyhow::Error {
         let mut retries = 0_u32;
         let mut wake = Instant::now();
+        let mut heartbeat = interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            self.health.beat();
+            self.health.is_blind(!self.world.is_complete());
             tokio::select! {
-                change = self.changes.next() => {
-                    self.world.handle(change.ok_or_else(|| anyhow::anyhow!("every watch has ended"))?);
-                }
+                _ = heartbeat.tick() => continue,
+                change = self.changes.next() => match change {
+                    Some(change) => self.world.handle(change),
+                    None => return anyhow::anyhow!("every watch has ended"),
+                },
                 Some(change) = self.original_changes.next() => self.world.handle(change),
                 () = tokio::time::sleep_until(wake) => {}
             }
@@ -101,7 +206,9 @@ impl Controller {
                 wake = Instant::now() + RESYNC;
                 continue;
             }
-            let pause = match self.reconcile().await {
+            let reconciled = self.reconcile().await;
+            self.metrics.reconciled(reconciled.is_ok());
+            let pause = match reconciled {
                 Ok(pause) => {
                     retries = 0;
                     pause
@@ -254,6 +361,7 @@ impl Controller {
             .unwrap_or_default();
         let before = config.and_then(|config| config.status.clone());
         let after = report(observed, plan, &additional, generation, before.as_ref());
+        self.metrics.fleet(observed, before.as_ref(), &after);
         if before.as_ref() != Some(&after) {
             let config = self.applier.status(&after).await?;
             self.world.put_config(config);

@@ -13,6 +13,9 @@ pub const GLOBAL_SECRET: &str = "global-pull-secret";
 pub const SYNCER: &str = "global-pull-secret-syncer";
 /// Lease by which the controllers agree who leads, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
+/// Port of the controller's probes and metrics, and its name in the pod.
+pub const METRICS_PORT: u16 = 8080;
+pub const METRICS_PORT_NAME: &str = "metrics";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 
@@ -59,6 +62,8 @@ pub fn history_secret(slot: u32) -> String {
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
+/// Annotation of everything that moves the rollout: the controller that wrote it, as the Lease named it then.
+pub const LEADER_ANNOTATION: &str = "globalps.io/leader";
 /// Node label: `true` keeps a node out.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 

@@ -134,13 +134,13 @@ pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
 
 /// `minor`: of the server's version 1.x.
 pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
-    /// The first that checks the rules in the custom resources.
-    const OLDEST: u32 = 25;
+    /// The first with admission policies, which refuse another's grants.
+    const OLDEST: u32 = 30;
     let reached = well(CLUSTER, "api", "the API server answers");
     let version_of = well(CLUSTER, "version", format!("Kubernetes {version}"));
     let version_of = match minor {
         Some(minor) if minor < OLDEST => {
-            version_of.fail("globalps needs Kubernetes 1.25 or newer; upgrade the cluster")
+            version_of.fail("globalps needs Kubernetes 1.30 or newer; upgrade the cluster")
         }
         _ => version_of,
     };

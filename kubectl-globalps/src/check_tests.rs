@@ -145,7 +145,7 @@ fn an_installation_is_judged_by_what_runs() {
 fn an_old_server_is_in_the_way() {
     for (minor, expected) in [
         (Some(36), vec![]),
-        (Some(24), vec![("version", Verdict::Failure)]),
+        (Some(29), vec![("version", Verdict::Failure)]),
         (None, vec![]),
     ] {
         assert_eq!(bad(&server("v1.x", minor)), expected, "{minor:?}");

@@ -23,13 +23,9 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
     for victim in ["globalps-controller", "globalps-syncer"] {
         for moment in MOMENTS {
             round += 1;
-            // The one that was killed before waits out the kubelet's pause first; a kill of nothing proves nothing.
-            let number = if victim == "globalps-syncer" {
-                nodes.len()
-            } else {
-                1
-            };
-            wait_running(&nodes, victim, number);
+            // The ones that were killed before wait out the kubelet's pause first; a kill of nothing proves nothing. There
+            // are two controllers, and as many syncers as nodes.
+            wait_running(&nodes, victim, nodes.len());
             let starts: Vec<_> = nodes
                 .iter()
                 .map(|node| product.kubelet_starts(node).unwrap())

@@ -1,26 +1,30 @@
 //! What `kubectl globalps install` puts into a cluster: the custom resources, and the controller.
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, Namespace, PodSecurityContext, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SeccompProfile, SecurityContext, ServiceAccount,
+    Capabilities, Container, ContainerPort, HTTPGetAction, Namespace, PodSecurityContext, PodSpec,
+    PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, ServiceAccount,
+    TopologySpreadConstraint,
 };
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::Value;
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
-use super::{named, syncer, value};
+use super::{leader, named, syncer, value};
 use crate::api::{GlobalPullSecret, NodePullSecret, SecretRef};
 use crate::names::{
     self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
-    SYNCER,
+    METRICS_PORT, METRICS_PORT_NAME, SYNCER,
 };
 
 /// uid and gid of the controller; the image names them too.
 const CONTROLLER_USER: i64 = 65532;
+/// One leads, the other takes over.
+const REPLICAS: i32 = 2;
 
 #[derive(Clone, Debug)]
 pub struct Install {
@@ -62,6 +66,7 @@ impl Install {
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
+        objects.extend(leader::objects(account));
         objects.push(value(self.deployment()));
         if let Some(original) = &self.original {
             // Only what was asked for: every other field is the user's, with its default.
@@ -77,6 +82,10 @@ impl Install {
 
     fn deployment(&self) -> Deployment {
         let labels = Some([("app.kubernetes.io/name".to_owned(), CONTROLLER.to_owned())].into());
+        let selector = LabelSelector {
+            match_labels: labels.clone(),
+            ..LabelSelector::default()
+        };
         let container = Container {
             name: "controller".to_owned(),
             image: Some(self.controller_image.clone()),
@@ -85,6 +94,14 @@ impl Install {
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
             ]),
+            ports: Some(vec![ContainerPort {
+                name: Some(METRICS_PORT_NAME.to_owned()),
+                container_port: METRICS_PORT.into(),
+                ..ContainerPort::default()
+            }]),
+            // Not hasty: a loop that is stuck is told a minute later anyway, and a machine may be busy.
+            liveness_probe: Some(probe("/livez", 10, 6)),
+            readiness_probe: Some(probe("/readyz", 3, 3)),
             resources: Some(ResourceRequirements {
                 requests: Some(
                     [("cpu", "10m"), ("memory", "32Mi")]
@@ -118,20 +135,20 @@ impl Install {
                 ..PodSecurityContext::default()
             }),
             containers: vec![container],
+            // Where there is more than one node.
+            topology_spread_constraints: Some(vec![TopologySpreadConstraint {
+                max_skew: 1,
+                topology_key: "kubernetes.io/hostname".to_owned(),
+                when_unsatisfiable: "ScheduleAnyway".to_owned(),
+                label_selector: Some(selector.clone()),
+                ..TopologySpreadConstraint::default()
+            }]),
             ..PodSpec::default()
         };
         Deployment {
             spec: Some(DeploymentSpec {
-                replicas: Some(1),
-                // Never two of them: only one may decide which node goes next.
-                strategy: Some(DeploymentStrategy {
-                    type_: Some("Recreate".to_owned()),
-                    ..DeploymentStrategy::default()
-                }),
-                selector: LabelSelector {
-                    match_labels: labels.clone(),
-                    ..LabelSelector::default()
-                },
+                replicas: Some(REPLICAS),
+                selector,
                 template: PodTemplateSpec {
                     metadata: Some(ObjectMeta {
                         labels,
@@ -143,6 +160,20 @@ impl Install {
             }),
             ..named(CONTROLLER, CONTROLLER_NAMESPACE)
         }
+    }
+}
+
+fn probe(path: &str, period: i32, failures: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String(METRICS_PORT_NAME.to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(period),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(failures),
+        ..Probe::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every object that is installed, as typed builders: the only source of the YAML in `manifests/`.
 
 mod install;
+mod leader;
 mod rbac;
 mod syncer;
 

@@ -1,0 +1,185 @@
+//! `/metrics`, `/livez` and `/readyz` over HTTP. Nothing secret is told there, and nothing can be changed.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use crate::clock;
+use crate::health::Health;
+use crate::metrics::Metrics;
+
+/// Connections at a time; more wait.
+const CONNECTIONS: usize = 16;
+/// A connection is for one request, and ends after so long.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Prometheus' own.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Listens on all addresses, of both families where the machine has both.
+pub(crate) async fn listen(port: u16) -> anyhow::Result<TcpListener> {
+    let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    if let Ok(listener) = TcpListener::bind(both).await {
+        return Ok(listener);
+    }
+    TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+        .await
+        .with_context(|| {
+            format!(
+                "could not listen on port {port} for probes and metrics; take another with `--port`"
+            )
+        })
+}
+
+/// Answers until it is dropped.
+pub(crate) async fn serve(listener: TcpListener, health: Arc<Health>, metrics: Arc<Metrics>) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // It is never closed.
+        let Ok(slot) = Arc::clone(&free).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Of the connection, or no file is left to open: no reason to spin.
+                tracing::warn!(%error, "could not accept a connection");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (health, metrics) = (Arc::clone(&health), Arc::clone(&metrics));
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let response = answer(request.method(), request.uri().path(), &health, &metrics);
+                async { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .max_buf_size(16 * 1024)
+                .serve_connection(TokioIo::new(stream), service);
+            // What a peer does wrong ends its connection and is nobody else's business.
+            let _ = timeout(DEADLINE, connection).await;
+            drop(slot);
+        });
+    }
+}
+
+fn answer(
+    method: &Method,
+    path: &str,
+    health: &Health,
+    metrics: &Metrics,
+) -> Response<Full<Bytes>> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let mut refused = Response::new(Full::default());
+        *refused.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        refused.headers_mut().insert(ALLOW, allowed);
+        return refused;
+    }
+    let (status, kind, body) = match path {
+        "/metrics" => (StatusCode::OK, EXPOSITION, metrics.page()),
+        "/livez" => verdict(health.live(clock::now())),
+        "/readyz" => verdict(health.ready(clock::now())),
+        _ => (
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "/metrics, /livez or /readyz\n".to_owned(),
+        ),
+    };
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn verdict(verdict: Result<(), String>) -> (StatusCode, &'static str, String) {
+    match verdict {
+        Ok(()) => (StatusCode::OK, TEXT, "ok\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Status line and body of the answer to a request.
+    async fn ask(port: u16, request: &str) -> (String, String) {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .expect("it listens");
+        stream
+            .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+            .await
+            .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("it ends");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.lines().next().unwrap_or_default();
+        (status.to_owned(), body.to_owned())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn probes_and_metrics_are_answered_and_a_loop_that_is_stuck_is_told() {
+        let listener = listen(0).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let health = Arc::new(Health::new());
+        let metrics = Arc::new(Metrics::default());
+        tokio::spawn(serve(listener, Arc::clone(&health), Arc::clone(&metrics)));
+
+        assert_eq!(ask(port, "GET /livez").await.1, "ok\n");
+        let (status, _) = ask(port, "GET /readyz").await;
+        assert_eq!(status, "HTTP/1.1 503 Service Unavailable", "no API server");
+        health.answered();
+        assert_eq!(ask(port, "GET /readyz").await.1, "ok\n");
+        let (status, page) = ask(port, "GET /metrics").await;
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        assert_eq!(page, metrics.page());
+        health.stuck_for(Duration::from_secs(61));
+        for path in ["/livez", "/readyz"] {
+            let (status, why) = ask(port, &format!("GET {path}")).await;
+            assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+            assert_eq!(why, "the loop is stuck for 61 s\n");
+        }
+        let (status, _) = ask(port, "GET /secrets").await;
+        assert_eq!(status, "HTTP/1.1 404 Not Found");
+        let (status, _) = ask(port, "POST /metrics").await;
+        assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
+    }
+
+    /// More connections than there are slots, none of which says a word.
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_says_nothing_holds_up_the_others_for_a_while_only() {
+        let listener = listen(0).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (health, metrics) = (Arc::new(Health::new()), Arc::new(Metrics::default()));
+        tokio::spawn(serve(listener, health, metrics));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+            silent.push(stream.expect("it listens"));
+        }
+        let late = timeout(DEADLINE * 2, ask(port, "GET /livez")).await;
+        assert_eq!(late.map(|(_, body)| body), Ok("ok\n".to_owned()));
+    }
+}

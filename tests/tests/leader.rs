@@ -1,0 +1,356 @@
+//! Two controllers: the one that leads is killed, frozen, cut off or sent away in the middle of a rollout. The other goes on
+//! within 15 seconds, and never are more nodes in flight than may be.
+
+mod common;
+
+use std::time::{Duration, SystemTime};
+
+use common::{cluster, docker_config};
+use globalps_tests::product::{DEADLINE, Product, run};
+use globalps_tests::watch::Watch;
+use globalps_tests::{Cluster, Node, until};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const SYSTEM: &str = "globalps-system";
+const LEASE: &str = "lease/globalps-controller";
+const ACCOUNT: &str = "system:serviceaccount:globalps-system:globalps-controller";
+const POLL: Duration = Duration::from_millis(50);
+const FAILOVER: Duration = Duration::from_secs(15);
+const HANDOVER: Duration = Duration::from_secs(3);
+/// By then the kernel has sent again what was lost, and given up.
+const LATE: Duration = Duration::from_secs(20);
+
+/// What happens to the leader.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Killed,
+    /// SIGSTOP, and SIGCONT as soon as another one grants.
+    Frozen,
+    /// What it sends gets lost, what it is sent arrives, until another one grants: what it was about to say may come late.
+    CutOff,
+    /// As by a drain: SIGTERM.
+    Evicted,
+}
+
+#[test]
+fn another_one_goes_on_and_no_limit_is_exceeded_whatever_happens_to_the_leader() {
+    let cluster = cluster("leader", 5);
+    let product = Product::install(&cluster).unwrap();
+    let nodes = cluster.nodes().unwrap();
+    product.apply(&content(0)).unwrap();
+    product.wait_synced().unwrap();
+    the_probes_and_metrics_of_both_say_what_is(&cluster, nodes.len());
+    the_api_server_takes_a_grant_of_the_leader_only(&cluster);
+
+    let mut revision = 1;
+    for fate in [Fate::Killed, Fate::Frozen, Fate::CutOff, Fate::Evicted] {
+        revision += 1;
+        two_are_ready(&cluster);
+        let leader = Leader::find(&cluster);
+        let watch = Watch::start(&cluster, nodes.len()).unwrap();
+        product.apply(&content(revision)).unwrap();
+        some_synced(&product, &nodes, revision);
+        let begun = SystemTime::now();
+        leader.suffers(fate, &cluster);
+
+        let next = until("another leader", FAILOVER, POLL, || {
+            let holder = holder(&cluster);
+            Ok((!holder.is_empty() && holder != leader.identity).then_some(holder))
+        })
+        .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+        let taken = begun.elapsed().unwrap();
+        // It may have been the last node's turn when it happened, but not with five of them.
+        let grant = until("a grant by the next leader", FAILOVER, POLL, || {
+            let since = begun + taken.saturating_sub(Duration::from_millis(200));
+            Ok(grants(&cluster, since).into_iter().next())
+        })
+        .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+        let granted = grant.0.duration_since(begun).unwrap_or_default();
+        println!(
+            "{fate:?}: the Lease taken after {:.1} s, the first grant after {:.1} s",
+            taken.as_secs_f32(),
+            granted.as_secs_f32()
+        );
+        assert!(
+            fate == Fate::Killed || grant.1 != leader.pod,
+            "{fate:?}: a grant of the other one"
+        );
+        let limit = if fate == Fate::Evicted {
+            HANDOVER
+        } else {
+            FAILOVER
+        };
+        assert!(granted <= limit, "{fate:?}: {granted:?}");
+
+        let thawed = leader.recovers(fate);
+        if let Some(thawed) = thawed {
+            // It asks for its Lease first of all, and learns.
+            until("what the old leader asks for", DEADLINE, POLL, || {
+                let asked = requests(&cluster, thawed, "leases");
+                Ok(asked.into_iter().find(|(_, pod, _)| *pod == leader.pod))
+            })
+            .unwrap();
+        }
+        product.wait_synced().unwrap();
+        if fate == Fate::CutOff {
+            // Given up seconds ago, and sent again by the kernel after the partition has healed.
+            let late = until("what the old leader said then", LATE, POLL, || {
+                let asked = requests(&cluster, begun, "nodepullsecrets");
+                Ok(asked
+                    .into_iter()
+                    .find(|(_, pod, event)| *pod == leader.pod && event["verb"] == "patch"))
+            });
+            // Where the kernel sent nothing again there is nothing to tell.
+            if let Ok((time, _, event)) = late {
+                let after = time.duration_since(thawed.unwrap()).unwrap_or_default();
+                println!(
+                    "{fate:?}: a grant that was given up came {:.1} s after it healed: {} {}",
+                    after.as_secs_f32(),
+                    event["responseStatus"]["code"],
+                    event["responseStatus"]["message"]
+                );
+            }
+        }
+        assert_eq!(
+            watch.most_at_once(revision).unwrap(),
+            1,
+            "{fate:?}: never two nodes between grant and `Synced`"
+        );
+        if let Some(thawed) = thawed {
+            let mut wrote = grants(&cluster, thawed);
+            if fate == Fate::Frozen {
+                // Nor did it try: the API server is not what held it back.
+                wrote = requests(&cluster, thawed, "nodepullsecrets");
+                wrote.retain(|(_, _, event)| event["verb"] == "patch");
+            }
+            wrote.retain(|(_, pod, _)| *pod == leader.pod);
+            assert!(
+                wrote.is_empty(),
+                "{fate:?}: the old leader granted: {wrote:?}"
+            );
+            assert_eq!(holder(&cluster), next, "{fate:?}: and does not lead");
+        }
+    }
+    print_memory(&nodes);
+}
+
+fn content(revision: i64) -> String {
+    docker_config(&[("leader.example.com", &format!("u:{revision}"))])
+}
+
+fn some_synced(product: &Product, nodes: &[Node], revision: i64) {
+    until("a node in the new revision", DEADLINE, POLL, || {
+        for node in nodes {
+            let status = product.node_status(node.name())?;
+            if status["phase"] == "Synced" && status["revision"] == revision {
+                return Ok(Some(()));
+            }
+        }
+        Ok(None)
+    })
+    .unwrap();
+}
+
+/// The process that holds the Lease.
+struct Leader {
+    identity: String,
+    pod: String,
+    node: Node,
+    pid: String,
+}
+
+impl Leader {
+    fn find(cluster: &Cluster) -> Self {
+        let identity = holder(cluster);
+        let pod = identity.split_once('_').unwrap().0.to_owned();
+        let node = get(cluster, &format!("pod/{pod}"))["spec"]["nodeName"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let node = cluster.node(&node).unwrap();
+        // Both may be on one node.
+        let script = format!(
+            "for p in $(pgrep -x globalps-contro); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx HOSTNAME={pod} && echo $p; done"
+        );
+        let output = node.exec(&["sh", "-c", &script]).unwrap();
+        let pid = output.stdout.trim().to_owned();
+        assert!(pid.parse::<u32>().is_ok(), "one process: {output:?}");
+        Self {
+            identity,
+            pod,
+            node,
+            pid,
+        }
+    }
+
+    fn suffers(&self, fate: Fate, cluster: &Cluster) {
+        match fate {
+            Fate::Killed => self.shell("kill -KILL $p"),
+            Fate::Frozen => self.shell("kill -STOP $p"),
+            Fate::CutOff => self.shell("nsenter -t $p -n iptables -A OUTPUT -j DROP"),
+            Fate::Evicted => {
+                cluster
+                    .kubectl(&["delete", "pod", &self.pod, "-n", SYSTEM, "--wait=false"])
+                    .unwrap();
+            }
+        }
+    }
+
+    /// When it was itself again; `None`: never.
+    fn recovers(&self, fate: Fate) -> Option<SystemTime> {
+        let time = SystemTime::now();
+        match fate {
+            Fate::Killed | Fate::Evicted => return None,
+            Fate::Frozen => self.shell("kill -CONT $p"),
+            Fate::CutOff => self.shell("nsenter -t $p -n iptables -F"),
+        }
+        Some(time)
+    }
+
+    /// `$p` is its process in the node.
+    fn shell(&self, script: &str) {
+        let script = format!("p={}; {script}", self.pid);
+        self.node
+            .exec(&["sh", "-c", &script])
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+}
+
+fn get(cluster: &Cluster, what: &str) -> Value {
+    let text = cluster.kubectl(&["get", what, "-n", SYSTEM, "-o", "json"]);
+    serde_json::from_str(&text.unwrap()).unwrap()
+}
+
+/// Who holds the Lease; empty: nobody.
+fn holder(cluster: &Cluster) -> String {
+    let lease = get(cluster, LEASE);
+    let holder = lease["spec"]["holderIdentity"].as_str();
+    holder.unwrap_or_default().to_owned()
+}
+
+fn two_are_ready(cluster: &Cluster) {
+    until("two ready controllers", DEADLINE, POLL, || {
+        let deployment = get(cluster, "deployment/globalps-controller");
+        let status = &deployment["status"];
+        Ok((status["readyReplicas"] == 2 && status["replicas"] == 2).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Time, pod and object of what the controllers' account asked to write and was given, since then.
+fn requests(
+    cluster: &Cluster,
+    since: SystemTime,
+    resource: &str,
+) -> Vec<(SystemTime, String, Value)> {
+    let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
+    let mut found = Vec::new();
+    for line in log.lines().filter(|line| line.contains(resource)) {
+        // The last line may be half written.
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let time: Timestamp = event["stageTimestamp"].as_str().unwrap().parse().unwrap();
+        let ours = event["user"]["username"] == ACCOUNT
+            && event["objectRef"]["resource"] == resource
+            && event["objectRef"]["subresource"].is_null();
+        if ours && SystemTime::from(time) >= since {
+            let pod = &event["user"]["extra"]["authentication.kubernetes.io/pod-name"][0];
+            let pod = pod.as_str().unwrap_or_default().to_owned();
+            found.push((SystemTime::from(time), pod, event));
+        }
+    }
+    found
+}
+
+/// The grants since then that the API server took.
+fn grants(cluster: &Cluster, since: SystemTime) -> Vec<(SystemTime, String, Value)> {
+    let mut grants = requests(cluster, since, "nodepullsecrets");
+    grants.retain(|(_, _, event)| {
+        let code = event["responseStatus"]["code"].as_u64();
+        event["verb"] == "patch" && code.is_some_and(|code| code < 300)
+    });
+    grants
+}
+
+fn the_probes_and_metrics_of_both_say_what_is(cluster: &Cluster, nodes: usize) {
+    two_are_ready(cluster);
+    let leader = Leader::find(cluster).pod;
+    let pods = get(cluster, "pods");
+    let pods: Vec<&str> = pods["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pod| pod["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(pods.len(), 2, "{pods:?}");
+    for pod in pods {
+        let page = |path: &str| {
+            let url = format!("/api/v1/namespaces/{SYSTEM}/pods/{pod}:8080/proxy/{path}");
+            cluster.kubectl(&["get", "--raw", &url]).unwrap()
+        };
+        assert_eq!(page("livez"), "ok\n");
+        assert_eq!(page("readyz"), "ok\n");
+        let metrics = page("metrics");
+        let has = |line: &str| metrics.lines().any(|found| found == line);
+        let synced = format!("globalps_nodes{{phase=\"Synced\"}} {nodes}");
+        if pod == leader {
+            for line in [
+                "globalps_leader 1",
+                "globalps_revision 1",
+                &synced,
+                "globalps_nodes{phase=\"Failed\"} 0",
+                "globalps_condition{type=\"Ready\",status=\"True\"} 1",
+                "globalps_rollout_duration_seconds_count 1",
+                &format!("globalps_kubelet_restarts_total {nodes}"),
+            ] {
+                assert!(has(line), "{line} in {metrics}");
+            }
+        } else {
+            assert!(has("globalps_leader 0"), "{metrics}");
+            assert!(!metrics.contains("globalps_nodes"), "{metrics}");
+        }
+        assert!(metrics.contains("globalps_api_requests_total{verb=\"watch\",code=\"200\"}"));
+    }
+}
+
+/// Even one that is as sure as can be that it leads.
+fn the_api_server_takes_a_grant_of_the_leader_only(cluster: &Cluster) {
+    let apply = |leader: &str| {
+        let object = json!({
+            "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret",
+            "metadata": {"name": "node-1", "namespace": "kube-system", "annotations": {"globalps.io/leader": leader}},
+        });
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args([
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=test",
+            "--validate=false",
+            "-f",
+            "-",
+        ]);
+        kubectl.arg(format!("--as={ACCOUNT}"));
+        run(&mut kubectl, &object.to_string()).unwrap()
+    };
+    let refused = apply("globalps-controller-of-yesterday_0");
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("another controller leads"),
+        "{refused:?}"
+    );
+    let taken = apply(&holder(cluster));
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+}
+
+fn print_memory(nodes: &[Node]) {
+    for node in nodes {
+        let script = "for p in $(pgrep -x globalps-contro); do grep VmRSS /proc/$p/status; done";
+        for line in node.exec(&["sh", "-c", script]).unwrap().stdout.lines() {
+            println!("resident memory of a controller on {}: {line}", node.name());
+        }
+    }
+}
