@@ -3,6 +3,8 @@
 MUSL    := $(shell uname -m)-unknown-linux-musl
 RELEASE := target/$(MUSL)/release
 IMAGES  := target/images
+# Beside this machine's own, without the flag of .cargo/config.toml that zig's linker does not know. They are linked by zig: `pip install ziglang`, `cargo install --locked cargo-zigbuild`.
+FOREIGN := aarch64-unknown-linux-musl x86_64-apple-darwin aarch64-apple-darwin x86_64-pc-windows-gnu
 CLUSTER := target/debug/testcluster
 
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
@@ -13,7 +15,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo test unit bench bench-fleet fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
+.PHONY: help demo dist test unit bench bench-fleet fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -70,8 +72,25 @@ image: deps ## two OCI archives in target/images, and the plugin in target/*-mus
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-syncer \
 		--name globalps-syncer --user 0:0 --output $(IMAGES)/globalps-syncer.tar
 
+dist: deps ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
+	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
+	for target in $(FOREIGN); do \
+		{ rustup -q target add $$target && RUSTFLAGS="-C force-unwind-tables=no" cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } \
+			|| echo "could not build for $$target"; done
+	cargo run -q -p globalps-tests --bin dist
+
 manifests: ## write manifests/ from the builders
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
+
+docs: ## write docs/cli.md, docs/faults.md and docs/reference-cases.md from what they tell of
+	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
+	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases
+
+pictures: image kubernetes ## docs/img: the plugin at work on three real nodes, as a terminal shows it
+	cargo run -q -p globalps-tests --bin pictures
+
+man: ## the plugin's man pages, in target/man
+	MAN_DIR=$(CURDIR)/target/man cargo test -q -p kubectl-globalps man_page
 
 cluster: kubernetes ## a running cluster of three real nodes, its kubeconfig at target/cluster/kubeconfig
 	$(CLUSTER) up

@@ -1,6 +1,6 @@
 //! What an additional pull secret changes against what is in force. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::dockerconfig::{DockerConfig, Precedence, shown_key, validate_bytes};
 use globalps_core::names;
@@ -124,6 +124,51 @@ pub(crate) fn text(changes: &[Change]) -> String {
         })
         .map(|line| line + "\n")
         .collect()
+}
+
+/// Both sides as text, one line a registry, every credential masked: what another program may compare.
+pub(crate) fn sides(
+    in_force: &InForce,
+    proposed: &DockerConfig,
+    changes: &[Change],
+) -> (String, String) {
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    for config in [&in_force.additional, proposed] {
+        for key in config.by_canonical_key().keys() {
+            before.insert(shown_key(key), "***");
+        }
+    }
+    after.clone_from(&before);
+    for Change { registry, change } in changes {
+        match change {
+            Kind::Added => {
+                before.remove(registry);
+            }
+            Kind::Removed => {
+                after.remove(registry);
+            }
+            Kind::Changed => {
+                before.insert(registry.clone(), "*** (before)");
+                after.insert(registry.clone(), "*** (after)");
+            }
+            Kind::Overridden => {
+                before.insert(registry.clone(), "*** (before, original pull secret)");
+                after.insert(registry.clone(), "*** (after)");
+            }
+            Kind::Shadowed => {
+                after.insert(
+                    registry.clone(),
+                    "*** (shadowed: the original pull secret wins)",
+                );
+            }
+        }
+    }
+    let text = |side: &BTreeMap<String, &str>| {
+        let lines = side.iter();
+        let lines = lines.map(|(registry, shown)| [registry, ": ", shown, "\n"].concat());
+        lines.collect()
+    };
+    (text(&before), text(&after))
 }
 
 #[cfg(test)]
@@ -257,6 +302,19 @@ mod tests {
  r: *** (shadowed: the original pull secret wins)
 "
         );
+    }
+
+    #[test]
+    fn both_sides_have_every_registry_and_no_credential() {
+        let in_force = InForce {
+            additional: config("a:dTpw b:dTpw same:dTpw"),
+            ..InForce::default()
+        };
+        let proposed = config("b:dTpx c:dTpw same:dTpw");
+        let changes = changes(&in_force, &proposed);
+        let (before, after) = sides(&in_force, &proposed, &changes);
+        assert_eq!(before, "a: ***\nb: *** (before)\nsame: ***\n");
+        assert_eq!(after, "b: *** (after)\nc: ***\nsame: ***\n");
     }
 
     #[test]

@@ -1,16 +1,25 @@
 //! The command line: types only.
 
 mod add;
+mod check;
 mod connection;
+mod explain;
+mod rollout;
+mod status;
 mod values;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 pub(crate) use add::{Add, Credentials, LiveCheck};
+pub(crate) use check::Check;
 pub(crate) use connection::Connection;
-pub(crate) use values::{Original, Span};
+pub(crate) use explain::Explain;
+pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
+pub(crate) use status::{Status, StatusFormat};
+pub(crate) use values::{Named, Original, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -69,11 +78,18 @@ pub(crate) enum Command {
     Status(Status),
     Diff(Diff),
     Remove(Remove),
+    Check(Check),
+    Retry(Retry),
+    Pause(Pause),
+    Resume(Resume),
+    History(History),
+    Undo(Undo),
     Install(Install),
     Uninstall(Uninstall),
     Validate(Validate),
     Explain(Explain),
     Version(Version),
+    Completion(Completion),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -124,12 +140,10 @@ pub(crate) enum ObjectFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatusFormat {
+pub(crate) enum ListFormat {
     Table,
-    Wide,
     Json,
     Yaml,
-    Name,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -138,43 +152,10 @@ pub(crate) enum TextFormat {
     Json,
 }
 
-/// Show how far every node is
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  kubectl globalps status
-
-  # Watch it
-  kubectl globalps status --watch
-
-  # In a script: wait until every node has the credentials
-  kubectl globalps status --wait --timeout 5m -o json",
-    after_help = "Exit status: 0 every node is synced, 1 not, 2 it could not be found out"
-)]
-pub(crate) struct Status {
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: StatusFormat,
-    /// Wait until every node is synced
-    #[arg(long, conflicts_with = "watch")]
-    pub wait: bool,
-    /// Keep the table up to date until Ctrl-C
-    #[arg(short, long)]
-    pub watch: bool,
-    /// How long to wait
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10m",
-        requires = "wait"
-    )]
-    pub timeout: Span,
-}
-
 /// Show what the additional pull secret changes
 ///
-/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown.
+/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown, and never handed to
+/// the program that `$KUBECTL_EXTERNAL_DIFF` names.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -307,26 +288,6 @@ pub(crate) struct Validate {
     pub output: TextFormat,
 }
 
-/// Say which credentials go with an image: what the kubelet tries, and what CRI-O sends
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  kubectl globalps explain quay.io/org/app:1 --authfile config.json",
-    after_help = "Exit status: 0 the kubelet has a credential for it, 1 it has none, 2 it could not be found out"
-)]
-pub(crate) struct Explain {
-    /// Name of an image, as in a pod
-    #[arg(value_name = "IMAGE")]
-    pub image: String,
-    /// A config.json or a Secret manifest; `-`: from stdin
-    #[arg(long, value_name = "FILE")]
-    pub authfile: PathBuf,
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TextFormat,
-}
-
 /// Show the versions of the plugin and of the controller
 #[derive(Debug, Args)]
 #[command(
@@ -342,6 +303,23 @@ pub(crate) struct Version {
     pub client: bool,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
+}
+
+/// Print a shell's completion script
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # For kubectl globalps, where kubectl's own completion is set up: names of registries and nodes too
+  ln -s \"$(command -v kubectl-globalps)\" /usr/local/bin/kubectl_complete-globalps
+
+  # For the program under its own name
+  source <(kubectl-globalps completion bash)"
+)]
+pub(crate) struct Completion {
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
 }
 
 #[cfg(test)]
@@ -364,6 +342,7 @@ mod tests {
     fn flags_go_together_as_kubectl_users_expect() {
         for (line, expected) in [
             ("status --wait -o json", None),
+            ("status --node a --node b -l x=y,!z --no-headers", None),
             ("status --wait --watch", Some(ErrorKind::ArgumentConflict)),
             ("status -o xml", Some(ErrorKind::InvalidValue)),
             ("remove --registry a --registry b --yes", None),
@@ -386,12 +365,28 @@ mod tests {
                 Some(ErrorKind::ValueValidation),
             ),
             ("diff -f -", None),
+            ("explain i --pod a/b", None),
+            ("explain i --service-account b", None),
+            ("explain i --pod a/b/c", Some(ErrorKind::ValueValidation)),
+            (
+                "explain i --pod a --authfile f",
+                Some(ErrorKind::ArgumentConflict),
+            ),
             ("diff --color=sometimes", Some(ErrorKind::InvalidValue)),
             ("--context c status -n ns -v", None),
             (
                 "status -v=6 --as u --as-group a --as-group b -s https://x",
                 None,
             ),
+            ("retry", None),
+            ("retry node-1 node-2 --wait --timeout 5m", None),
+            ("pause", None),
+            ("pause --wait", Some(ErrorKind::UnknownArgument)),
+            ("resume --wait", None),
+            ("history -o yaml", None),
+            ("history -o wide", Some(ErrorKind::InvalidValue)),
+            ("undo --to-revision 3 --yes --dry-run=server", None),
+            ("undo --to-revision last", Some(ErrorKind::ValueValidation)),
             ("stats", Some(ErrorKind::InvalidSubcommand)),
         ] {
             let found = parse(line).err();
@@ -410,6 +405,12 @@ mod tests {
             "remove --all",
             "uninstall",
             "version",
+            "check",
+            "retry",
+            "pause",
+            "resume",
+            "history",
+            "undo",
             "add --registry r",
         ] {
             for flag in [

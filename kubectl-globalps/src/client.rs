@@ -143,7 +143,7 @@ async fn from_kubeconfig(
 }
 
 /// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
-fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
+pub(crate) fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
     if let Some(path) = &flags.kubeconfig {
         return Kubeconfig::read_from(path).map(Some);
     }
@@ -174,6 +174,27 @@ fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError>
 }
 
 fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
+    if flags.insecure_skip_tls_verify && flags.certificate_authority.is_some() {
+        return Err(Failure::new(
+            "`--certificate-authority` and `--insecure-skip-tls-verify` contradict each other",
+            "leave out one of them",
+        ));
+    }
+    for file in [
+        &flags.certificate_authority,
+        &flags.client_certificate,
+        &flags.client_key,
+    ]
+    .into_iter()
+    .flatten()
+    {
+        std::fs::File::open(file).map_err(|error| {
+            Failure::new(
+                format!("`{}` could not be read: {error}", file.display()),
+                "name a file that you may read",
+            )
+        })?;
+    }
     if let Some(server) = &flags.server {
         config.cluster_url = address(server)?;
     }

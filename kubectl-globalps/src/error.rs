@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use kube::client::AuthError;
 use kube::config::{KubeconfigError, LoadDataError};
 
+use crate::permission::Missing;
+
 /// Exit status of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -110,15 +112,32 @@ impl Failure {
 }
 
 fn api_answer(doing: &str, code: u16, message: &str) -> Failure {
+    if message.trim_start().starts_with('<') {
+        return Failure::new(
+            format!(
+                "could not {doing}: the answer is a web page (HTTP {code}), not an API server's"
+            ),
+            "is there a proxy or a login page in between? `--server` or `--context` says who is asked",
+        );
+    }
     match code {
         401 => Failure::new(
             format!("could not {doing}: the API server does not accept who you are"),
             "log in to the cluster again, or choose another `--context`, `--user` or `--token`",
         ),
-        403 => Failure::new(
-            format!("not allowed to {doing}: {message}"),
-            "ask an administrator of the cluster for that permission, or see what you may do with `kubectl auth can-i --list`",
-        ),
+        403 => match Missing::of(message) {
+            Some(missing) => Failure::new(
+                format!("not allowed to {doing}: {missing}"),
+                format!(
+                    "an administrator of the cluster grants it with `{}`",
+                    missing.grant()
+                ),
+            ),
+            None => Failure::new(
+                format!("not allowed to {doing}: {message}"),
+                "ask an administrator of the cluster; `kubectl auth can-i --list` shows what you may do",
+            ),
+        },
         404 => Failure::new(
             format!("could not {doing}: {message}"),
             "is globalps installed here? See `kubectl globalps install --help`",
@@ -210,6 +229,15 @@ mod tests {
             assert_eq!(failure.exit, Exit::Failed);
             assert!(failure.is(code) && !failure.hint.is_empty());
         }
+    }
+
+    #[test]
+    fn a_web_page_is_not_repeated() {
+        let failure = answered(403, "<html>\nhunter2");
+        assert_eq!(
+            failure.message,
+            "could not get Secret `s`: the answer is a web page (HTTP 403), not an API server's"
+        );
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What the cluster says, kept up to date by watches. No judgement here.
 
+mod nodes;
+
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
@@ -8,7 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 
 use crate::client::Cluster;
 use crate::error::Failure;
@@ -100,29 +104,36 @@ pub(crate) enum Lost {
 
 impl NodeFacts {
     pub(crate) fn of(node: &Node) -> Self {
-        let excluded = node
-            .labels()
-            .get(names::EXCLUDE_LABEL)
-            .is_some_and(|value| value == "true");
         let ready = node
             .status
             .as_ref()
             .and_then(|status| status.conditions.as_ref())
             .and_then(|conditions| conditions.iter().find(|c| c.type_ == "Ready"));
-        let not_ready = ready.filter(|c| c.status != "True").map(|condition| {
-            let since = condition
-                .last_transition_time
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-            let lost = if condition.status == "False" {
-                Lost::No
-            } else {
-                Lost::Yes
-            };
-            (since, lost)
-        });
+        Self::new(
+            node.labels().get(names::EXCLUDE_LABEL).map(String::as_str),
+            ready.map(|c| {
+                (
+                    c.status.as_str(),
+                    c.last_transition_time.as_ref().map(|t| t.0),
+                )
+            }),
+        )
+    }
+
+    /// `ready`: status of the condition, and since when.
+    fn new(exclude: Option<&str>, ready: Option<(&str, Option<Timestamp>)>) -> Self {
+        let not_ready = ready
+            .filter(|(status, _)| *status != "True")
+            .map(|(status, since)| {
+                let lost = if status == "False" {
+                    Lost::No
+                } else {
+                    Lost::Yes
+                };
+                (since.unwrap_or(Timestamp::UNIX_EPOCH), lost)
+            });
         Self {
-            excluded,
+            excluded: exclude == Some("true"),
             not_ready,
         }
     }
@@ -135,13 +146,29 @@ pub(crate) fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     secret.metadata.resource_version.unwrap_or_default()
 }
 
+/// Which nodes are of interest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// Empty: all.
+    pub names: Vec<String>,
+    /// Of labels, as kubectl takes it.
+    pub selector: Option<String>,
+}
+
+impl Scope {
+    pub(crate) fn is_all(&self) -> bool {
+        self.names.is_empty() && self.selector.is_none()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// The custom resources are there.
     pub installed: bool,
     pub global: Store<GlobalPullSecret>,
     pub node_secrets: Store<NodePullSecret>,
-    /// `None`: hidden from this user.
+    pub scope: Scope,
+    /// Those that the scope's selector matches; `None`: hidden from this user.
     pub nodes: Option<Store<NodeFacts>>,
     /// The two pull secrets, each by its name; `None`: hidden from this user.
     pub additional_secret: Option<Store<SecretVersion>>,
@@ -151,10 +178,13 @@ pub(crate) struct Facts {
 impl Facts {
     /// One look. What this user may not see stays hidden; only the custom resources are needed.
     pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
-        let all = ListParams::default();
+        Self::observe_some(cluster, Scope::default()).await
+    }
+
+    /// One look at some nodes.
+    pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
         let gps = cluster.api::<GlobalPullSecret>();
         let node_secrets = cluster.api::<NodePullSecret>();
-        let nodes = kube::Api::<Node>::all(cluster.client.clone());
         // Boxed: five requests at once are a large future, and every command would carry it.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
             tokio::join!(
@@ -162,29 +192,31 @@ impl Facts {
                     "get the GlobalPullSecret",
                     gps.get_opt(names::GLOBAL_SECRET)
                 ),
-                cluster.call("list the NodePullSecrets", node_secrets.list(&all)),
-                cluster.call("list the Nodes", nodes.list(&all)),
+                list(cluster, "list the NodePullSecrets", &node_secrets),
+                nodes::list(cluster, scope.selector.clone()),
                 secret_version(cluster, names::ADDITIONAL_SECRET),
                 secret_version(cluster, names::GLOBAL_SECRET),
             )
         })
         .await;
+        let visible = match nodes {
+            // Without the Nodes nobody can tell which ones match.
+            Err(failure) if scope.selector.is_some() => return Err(failure),
+            nodes => allowed(nodes)?,
+        };
         let mut facts = Self {
             installed: true,
+            scope,
             additional_secret: additional?,
             global_secret: global?,
-            nodes: allowed(nodes)?.map(|list| {
-                let mut store = Store::default();
-                for node in list {
-                    store.insert(node.name_any(), NodeFacts::of(&node));
-                }
-                store
-            }),
+            nodes: visible,
             ..Self::default()
         };
         match node_secrets {
             Ok(list) => {
-                for object in list {
+                for mut object in list {
+                    // Larger than all the rest, and nobody reads them.
+                    object.metadata.managed_fields = None;
                     facts.node_secrets.insert(object.name_any(), object);
                 }
             }
@@ -198,6 +230,18 @@ impl Facts {
             Err(failure) => return Err(failure),
         }
         Ok(facts)
+    }
+
+    /// Whether the node is of interest.
+    pub(crate) fn is_shown(&self, node: &str) -> bool {
+        let named = &self.scope.names;
+        let matches = || {
+            self.nodes
+                .as_ref()
+                .is_some_and(|nodes| nodes.get(node).is_some())
+        };
+        (named.is_empty() || named.iter().any(|name| name == node))
+            && (self.scope.selector.is_none() || matches())
     }
 
     pub(crate) fn gps(&self) -> Option<&GlobalPullSecret> {
@@ -218,6 +262,25 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
         None => Seen::Hidden,
         Some(None) => Seen::Absent,
         Some(Some(version)) => Seen::Present(version),
+    }
+}
+
+/// Objects that are asked for at a time: more would only need more memory.
+const PAGE: u32 = 500;
+
+async fn list<K>(cluster: &Cluster<'_>, doing: &str, api: &Api<K>) -> Result<Vec<K>, Failure>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let page = cluster.call(doing, api.list(&params)).await?;
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
     }
 }
 

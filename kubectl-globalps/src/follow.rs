@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::cli::Span;
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::facts::{Facts, NodeFacts, version_of};
+use crate::facts::{Facts, NodeFacts, Scope, version_of};
 use crate::printer::{Frame, Stream, is_terminal, terminal_size};
 use crate::status::{Goal, Row, Status, Verdict, advice, verdict};
 use crate::table::{self, Layout};
@@ -42,11 +42,25 @@ pub(crate) struct Follow {
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. That the goal will not be reached, or was not in time,
 /// is a [`Failure`] that says no.
 pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow) -> Result<Exit, Failure> {
-    let mut facts = Facts::observe(cluster).await?;
+    follow_some(cluster, how, Scope::default()).await
+}
+
+/// As [`follow`], of some nodes.
+pub(crate) async fn follow_some(
+    cluster: &Cluster<'_>,
+    how: Follow,
+    scope: Scope,
+) -> Result<Exit, Failure> {
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c().fuse());
+    // Asked once, so that from here on Ctrl-C comes here, and does not just end the program.
+    let _ = futures::poll!(&mut interrupt);
+    let mut facts = tokio::select! {
+        facts = Facts::observe_some(cluster, scope) => facts?,
+        _ = &mut interrupt => return Ok(interrupted(cluster)),
+    };
     let mut changes = watch_all(cluster, &facts);
-    let mut view = View::new(cluster, how.stream);
+    let mut view = View::new(cluster, how);
     let deadline = how.timeout.map(|timeout| Instant::now() + timeout.0);
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
@@ -55,7 +69,7 @@ pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow) -> Result<Exit, F
         {
             return Err(Failure::no(message, hint));
         }
-        view.show(&status, now);
+        view.show(&facts, &status, now);
         if view.is_closed() {
             return Ok(Exit::Done);
         }
@@ -85,10 +99,11 @@ pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow) -> Result<Exit, F
             }
             () = tokio::time::sleep(TICK) => {}
             _ = &mut interrupt => {
-                if how.goal.is_some() {
-                    cluster.printer().note("the rollout goes on; look again with `kubectl globalps status --watch`");
-                }
-                return Ok(Exit::Interrupted);
+                return Ok(if how.goal.is_some() || !status.ready {
+                    interrupted(cluster)
+                } else {
+                    Exit::Interrupted
+                });
             }
             () = until(deadline) => {
                 view.end(&status);
@@ -96,6 +111,12 @@ pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow) -> Result<Exit, F
             }
         }
     }
+}
+
+fn interrupted(cluster: &Cluster<'_>) -> Exit {
+    let printer = cluster.printer();
+    printer.note("the rollout goes on; look again with `kubectl globalps status --watch`");
+    Exit::Interrupted
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -139,7 +160,12 @@ fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> futures::stream::SelectAll
             watch(cluster.api::<NodePullSecret>(), watcher::Config::default())
                 .default_backoff()
                 .boxed(),
-            |facts, event| facts.node_secrets.apply(event, |object| object),
+            |facts, event| {
+                facts.node_secrets.apply(event, |mut object| {
+                    object.metadata.managed_fields = None;
+                    object
+                });
+            },
             "watch the NodePullSecrets",
         ),
     ];
@@ -147,7 +173,10 @@ fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> futures::stream::SelectAll
         streams.push(changes(
             watch(
                 Api::<Node>::all(cluster.client.clone()),
-                watcher::Config::default(),
+                watcher::Config {
+                    label_selector: facts.scope.selector.clone(),
+                    ..watcher::Config::default()
+                },
             )
             .default_backoff()
             .boxed(),
@@ -223,11 +252,15 @@ struct View<'a> {
     cluster: &'a Cluster<'a>,
     stream: Stream,
     shown: Vec<Row>,
+    /// Nobody waits for an end, whose error would say what is the matter.
+    is_open: bool,
 }
 
 impl<'a> View<'a> {
-    fn new(cluster: &'a Cluster<'a>, stream: Stream) -> Self {
+    fn new(cluster: &'a Cluster<'a>, how: Follow) -> Self {
+        let stream = how.stream;
         Self {
+            is_open: how.goal.is_none(),
             frame: is_terminal(stream).then(|| Frame::new(cluster.printer(), stream)),
             cluster,
             stream,
@@ -235,16 +268,22 @@ impl<'a> View<'a> {
         }
     }
 
-    fn show(&mut self, status: &Status, now: Timestamp) {
+    fn show(&mut self, facts: &Facts, status: &Status, now: Timestamp) {
         if let Some(frame) = &mut self.frame {
             let (height, width) = terminal_size(self.stream).unzip();
             let layout = Layout {
                 width,
                 height,
-                wide: false,
                 color: self.cluster.printer().has_color(self.stream),
+                live: true,
+                ..Layout::default()
             };
-            frame.draw(&table::render(status, now, layout));
+            let advice = if self.is_open {
+                advice(facts, status)
+            } else {
+                None
+            };
+            frame.draw(&table::render(status, now, layout, advice.as_ref()));
         } else {
             for line in table::changes(&self.shown, &status.nodes) {
                 self.write(&line);

@@ -3,24 +3,35 @@
 mod additional;
 mod auth_file;
 mod changes;
+mod check;
 mod cli;
 mod client;
+mod columns;
 mod commands;
+mod completion;
 mod credential_helper;
 mod error;
 mod facts;
+mod findings;
 mod follow;
+mod history;
+mod hypershift;
 mod manifest;
 mod password;
+mod permission;
 mod printer;
 mod prompt;
+#[cfg(test)]
+mod reference;
 mod registry;
 mod registry_name;
 mod source;
+mod sources;
 mod status;
 mod table;
 mod usage;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -29,16 +40,27 @@ use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
 
+/// Under this name kubectl asks what may come next on its command line.
+const COMPLETE: &str = "kubectl_complete-globalps";
+
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let program = words.next().map(PathBuf::from).unwrap_or_default();
+    if program.file_stem().is_some_and(|name| name == COMPLETE) {
+        let words: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        commands::completion::answer(&words);
+        return Exit::Done.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            match usage::failure(&error) {
-                Some(failure) => Printer::new(Color::Auto, 0).failure(&failure),
-                None => {
-                    // Nobody left to read help or version is no error.
-                    let _ = error.print();
-                }
+            if let Some(failure) = usage::failure(&error) {
+                Printer::new(Color::Auto, 0).failure(&failure);
+            } else {
+                // Help and version come this way too. Nobody left to read them is no error.
+                let _ = error.print();
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));
         }

@@ -18,6 +18,7 @@ pub(crate) enum Stream {
 pub(crate) struct Printer {
     color: Color,
     verbose: bool,
+    silent: bool,
     closed: Cell<bool>,
 }
 
@@ -26,7 +27,16 @@ impl Printer {
         Self {
             color,
             verbose: verbosity > 0,
+            silent: false,
             closed: Cell::new(false),
+        }
+    }
+
+    /// Data only.
+    pub(crate) fn silent() -> Self {
+        Self {
+            silent: true,
+            ..Self::new(Color::Never, 0)
         }
     }
 
@@ -74,6 +84,7 @@ impl Printer {
                 let mut out = io::stdout().lock();
                 out.write_all(text.as_bytes()).and_then(|()| out.flush())
             }
+            Stream::Err if self.silent => Ok(()),
             Stream::Err => io::stderr().lock().write_all(text.as_bytes()),
         };
         if written.is_err() && stream == Stream::Out {
@@ -93,7 +104,8 @@ impl Printer {
         }
     }
 
-    fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
+    /// `code`: of the color, as terminals take it.
+    pub(crate) fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
         if self.has_color(stream) {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {

@@ -1,5 +1,7 @@
 //! From facts to what a user is told: rows, counts, readiness, and whether a wait is over. Pure.
 
+mod verdict;
+
 use globalps_core::api::{
     Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
@@ -9,6 +11,9 @@ use serde::Serialize;
 
 use crate::facts::{Facts, Lost, NodeFacts, Seen};
 use crate::table::nodes;
+
+use verdict::synced;
+pub(crate) use verdict::{Goal, Verdict, verdict};
 
 /// A kubelet says "not ready" for some seconds after each start, which is no news here.
 const NOT_READY_GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -51,12 +56,18 @@ impl Status {
     pub(crate) fn of(facts: &Facts, now: Timestamp) -> Self {
         let reported = facts.gps().and_then(|gps| gps.status.as_ref());
         let revision = reported.map_or(0, |status| status.revision);
-        let nodes = rows(facts, revision, now);
+        let mut nodes = rows(facts, revision, now);
+        nodes.retain(|row| facts.is_shown(&row.name));
         let settled = nodes
             .iter()
             .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
-        let ready = settled
-            && matches!(current(facts), Current::Reported(status) if is(status, condition::READY, "True"));
+        // Of some nodes, those alone count.
+        let is_ready = |status: &GlobalPullSecretStatus| {
+            is(status, condition::READY, "True")
+                || (!facts.scope.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
+        };
+        let ready =
+            settled && matches!(current(facts), Current::Reported(status) if is_ready(status));
         Self {
             ready,
             revision,
@@ -225,6 +236,14 @@ fn phase(
     }
 }
 
+/// Whether a node at this phase did not take what it was granted.
+pub(crate) fn has_failed(phase: Phase) -> bool {
+    matches!(
+        phase,
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner
+    )
+}
+
 fn count(rows: &[Row]) -> Counts {
     let mut counts = Counts::default();
     for row in rows {
@@ -232,89 +251,12 @@ fn count(rows: &[Row]) -> Counts {
         match row.phase {
             Phase::Synced => counts.synced += 1,
             Phase::Syncing | Phase::Restoring => counts.progressing += 1,
-            Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => counts.failed += 1,
+            phase if has_failed(phase) => counts.failed += 1,
             Phase::Unreachable => counts.unreachable += 1,
-            Phase::Pending | Phase::Restored | Phase::Excluded => {}
+            _ => {}
         }
     }
     counts
-}
-
-/// What a wait is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// Every node has the additional Secret as it is now.
-    Synced,
-    /// There is no additional Secret, and every node is as it was.
-    Restored,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Going,
-    Done,
-    /// It will not get there by itself. The reason, for people.
-    Stuck(String),
-}
-
-pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
-    match goal {
-        Goal::Synced => synced(facts, status),
-        Goal::Restored => restored(facts),
-    }
-}
-
-fn synced(facts: &Facts, status: &Status) -> Verdict {
-    match current(facts) {
-        Current::Nothing => Verdict::Stuck("there is no additional pull secret".to_owned()),
-        Current::Stale => Verdict::Going,
-        Current::Reported(reported) => {
-            if let Some(bad) =
-                find(reported, condition::ADDITIONAL_VALID).filter(|c| c.status == "False")
-            {
-                return Verdict::Stuck(format!(
-                    "the controller rejects the additional pull secret: {}",
-                    said(bad)
-                ));
-            }
-            if let Some(bad) = find(reported, condition::DEGRADED).filter(|c| c.status == "True") {
-                return Verdict::Stuck(format!("the rollout stopped: {}", said(bad)));
-            }
-            if status.ready {
-                Verdict::Done
-            } else {
-                Verdict::Going
-            }
-        }
-    }
-}
-
-fn restored(facts: &Facts) -> Verdict {
-    if matches!(facts.additional(), Seen::Present(_)) {
-        return Verdict::Stuck("somebody created the additional pull secret again".to_owned());
-    }
-    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
-        return Verdict::Done;
-    }
-    let degraded = reported(facts)
-        .filter(|(gps, status)| {
-            status.observed_additional.is_empty()
-                && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
-        })
-        .and_then(|(_, status)| find(status, condition::DEGRADED))
-        .filter(|c| c.status == "True");
-    match degraded {
-        Some(bad) => Verdict::Stuck(format!("the way back stopped: {}", said(bad))),
-        None => Verdict::Going,
-    }
-}
-
-fn said(condition: &Condition) -> &str {
-    if condition.message.is_empty() {
-        &condition.reason
-    } else {
-        &condition.message
-    }
 }
 
 /// What is the matter in one sentence, and what to do next; `None`: nothing.
@@ -349,7 +291,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             ),
             _ if status.paused => (
                 "the rollout is paused".to_owned(),
-                "set `spec.rollout.paused: false` of GlobalPullSecret `global-pull-secret` to go on",
+                "go on with `kubectl globalps resume`",
             ),
             _ if status.counts.unreachable > 0
                 && status.counts.unreachable == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>

@@ -2,6 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus};
 use globalps_core::names;
+use kube::ResourceExt as _;
 
 use super::*;
 use crate::facts::Store;
@@ -382,4 +383,37 @@ fn who_is_not_ready_is_told_why_and_what_to_do() {
         },
     );
     assert_eq!(told(&lost).as_deref(), Some("1 node can't be reached"));
+}
+
+#[test]
+fn a_failure_that_is_being_retried_stops_no_wait() {
+    let failed = |retry: &str, asked: &str, seen: bool| {
+        let mut object = node_secret(3, seen, Phase::RolledBack, 2);
+        object.spec.retry = retry.to_owned();
+        if !asked.is_empty() {
+            object
+                .annotations_mut()
+                .insert(names::RETRY_ANNOTATION.to_owned(), asked.to_owned());
+        }
+        object
+    };
+    for (sentence, object, stuck) in [
+        ("failed", failed("", "", true), true),
+        ("asked to retry", failed("", "1", true), false),
+        (
+            "granted, not seen by the node",
+            failed("1", "1", false),
+            false,
+        ),
+        ("failed again", failed("1", "1", true), true),
+        ("asked once more", failed("1", "2", true), false),
+    ] {
+        let mut halted = condition(condition::DEGRADED, "True", "node-1 failed");
+        halted.reason = "RolloutHalted".to_owned();
+        let mut facts = facts(vec![halted]);
+        facts.node_secrets.insert("node-1", object);
+        let status = Status::of(&facts, now());
+        let found = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(matches!(found, Verdict::Stuck(_)), stuck, "{sentence}");
+    }
 }

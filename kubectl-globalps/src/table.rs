@@ -1,19 +1,26 @@
 //! The table of nodes, as text. Pure.
 
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use std::collections::BTreeMap;
+
+use comfy_table::Color;
 use globalps_core::api::Phase;
 use jiff::Timestamp;
 
+use crate::columns::{columns, cut, natural_width, wrap};
 use crate::status::{Row, Status};
 
 /// How much room there is, and what to show.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each goes by itself")]
 pub(crate) struct Layout {
     /// Columns and lines of the terminal; `None`: no limit.
     pub width: Option<u16>,
     pub height: Option<u16>,
     pub wide: bool,
+    pub no_headers: bool,
     pub color: bool,
+    /// A bar shows how far it is, and nothing is longer than a line.
+    pub live: bool,
 }
 
 /// `1 node`, `2 nodes`.
@@ -56,28 +63,86 @@ pub(crate) fn headline(status: &Status) -> String {
     line
 }
 
-/// Headline and rows. Where there is not room for all rows, those that need a look come first.
-pub(crate) fn render(status: &Status, now: Timestamp, layout: Layout) -> String {
-    let mut text = headline(status);
-    text.push('\n');
-    if status.nodes.is_empty() {
-        return text;
+/// Headline and rows. Where there is not room for all rows, those that need a look come first. `advice`: what is the
+/// matter, and what to do.
+pub(crate) fn render(
+    status: &Status,
+    now: Timestamp,
+    layout: Layout,
+    advice: Option<&(String, &'static str)>,
+) -> String {
+    let width = layout.width.filter(|_| layout.live).map(usize::from);
+    let fitting = |text: &str| match width {
+        Some(width) => wrap(text, width),
+        None => vec![text.to_owned()],
+    };
+    let mut lines = if layout.no_headers {
+        Vec::new()
+    } else {
+        fitting(&headline(status))
+    };
+    if let Some(width) = width
+        && status.counts.total > 0
+    {
+        lines.push(bar(status, width, layout.color));
     }
-    // Headline, the table's own header, and the line under it that says what is missing.
-    let room = layout.height.map_or(usize::MAX, |height| {
-        usize::from(height).saturating_sub(4).max(1)
-    });
-    let mut rows: Vec<&Row> = status.nodes.iter().collect();
-    let hidden = rows.len().saturating_sub(room);
-    if hidden > 0 {
-        rows.sort_by_key(|row| urgency(row.phase));
-        rows.truncate(room);
+    let last: Vec<String> = advice
+        .iter()
+        .flat_map(|(message, hint)| [fitting(message), fitting(&format!("hint: {hint}"))].concat())
+        .collect();
+    if !status.nodes.is_empty() {
+        // The table's own header, and the line under it that says what is missing.
+        let room = layout.height.map_or(usize::MAX, |height| {
+            let taken = lines.len() + last.len() + 3;
+            usize::from(height).saturating_sub(taken).max(1)
+        });
+        let mut rows: Vec<&Row> = status.nodes.iter().collect();
+        let hidden = if rows.len() > room {
+            rows.sort_by_key(|row| urgency(row.phase));
+            rows.split_off(room)
+        } else {
+            Vec::new()
+        };
+        lines.push(table(&rows, now, layout));
+        if !hidden.is_empty() {
+            let text = more(&hidden);
+            lines.push(width.map_or(text.clone(), |width| cut(&text, width)));
+        }
     }
-    text.push_str(&table(&rows, now, layout));
-    if hidden > 0 {
-        text.extend(["... and ", &hidden.to_string(), " more\n"]);
+    lines.extend(last);
+    lines.join("\n") + "\n"
+}
+
+/// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first.
+fn more(hidden: &[&Row]) -> String {
+    let mut phases: BTreeMap<u8, BTreeMap<String, usize>> = BTreeMap::new();
+    for row in hidden {
+        let same = phases.entry(urgency(row.phase)).or_default();
+        *same.entry(row.phase.to_string()).or_default() += 1;
     }
-    text
+    let words: Vec<String> = phases
+        .values()
+        .flatten()
+        .map(|(phase, number)| format!("{number} {phase}"))
+        .collect();
+    format!("... and {} more: {}", hidden.len(), words.join(", "))
+}
+
+/// How much of the fleet is synced, in one line of at most 60 characters.
+fn bar(status: &Status, width: usize, color: bool) -> String {
+    let (total, synced) = (
+        status.counts.total.max(1) as usize,
+        status.counts.synced as usize,
+    );
+    let percent = synced * 100 / total;
+    let room = width.min(60).saturating_sub(5);
+    let full = room * synced / total;
+    let (done, open) = ("█".repeat(full), "░".repeat(room - full));
+    if color {
+        format!("\x1b[32m{done}\x1b[0m{open} {percent:3}%")
+    } else {
+        format!("{done}{open} {percent:3}%")
+    }
 }
 
 fn urgency(phase: Phase) -> u8 {
@@ -91,59 +156,61 @@ fn urgency(phase: Phase) -> u8 {
 }
 
 fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).force_no_tty();
-    if layout.color {
-        table.enforce_styling();
-    }
-    if let Some(width) = layout.width {
-        table
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(width);
-    }
-    let mut header = vec!["NODE", "PHASE", "REVISION", "AGE", "REASON"];
-    if layout.wide {
-        header.push("MESSAGE");
-    }
-    table.set_header(header);
-    for row in rows {
-        let mut cells = vec![
-            Cell::new(&row.name),
-            Cell::new(row.phase).fg(color(row.phase)),
-            Cell::new(row.revision),
-            Cell::new(
-                row.since_time
-                    .map_or(String::new(), |since| age(since, now)),
-            ),
-            Cell::new(&row.reason),
-        ];
-        if layout.wide {
-            cells.push(Cell::new(&row.message));
+    const ALL: [&str; 6] = ["NODE", "PHASE", "REVISION", "AGE", "REASON", "MESSAGE"];
+    let cell = |row: &Row, title: &str| match title {
+        "NODE" => row.name.clone(),
+        "PHASE" => row.phase.to_string(),
+        "REVISION" => row.revision.to_string(),
+        "AGE" => row
+            .since_time
+            .map_or(String::new(), |since| age(since, now)),
+        "REASON" => row.reason.clone(),
+        _ => row.message.clone(),
+    };
+    let chosen = |without: &[&str]| {
+        let is_shown =
+            |title: &&str| !without.contains(title) && (layout.wide || *title != "MESSAGE");
+        let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
+        let cells: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| header.iter().map(|title| cell(row, title)).collect())
+            .collect();
+        (header, cells)
+    };
+    let width = layout.width.map(usize::from);
+    let (mut header, mut cells) = chosen(&[]);
+    // What can be done without, where there is no room for it.
+    for without in [["AGE"].as_slice(), &["AGE", "REVISION"]] {
+        if layout.wide || width.is_none_or(|width| natural_width(&header, &cells) <= width) {
+            break;
         }
-        table.add_row(cells);
+        (header, cells) = chosen(without);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 3));
+    let of_phase = |row: usize, column: usize| {
+        let is_painted = layout.color && header.get(column) == Some(&"PHASE");
+        rows.get(row)
+            .filter(|_| is_painted)
+            .and_then(|row| color(row.phase))
+    };
+    let text = columns(&header, &cells, width.filter(|_| layout.live), of_phase);
+    match text.split_once('\n') {
+        Some((_, rows)) if layout.no_headers => rows.to_owned(),
+        _ => text,
     }
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    lines.join("\n") + "\n"
 }
 
-fn color(phase: Phase) -> Color {
+fn color(phase: Phase) -> Option<Color> {
     match phase {
-        Phase::Synced | Phase::Restored => Color::Green,
-        Phase::Syncing | Phase::Restoring => Color::Yellow,
-        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => Color::Red,
-        Phase::Unreachable => Color::Magenta,
-        Phase::Pending | Phase::Excluded => Color::Reset,
+        Phase::Synced | Phase::Restored => Some(Color::Green),
+        Phase::Syncing | Phase::Restoring => Some(Color::Yellow),
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => Some(Color::Red),
+        Phase::Unreachable => Some(Color::Magenta),
+        Phase::Pending | Phase::Excluded => None,
     }
 }
 
 /// As kubectl shows ages: `45s`, `12m`, `5h`, `3d`.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(since).as_secs().max(0);
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -155,12 +222,12 @@ fn age(since: Timestamp, now: Timestamp) -> String {
 
 /// What changed between two looks, one line for each node, for where nothing can be redrawn.
 pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
+    let known = by_name(before);
     let mut lines: Vec<String> = after
         .iter()
         .filter(|row| {
-            !before.iter().any(|old| {
-                (&old.name, old.phase, old.revision, &old.reason)
-                    == (&row.name, row.phase, row.revision, &row.reason)
+            known.get(row.name.as_str()).is_none_or(|old| {
+                (old.phase, old.revision, &old.reason) != (row.phase, row.revision, &row.reason)
             })
         })
         .map(|row| {
@@ -174,13 +241,18 @@ pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
             )
         })
         .collect();
+    let left = by_name(after);
     lines.extend(
         before
             .iter()
-            .filter(|old| !after.iter().any(|row| row.name == old.name))
+            .filter(|old| !left.contains_key(old.name.as_str()))
             .map(|old| format!("{}  gone", old.name)),
     );
     lines
+}
+
+fn by_name(rows: &[Row]) -> BTreeMap<&str, &Row> {
+    rows.iter().map(|row| (row.name.as_str(), row)).collect()
 }
 
 #[cfg(test)]
@@ -224,10 +296,14 @@ mod tests {
         }
     }
 
+    fn shown(status: &Status, layout: Layout) -> String {
+        render(status, now(), layout, None)
+    }
+
     #[test]
     fn a_table_has_one_line_a_node_under_one_line_for_all() {
         assert_eq!(
-            render(&status(), now(), Layout::default()),
+            shown(&status(), Layout::default()),
             "\
 revision 3  1/3 nodes synced  1 failed
 NODE     PHASE        REVISION   AGE   REASON
@@ -239,28 +315,92 @@ node-3   Pending      2          10m
     }
 
     #[test]
+    fn the_live_table_has_a_bar_and_says_what_to_do() {
+        let layout = Layout {
+            width: Some(40),
+            height: Some(24),
+            live: true,
+            ..Layout::default()
+        };
+        let advice = (
+            "the rollout stopped: node-2 failed".to_owned(),
+            "see `kubectl globalps status -o wide`",
+        );
+        assert_eq!(
+            render(&status(), now(), layout, Some(&advice)),
+            "\
+revision 3 1/3 nodes synced 1 failed
+███████████░░░░░░░░░░░░░░░░░░░░░░░░  33%
+NODE     PHASE        REASON
+node-1   Synced
+node-2   RolledBack   KubeletDown
+node-3   Pending
+the rollout stopped: node-2 failed
+hint: see `kubectl globalps status -o
+wide`
+"
+        );
+    }
+
+    #[test]
     fn without_room_for_all_the_failed_ones_are_shown() {
         let layout = Layout {
             height: Some(5),
             ..Layout::default()
         };
-        let text = render(&status(), now(), layout);
+        let text = shown(&status(), layout);
         assert!(text.contains("node-2") && !text.contains("node-1"));
-        assert!(text.ends_with("... and 2 more\n"));
+        assert!(
+            text.ends_with("... and 2 more: 1 Pending, 1 Synced\n"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 4);
     }
 
     #[test]
-    fn no_line_is_wider_than_the_terminal() {
+    fn a_fleet_of_thousands_fits_the_terminal() {
         let mut status = status();
-        status.nodes[1].name = "a-node-with-a-very-long-name.of.some.example.com".to_owned();
+        let many = (0..5000).map(|at| row(&format!("worker-{at}"), Phase::Synced, 3, ""));
+        status.nodes.extend(many);
         let layout = Layout {
-            width: Some(60),
-            wide: true,
+            width: Some(80),
+            height: Some(24),
+            live: true,
+            color: true,
             ..Layout::default()
         };
-        for line in render(&status, now(), layout).lines() {
-            assert!(line.chars().count() <= 60, "{line:?}");
+        let advice = ("the rollout goes on".to_owned(), "wait");
+        let text = render(&status, now(), layout, Some(&advice));
+        assert!(text.lines().count() < 24, "{text}");
+        assert!(text.contains("node-2") && text.contains("node-3"), "{text}");
+        assert!(text.contains(" Synced\n"), "{text}");
+    }
+
+    #[test]
+    fn no_line_of_a_live_table_is_wider_than_the_terminal() {
+        let mut status = status();
+        status.nodes[1].name = "a-node-with-a-very-long-name.of.some.example.com".to_owned();
+        for width in [20, 40, 60] {
+            let layout = Layout {
+                width: Some(width),
+                live: true,
+                ..Layout::default()
+            };
+            for line in shown(&status, layout).lines() {
+                assert!(
+                    line.chars().count() <= usize::from(width),
+                    "{width}: {line:?}"
+                );
+            }
         }
+        let layout = Layout {
+            width: Some(40),
+            ..Layout::default()
+        };
+        assert!(
+            shown(&status, layout).contains("of.some.example.com"),
+            "what stays on the screen is whole"
+        );
     }
 
     #[test]
@@ -269,8 +409,8 @@ node-3   Pending      2          10m
             color: true,
             ..Layout::default()
         };
-        assert!(render(&status(), now(), colored).contains("\x1b["));
-        assert!(!render(&status(), now(), Layout::default()).contains('\x1b'));
+        assert!(shown(&status(), colored).contains("\x1b["));
+        assert!(!shown(&status(), Layout::default()).contains('\x1b'));
     }
 
     #[test]

@@ -1,70 +1,69 @@
-//! A command line that makes no sense, told as every other error: a sentence, and what to do. Pure.
+//! A command line that makes no sense, told as every other error is: one sentence, and a hint. Pure.
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::error::Failure;
 
-/// `None`: it is no error, but help or a version that was asked for.
-pub(crate) fn failure(error: &clap::Error) -> Option<Failure> {
-    let asked_for = [
-        ErrorKind::DisplayHelp,
-        ErrorKind::DisplayVersion,
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
-    ];
-    if asked_for.contains(&error.kind()) {
+/// `None`: it is help or the version, and no error.
+pub(crate) fn failure(error: &Error) -> Option<Failure> {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
     }
     let text = error.render().to_string();
-    // What is wrong, then perhaps a tip, then the usage; an empty line between them.
-    let mut parts = text.split("\n\n");
-    let words = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
-    let message = parts.next().map(words).unwrap_or_default();
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    let tip = parts.next().map(words).unwrap_or_default();
-    let hint = match tip.strip_prefix("tip: ") {
-        Some(tip) => quoted(tip),
-        None => format!("`{} --help` shows what there is", command(error)),
+    let mut paragraphs = text.split("\n\n");
+    let sentence = paragraphs.next().unwrap_or_default();
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(sentence);
+    let help = paragraphs
+        .find_map(|paragraph| paragraph.trim_start().strip_prefix("Usage: "))
+        .map_or_else(|| "kubectl globalps".to_owned(), command);
+    let hint = match similar(error) {
+        Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
+        None => format!("see `{help} --help`"),
     };
-    Some(Failure::new(quoted(message), hint))
+    Some(Failure::new(message(error, sentence), hint))
 }
 
-/// Names in backticks, as everywhere. An apostrophe within a word stays.
-fn quoted(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut open = false;
-    let mut before = ' ';
-    let mut rest = text.chars().peekable();
-    while let Some(character) = rest.next() {
-        let after = rest.peek().copied().unwrap_or(' ');
-        let is_mark = character == '\''
-            && if open {
-                !after.is_alphanumeric()
-            } else {
-                !before.is_alphanumeric()
-            };
-        open ^= is_mark;
-        shown.push(if is_mark { '`' } else { character });
-        before = character;
+/// clap's words, on one line, with names in backticks.
+fn message(error: &Error, sentence: &str) -> String {
+    // It may be anything, a password too, so it is not repeated.
+    let is_word = |context: Option<&ContextValue>| matches!(context, Some(ContextValue::String(text)) if !text.starts_with('-'));
+    if error.kind() == ErrorKind::UnknownArgument && is_word(error.get(ContextKind::InvalidArg)) {
+        return "there is an argument too many".to_owned();
     }
-    shown
+    let lines: Vec<&str> = sentence.lines().map(str::trim).collect();
+    let text = match lines.split_first() {
+        Some((first, [])) => (*first).to_owned(),
+        Some((first, rest)) if first.ends_with(':') => format!("{first} {}", rest.join(", ")),
+        _ => lines.join(" "),
+    };
+    text.replace(" '", " `")
+        .replace("' ", "` ")
+        .replace("':", "`:")
+        .trim_end_matches('\'')
+        .to_owned()
+        + if text.ends_with('\'') { "`" } else { "" }
 }
 
-/// `kubectl globalps add`, of its usage.
-fn command(error: &clap::Error) -> String {
-    let usage = error
-        .get(ContextKind::Usage)
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let words: Vec<&str> = usage
-        .split_whitespace()
-        .skip_while(|word| *word != "kubectl")
-        .take_while(|word| !word.starts_with(['-', '[', '<']) && *word != word.to_uppercase())
-        .collect();
-    if words.is_empty() {
-        "kubectl globalps".to_owned()
-    } else {
-        words.join(" ")
-    }
+/// The words of a usage before its first flag or value.
+fn command(usage: &str) -> String {
+    let words = usage.split_whitespace();
+    let is_name = |word: &&str| !word.starts_with(['-', '<', '[']);
+    words.take_while(is_name).collect::<Vec<_>>().join(" ")
+}
+
+fn similar(error: &Error) -> Option<String> {
+    [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ]
+    .into_iter()
+    .find_map(|kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -73,59 +72,52 @@ mod tests {
     use crate::cli::Cli;
     use clap::Parser as _;
 
+    fn told(line: &str) -> Option<String> {
+        let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
+        let failure = failure(&Cli::try_parse_from(words).expect_err(line))?;
+        Some(format!("{}\n{}", failure.message, failure.hint))
+    }
+
     #[test]
-    fn what_goes_wrong_on_the_command_line_is_a_sentence_with_a_way_out() {
-        for (line, message, hint) in [
-            (
-                "add --registry a --all",
-                "the argument `--registry <REGISTRY>` cannot be used with `--all`",
-                "`kubectl globalps add --help` shows what there is",
-            ),
-            (
-                "add --authfile f -u u",
-                "the argument `--authfile <FILE>` cannot be used with `--username <USER>`",
-                "`kubectl globalps add --help` shows what there is",
-            ),
-            (
-                "add --registry a --skip-check --insecure",
-                "the argument `--skip-check` cannot be used with `--insecure`",
-                "`kubectl globalps add --help` shows what there is",
-            ),
-            (
-                "add --registry a --password-stdin",
-                "the following required arguments were not provided: --username <USER>",
-                "`kubectl globalps add --help` shows what there is",
-            ),
-            (
-                "add --registry a --wait --timeout soon",
-                "invalid value `soon` for `--timeout <DURATION>`: must be a time such as `90s`, `5m` or `1h30m`",
-                "`kubectl globalps --help` shows what there is",
-            ),
-            (
-                "add --registri a",
-                "unexpected argument `--registri` found",
-                "a similar argument exists: `--registry`",
-            ),
+    fn a_command_line_that_makes_no_sense_is_told_in_one_sentence_with_a_hint() {
+        for (line, expected) in [
             (
                 "stats",
-                "unrecognized subcommand `stats`",
-                "a similar subcommand exists: `status`",
+                "unrecognized subcommand `stats`\ndid you mean `status`? See `kubectl globalps --help`",
+            ),
+            (
+                "status --wach",
+                "unexpected argument `--wach` found\ndid you mean `--watch`? See `kubectl globalps status --help`",
+            ),
+            (
+                "status --wait --watch",
+                "the argument `--wait` cannot be used with `--watch`\nsee `kubectl globalps status --help`",
             ),
             (
                 "status -o xml",
-                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]",
-                "a similar value exists: `yaml`",
+                "invalid value `xml` for `--output <FORMAT>` [possible values: table, wide, json, yaml, name]\ndid you mean `yaml`? See `kubectl globalps --help`",
+            ),
+            (
+                "undo --to-revision last",
+                "invalid value `last` for `--to-revision <REVISION>`: invalid digit found in string\nsee `kubectl globalps --help`",
+            ),
+            (
+                "remove",
+                "the following required arguments were not provided: <--registry <REGISTRY>|--all>\nsee `kubectl globalps remove --help`",
+            ),
+            (
+                "history hunter2",
+                "there is an argument too many\nsee `kubectl globalps history --help`",
             ),
         ] {
-            let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-            let error = Cli::try_parse_from(words).expect_err(line);
-            let found = failure(&error).expect(line);
-            assert_eq!((&*found.message, &*found.hint), (message, hint), "{line}");
+            assert_eq!(told(line).as_deref(), Some(expected), "{line}");
         }
-        for line in ["--help", "add --help", "--version", ""] {
-            let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-            let error = Cli::try_parse_from(words).expect_err(line);
-            assert_eq!(failure(&error), None, "{line}");
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        for line in ["--help", "status --help", "--version", ""] {
+            assert_eq!(told(line), None, "{line}");
         }
     }
 }

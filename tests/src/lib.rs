@@ -7,12 +7,14 @@
 
 pub mod bare_node;
 pub mod config_file;
+pub mod dist;
 pub mod faults;
 pub mod fleet;
 pub mod fuzz;
 pub mod image;
 pub mod interrupted;
 pub mod judge;
+pub mod krew;
 pub mod kubernetes;
 pub mod lone_registry;
 pub mod oracle;

@@ -1,105 +1,144 @@
-//! A real pseudo-terminal with a program on it, and somebody who types.
+//! A program on a terminal of its own, as somebody who sits there sees it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::process::{Child, Command};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use rustix::fs::OFlags;
+use anyhow::{Context, Result, bail};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::until;
-
-const DEADLINE: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(5);
-
+/// A pseudo-terminal and the program on it. The program is killed when this is dropped.
 pub struct Terminal {
     keyboard: File,
-    screen: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-    program: Child,
+    output: Receiver<Vec<u8>>,
+    child: Child,
+    shown: Vec<u8>,
 }
 
 impl Terminal {
-    /// Starts the program with the terminal as its standard input, output and error.
-    pub fn start(command: &mut Command) -> Result<Self> {
-        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-        grantpt(&keyboard)?;
-        unlockpt(&keyboard)?;
-        let name = ptsname(&keyboard, Vec::new())?;
-        let programs_end = OpenOptions::new()
+    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it.
+    pub fn start(command: &Command, columns: u16, rows: u16) -> Result<Self> {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        grantpt(&controller)?;
+        unlockpt(&controller)?;
+        let size = Winsize {
+            ws_col: columns,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&controller, size)?;
+        let path = ptsname(&controller, Vec::new())?;
+        let screen = File::options()
             .read(true)
             .write(true)
-            .custom_flags(OFlags::NOCTTY.bits().cast_signed())
-            .open(name.to_str()?)?;
-        let keyboard = File::from(keyboard);
-        let program = command
-            .stdin(programs_end.try_clone()?)
-            .stdout(programs_end.try_clone()?)
-            .stderr(programs_end)
-            .spawn()
-            .context("could not start the program")?;
-        // It holds the program's end open as long as it lives.
-        command.stdin(std::process::Stdio::null());
-        command.stdout(std::process::Stdio::null());
-        command.stderr(std::process::Stdio::null());
-        let screen = Arc::new(Mutex::new(Vec::new()));
-        let (shown, mut source) = (Arc::clone(&screen), keyboard.try_clone()?);
-        let reader = std::thread::spawn(move || {
-            let mut part = [0; 4096];
-            // An error is how the end of a terminal looks.
-            while let Ok(read @ 1..) = source.read(&mut part) {
-                shown.lock().unwrap().extend_from_slice(&part[..read]);
+            .open(path.to_str()?)?;
+        let mut session = Command::new("setsid");
+        session
+            .args(["--ctty", "--wait"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env("TERM", "xterm-256color")
+            .stdin(Stdio::from(screen.try_clone()?))
+            .stdout(Stdio::from(screen.try_clone()?))
+            .stderr(Stdio::from(screen));
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => session.env(name, value),
+                None => session.env_remove(name),
+            };
+        }
+        let child = session.spawn().context("could not run setsid")?;
+        // The command keeps the program's ends open, and there is no end to read before they are closed.
+        drop(session);
+        let keyboard = File::from(controller);
+        let mut reader = keyboard.try_clone()?;
+        let (sender, output) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The end of a terminal is an error, EIO.
+            while let Ok(length @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    break;
+                }
             }
         });
         Ok(Self {
             keyboard,
-            screen,
-            reader,
-            program,
+            output,
+            child,
+            shown: Vec::new(),
         })
     }
 
-    /// Waits until this is on the screen.
-    pub fn wait_for(&self, text: &str) -> Result<()> {
-        until(&format!("`{text}` on the screen"), DEADLINE, POLL, || {
-            Ok(self.shown().contains(text).then_some(()))
-        })
+    pub fn press(&mut self, keys: &str) -> Result<()> {
+        self.keyboard.write_all(keys.as_bytes())?;
+        Ok(())
+    }
+
+    /// Waits until the text was shown. Everything that was shown by then.
+    pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<String> {
+        let end = Instant::now() + deadline;
+        while !self.shown().contains(text) {
+            match self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(bytes) => self.shown.extend(bytes),
+                Err(RecvTimeoutError::Timeout) => bail!("`{text}` was not shown: {}", self.shown()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ended without `{text}`: {}", self.shown())
+                }
+            }
+        }
+        Ok(self.shown())
     }
 
     /// Waits until what is typed is not shown.
-    pub fn wait_hidden(&self) -> Result<()> {
-        until("a terminal without an echo", DEADLINE, POLL, || {
-            let modes = tcgetattr(&self.keyboard)?.local_modes;
-            // The echo is off, and the line is still the terminal's to edit.
-            let hidden = !modes.contains(LocalModes::ECHO) && modes.contains(LocalModes::ICANON);
-            Ok(hidden.then_some(()))
-        })
+    pub fn wait_hidden(&self, deadline: Duration) -> Result<()> {
+        crate::until(
+            "a terminal without an echo",
+            deadline,
+            Duration::from_millis(5),
+            || {
+                let modes = tcgetattr(&self.keyboard)?.local_modes;
+                // The echo is off, and the line is still the terminal's to edit.
+                let hidden =
+                    !modes.contains(LocalModes::ECHO) && modes.contains(LocalModes::ICANON);
+                Ok(hidden.then_some(()))
+            },
+        )
     }
 
-    /// Types a line.
-    pub fn enter(&mut self, text: &str) -> Result<()> {
-        Ok(self.keyboard.write_all(format!("{text}\n").as_bytes())?)
-    }
-
-    /// Waits for the program's end: its exit status, and all that was on the screen.
-    pub fn end(mut self) -> Result<(Option<i32>, String)> {
-        let status = until("the end of the program", DEADLINE, POLL, || {
-            Ok(self.program.try_wait()?)
-        })?;
-        let _ = self.reader.join();
-        Ok((
-            status.code(),
-            String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned(),
-        ))
+    /// Waits for the program's end: its exit status, and everything that was shown.
+    pub fn end(mut self, deadline: Duration) -> Result<(Option<i32>, String)> {
+        let end = Instant::now() + deadline;
+        loop {
+            match self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(bytes) => self.shown.extend(bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => bail!("it does not end: {}", self.shown()),
+            }
+        }
+        let status = self.child.wait()?;
+        Ok((status.code(), self.shown()))
     }
 
     fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.shown).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -2,10 +2,14 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::base64;
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
 use globalps_tests::lone_registry::{LoneRegistry, USER};
 use globalps_tests::terminal::Terminal;
+
+const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
 fn files_of_docker_and_podman_are_read_with_their_helpers() {
@@ -99,14 +103,14 @@ fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
     let desk = Desk::new();
     let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
     let address = registry.address();
-    let mut command = desk.command(&["--registry", &address, "--insecure"], &[]);
-    let mut terminal = Terminal::start(&mut command).unwrap();
-    terminal.wait_for("Username").unwrap();
-    terminal.enter(USER).unwrap();
-    terminal.wait_for("Password").unwrap();
-    terminal.wait_hidden().unwrap();
-    terminal.enter(PASSWORD).unwrap();
-    let (code, screen) = terminal.end().unwrap();
+    let command = desk.command(&["--registry", &address, "--insecure"], &[]);
+    let mut terminal = Terminal::start(&command, 80, 24).unwrap();
+    terminal.wait_for("Username", DEADLINE).unwrap();
+    terminal.press(&format!("{USER}\n")).unwrap();
+    terminal.wait_for("Password", DEADLINE).unwrap();
+    terminal.wait_hidden(DEADLINE).unwrap();
+    terminal.press(&format!("{PASSWORD}\n")).unwrap();
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
     assert_eq!(code, Some(0), "{screen}");
     let end = format!(
         "`{address}` accepts the credentials\r\n+{address}: ***\r\nsecret/additional-pull-secret\r\n"

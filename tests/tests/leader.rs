@@ -17,7 +17,8 @@ const LEASE: &str = "lease/globalps-controller";
 const ACCOUNT: &str = "system:serviceaccount:globalps-system:globalps-controller";
 const POLL: Duration = Duration::from_millis(50);
 const FAILOVER: Duration = Duration::from_secs(15);
-const HANDOVER: Duration = Duration::from_secs(3);
+/// Less than a Lease lasts, which is what handing it over is for.
+const HANDOVER: Duration = Duration::from_secs(8);
 /// By then the kernel has sent again what was lost, and given up.
 const LATE: Duration = Duration::from_secs(20);
 

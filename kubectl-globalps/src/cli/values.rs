@@ -64,6 +64,34 @@ impl FromStr for Original {
     }
 }
 
+/// `NAMESPACE/NAME` of an object, or its name in `default`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl FromStr for Named {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+        if namespace.is_empty() || name.is_empty() || name.contains('/') {
+            return Err("must be NAMESPACE/NAME, or a name in namespace `default`");
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

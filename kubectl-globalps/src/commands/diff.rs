@@ -1,5 +1,7 @@
 //! `diff`: what the additional pull secret changes.
 
+use std::process::Command;
+
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use jiff::Timestamp;
@@ -7,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{additional, read};
 use crate::additional::data_of;
-use crate::changes::{Difference, InForce, changes, text};
+use crate::changes::{Difference, InForce, changes, sides, text};
 use crate::cli::{Connection, Diff, TextFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -47,7 +49,14 @@ pub(super) async fn run(
         changes: changes(&in_force, &wanted),
         lagging_nodes: status.lagging().map(|row| row.name.clone()).collect(),
     };
-    show(printer, &difference, args.output)?;
+    match external() {
+        Some(words) if args.output == TextFormat::Text => {
+            let (before, after) = sides(&in_force, &wanted, &difference.changes);
+            compare(&words, &before, &after)?;
+            lag(printer, &difference);
+        }
+        _ => show(printer, &difference, args.output)?,
+    }
     if !facts.installed {
         printer.warning("globalps is not installed in this cluster, so nothing is in force");
     }
@@ -76,13 +85,55 @@ fn show(printer: &Printer, difference: &Difference, format: TextFormat) -> Resul
             if !text.is_empty() {
                 printer.data(&text);
             }
-            if !difference.lagging_nodes.is_empty() {
-                let nodes = difference.lagging_nodes.join(", ");
-                printer.note(format_args!("nodes that lag: {nodes}"));
-            }
+            lag(printer, difference);
         }
     }
     Ok(())
+}
+
+fn lag(printer: &Printer, difference: &Difference) {
+    if !difference.lagging_nodes.is_empty() {
+        let nodes = difference.lagging_nodes.join(", ");
+        printer.note(format_args!("nodes that lag: {nodes}"));
+    }
+}
+
+/// The program that `$KUBECTL_EXTERNAL_DIFF` names, with its arguments.
+fn external() -> Option<Vec<String>> {
+    let words = std::env::var("KUBECTL_EXTERNAL_DIFF").ok()?;
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    (!words.is_empty()).then_some(words)
+}
+
+/// Hands two folders to the program, as kubectl does, with one file each. Credentials are in neither.
+fn compare(words: &[String], before: &str, after: &str) -> Result<(), Failure> {
+    const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
+    let failed = |error: std::io::Error| {
+        Failure::new(
+            format!("the files to compare could not be written: {error}"),
+            "is there room in `$TMPDIR`?",
+        )
+    };
+    let folder = |prefix: &str, content: &str| {
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        std::fs::write(folder.path().join(names::ADDITIONAL_SECRET), content)?;
+        Ok(folder)
+    };
+    let live = folder("LIVE-", before).map_err(failed)?;
+    let merged = folder("MERGED-", after).map_err(failed)?;
+    let Some((program, args)) = words.split_first() else {
+        return Ok(());
+    };
+    let status = Command::new(program)
+        .args(args)
+        .args([live.path(), merged.path()])
+        .status()
+        .map_err(|error| Failure::new(format!("`{program}` could not be run: {error}"), HINT))?;
+    // As diff: 1 says that there are differences, more that it failed.
+    match status.code() {
+        Some(0 | 1) => Ok(()),
+        _ => Err(Failure::new(format!("`{program}` failed ({status})"), HINT)),
+    }
 }
 
 /// No Secret is the same as one without registries.

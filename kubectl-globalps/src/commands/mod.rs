@@ -1,16 +1,23 @@
 //! One file a command.
 
 mod add;
+mod check;
+pub(crate) mod completion;
 mod diff;
 mod explain;
+mod history;
 mod install;
 mod live_check;
+mod pause;
 mod remove;
+mod retry;
 mod status;
+mod undo;
 mod uninstall;
 mod validate;
 mod version;
 
+use std::future::Future;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +37,7 @@ use crate::status::Goal;
 /// So often a change is tried anew where somebody else was faster.
 const ATTEMPTS: u32 = 5;
 
-/// Runs the command that was asked for.
-pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -41,23 +47,35 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
                 "is this machine out of files or memory?",
             )
         })?;
+    let done = runtime.block_on(work);
+    // A name that is still being resolved would hold the end up, whatever the deadline.
+    runtime.shutdown_background();
+    done
+}
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
     let flags = &cli.connection;
-    let done = runtime.block_on(async {
+    block_on(async {
         match &cli.command {
             Command::Add(args) => add::run(args, flags, printer).await,
             Command::Status(args) => status::run(args, flags, printer).await,
             Command::Diff(args) => diff::run(args, flags, printer).await,
             Command::Remove(args) => remove::run(args, flags, printer).await,
+            Command::Retry(args) => retry::run(args, flags, printer).await,
+            Command::Pause(_) => pause::pause(flags, printer).await,
+            Command::Resume(args) => pause::resume(args, flags, printer).await,
+            Command::History(args) => history::run(args, flags, printer).await,
+            Command::Undo(args) => undo::run(args, flags, printer).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
-            Command::Explain(args) => explain::run(args, printer),
+            Command::Explain(args) => explain::run(args, flags, printer).await,
             Command::Version(args) => version::run(args, flags, printer).await,
+            Command::Check(args) => check::run(args, flags, printer).await,
+            Command::Completion(args) => Ok(completion::run(args, printer)),
         }
-    });
-    // A name that is still being resolved would hold the end up, whatever the deadline.
-    runtime.shutdown_background();
-    done
+    })
 }
 
 /// A file, or with `-` what is piped in.

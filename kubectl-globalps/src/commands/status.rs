@@ -5,8 +5,9 @@ use jiff::Timestamp;
 use crate::cli::{Connection, Status as Args, StatusFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::facts::Facts;
-use crate::follow::{Follow, follow};
+use crate::facts::{Facts, Scope};
+use crate::follow::{Follow, follow_some};
+use crate::hypershift;
 use crate::printer::{Printer, Stream, is_terminal, terminal_size};
 use crate::status::{Goal, Status, advice};
 use crate::table::{self, Layout};
@@ -22,6 +23,10 @@ pub(super) async fn run(
             "leave out `-o`, or wait for the end with `--wait`",
         ));
     }
+    let scope = Scope {
+        names: args.node.clone(),
+        selector: args.selector.clone(),
+    };
     let cluster = Cluster::connect(flags, printer).await?;
     if args.watch {
         let how = Follow {
@@ -29,10 +34,10 @@ pub(super) async fn run(
             timeout: None,
             stream: Stream::Out,
         };
-        return follow(&cluster, how).await;
+        return follow_some(&cluster, how, scope).await;
     }
     if !args.wait {
-        return show(&cluster, args.output).await;
+        return show(&cluster, args, scope).await;
     }
     let live = args.output == StatusFormat::Table && is_terminal(Stream::Out);
     let how = Follow {
@@ -40,27 +45,33 @@ pub(super) async fn run(
         timeout: Some(args.timeout),
         stream: if live { Stream::Out } else { Stream::Err },
     };
-    let waited = follow(&cluster, how).await;
+    let waited = follow_some(&cluster, how, scope.clone()).await;
     // On a terminal the last frame is the result; elsewhere it is still to be said, whatever came of the wait.
     if !live && !matches!(waited, Ok(Exit::Interrupted)) {
-        let facts = Facts::observe(&cluster).await?;
+        let facts = Facts::observe_some(&cluster, scope).await?;
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
         if !(is_empty(&status) && is_table(args.output)) {
-            print(printer, &status, now, args.output)?;
+            print(printer, &status, now, args)?;
         }
     }
     waited
 }
 
-async fn show(cluster: &Cluster<'_>, format: StatusFormat) -> Result<Exit, Failure> {
-    let facts = Facts::observe(cluster).await?;
+async fn show(cluster: &Cluster<'_>, args: &Args, scope: Scope) -> Result<Exit, Failure> {
+    let facts = Facts::observe_some(cluster, scope).await?;
+    if !facts.installed
+        && let Some(seen) = hypershift::look(cluster).await?
+    {
+        return seen.show(cluster.printer(), args.output);
+    }
     let now = Timestamp::now();
     let status = Status::of(&facts, now);
+    unknown(&facts, &status)?;
     let printer = cluster.printer();
-    let (nothing, table) = (is_empty(&status), is_table(format));
+    let (nothing, table) = (is_empty(&status), is_table(args.output));
     if !(nothing && table) {
-        print(printer, &status, now, format)?;
+        print(printer, &status, now, args)?;
     }
     if let Some((message, hint)) = advice(&facts, &status) {
         if !nothing && table {
@@ -72,6 +83,32 @@ async fn show(cluster: &Cluster<'_>, format: StatusFormat) -> Result<Exit, Failu
     Ok(if status.ready { Exit::Done } else { Exit::No })
 }
 
+/// Nodes that were named and are not there.
+fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
+    if !facts.installed {
+        return Ok(());
+    }
+    let is_there = |name: &&String| status.nodes.iter().any(|row| row.name == **name);
+    let missing: Vec<&str> = facts
+        .scope
+        .names
+        .iter()
+        .filter(|name| !is_there(name))
+        .map(String::as_str)
+        .collect();
+    let message = if !missing.is_empty() {
+        format!("globalps has no node `{}`", missing.join("`, `"))
+    } else if !facts.scope.is_all() && status.nodes.is_empty() {
+        "globalps has no node with such labels".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        message,
+        "`kubectl globalps status` shows the nodes, `kubectl get nodes --show-labels` their labels",
+    ))
+}
+
 /// There is nothing that a table could show.
 fn is_empty(status: &Status) -> bool {
     status.nodes.is_empty() && status.conditions.is_empty()
@@ -81,12 +118,8 @@ fn is_table(format: StatusFormat) -> bool {
     matches!(format, StatusFormat::Table | StatusFormat::Wide)
 }
 
-fn print(
-    printer: &Printer,
-    status: &Status,
-    now: Timestamp,
-    format: StatusFormat,
-) -> Result<(), Failure> {
+fn print(printer: &Printer, status: &Status, now: Timestamp, args: &Args) -> Result<(), Failure> {
+    let format = args.output;
     let unprintable = || {
         Failure::new(
             "the status could not be written in that format",
@@ -99,9 +132,11 @@ fn print(
                 width: terminal_size(Stream::Out).map(|(_, width)| width),
                 height: None,
                 wide: format == StatusFormat::Wide,
+                no_headers: args.no_headers,
                 color: printer.has_color(Stream::Out),
+                live: false,
             };
-            printer.data(&table::render(status, now, layout));
+            printer.data(&table::render(status, now, layout, None));
         }
         StatusFormat::Json => {
             printer.data(&serde_json::to_string_pretty(status).map_err(|_| unprintable())?);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::read;
 use crate::cli::{TextFormat, Validate};
 use crate::error::{Exit, Failure};
+use crate::findings;
 use crate::manifest::{Content, contents};
 use crate::printer::Printer;
 
@@ -54,7 +55,7 @@ impl Verdict {
     }
 
     fn text(&self, name: bool) -> String {
-        let findings = text(&self.findings);
+        let findings = findings::text(&self.findings);
         let verdict = if self.is_valid() {
             "valid"
         } else {
@@ -87,20 +88,4 @@ fn json(verdicts: &[Verdict]) -> Value {
     let registries: Vec<&String> = verdicts.iter().flat_map(|v| &v.registries).collect();
     let valid = verdicts.iter().all(Verdict::is_valid);
     json!({"valid": valid, "registries": registries, "findings": findings})
-}
-
-/// One finding after the other, each with its way out.
-pub(super) fn text(findings: &[Finding]) -> String {
-    let line = |finding: &Finding| {
-        let severity = if finding.is_error() {
-            "error"
-        } else {
-            "warning"
-        };
-        [
-            format!("{severity}: {finding}\n"),
-            format!("  hint: {}\n", finding.hint),
-        ]
-    };
-    findings.iter().flat_map(line).collect()
 }

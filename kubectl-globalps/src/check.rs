@@ -1,0 +1,335 @@
+//! What `check` has seen, judged: one line a question. Pure.
+
+mod nodes;
+mod permissions;
+
+use globalps_core::api::{GlobalPullSecret, condition};
+use globalps_core::names;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::table;
+
+pub(crate) use nodes::{Owners, of_nodes};
+pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    Ok,
+    Warning,
+    Failure,
+}
+
+/// One answer. Scripts rely on its shape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    pub group: &'static str,
+    pub name: &'static str,
+    pub result: Verdict,
+    pub message: String,
+    /// What to do; empty where all is well.
+    pub hint: String,
+    /// Where more about it is written; empty where all is well.
+    pub see: String,
+}
+
+/// `check -o json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub healthy: bool,
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    pub(crate) fn of(checks: Vec<Check>) -> Self {
+        Self {
+            healthy: checks.iter().all(|check| check.result != Verdict::Failure),
+            checks,
+        }
+    }
+
+    /// `paint`: a text in a terminal's color, by the color's code.
+    pub(crate) fn text(&self, paint: impl Fn(&str, &str) -> String) -> String {
+        let mut lines = Vec::new();
+        let mut group = "";
+        for check in &self.checks {
+            if check.group != group {
+                if !group.is_empty() {
+                    lines.push(String::new());
+                }
+                lines.push(check.group.to_owned());
+                group = check.group;
+            }
+            let sign = match check.result {
+                Verdict::Ok => paint("32", "√"),
+                Verdict::Warning => paint("33", "‼"),
+                Verdict::Failure => paint("31", "×"),
+            };
+            lines.push(format!("  {sign} {}", check.message));
+            if check.result != Verdict::Ok {
+                lines.push(format!("    hint: {}", check.hint));
+                lines.push(format!("    see {}", check.see));
+            }
+        }
+        lines.push(String::new());
+        let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
+        lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
+            (0, 0) => format!("{}, all well", checks(self.checks.len())),
+            (failures, warnings) => format!(
+                "{}, {failures} failed, {warnings} to look at",
+                checks(self.checks.len())
+            ),
+        });
+        lines.join("\n")
+    }
+}
+
+/// `1 check`, `2 checks`.
+fn checks(number: usize) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} check{plural}")
+}
+
+const GUIDE: &str = "docs/troubleshooting.md";
+
+fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> Check {
+    Check {
+        group,
+        name,
+        result: Verdict::Ok,
+        message: message.into(),
+        hint: String::new(),
+        see: String::new(),
+    }
+}
+
+impl Check {
+    fn warn(self, hint: impl Into<String>) -> Self {
+        self.not_well(Verdict::Warning, hint)
+    }
+
+    fn fail(self, hint: impl Into<String>) -> Self {
+        self.not_well(Verdict::Failure, hint)
+    }
+
+    /// The name is an anchor of the guide, too.
+    fn not_well(self, result: Verdict, hint: impl Into<String>) -> Self {
+        Self {
+            result,
+            hint: hint.into(),
+            see: format!("{GUIDE}#{}", self.name),
+            ..self
+        }
+    }
+}
+
+const CLUSTER: &str = "cluster";
+const INSTALLATION: &str = "installation";
+const CREDENTIALS: &str = "credentials";
+
+pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
+    well(CLUSTER, "api", message).fail(hint)
+}
+
+/// `minor`: of the server's version 1.x.
+pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
+    /// The first with admission policies, which refuse another's grants.
+    const OLDEST: u32 = 30;
+    let reached = well(CLUSTER, "api", "the API server answers");
+    let version_of = well(CLUSTER, "version", format!("Kubernetes {version}"));
+    let version_of = match minor {
+        Some(minor) if minor < OLDEST => {
+            version_of.fail("globalps needs Kubernetes 1.30 or newer; upgrade the cluster")
+        }
+        _ => version_of,
+    };
+    vec![reached, version_of]
+}
+
+/// A `Deployment` or a `DaemonSet`, as far as it can be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Workload {
+    pub wanted: i32,
+    pub ready: i32,
+    pub image: String,
+    /// Made by globalps, by its labels.
+    pub ours: bool,
+}
+
+/// Something that this user may not see, or that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sight<T> {
+    Hidden,
+    Absent,
+    Here(T),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseSeen {
+    pub holder: String,
+    pub renewed: Option<Timestamp>,
+    pub seconds: i32,
+}
+
+/// What is in the cluster of globalps itself.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub crds: bool,
+    pub controller: Sight<Workload>,
+    pub lease: Sight<LeaseSeen>,
+    pub syncer: Sight<Workload>,
+    /// Pods of the syncer that wait, with the reason that the kubelet gives.
+    pub waiting: Vec<(String, String)>,
+}
+
+pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
+    const INSTALL: &str = "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`";
+    let mut checks = Vec::new();
+    let crds = |message| well(INSTALLATION, "custom-resources", message);
+    checks.push(if seen.crds {
+        crds("the custom resources are there")
+    } else {
+        crds("the custom resources are not there").fail(INSTALL)
+    });
+    let controller = |message: String| well(INSTALLATION, "controller", message);
+    checks.push(match &seen.controller {
+        Sight::Here(found) if found.ready > 0 => {
+            controller(format!("the controller runs: `{}`", found.image))
+        }
+        Sight::Here(found) => controller(format!("the controller does not run: `{}`", found.image))
+            .fail("see `kubectl -n globalps-system describe pods`"),
+        Sight::Absent => controller("there is no controller".to_owned()).fail(INSTALL),
+        Sight::Hidden => controller("the controller's Deployment can't be seen".to_owned())
+            .warn("ask somebody who may look into namespace `globalps-system`"),
+    });
+    checks.extend(lease(seen, now));
+    checks.extend(syncer(seen));
+    checks
+}
+
+fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
+    // Where there is no controller, that says it all.
+    if seen.controller == Sight::Absent {
+        return None;
+    }
+    let lease = |message: String| well(INSTALLATION, "lease", message);
+    Some(match &seen.lease {
+        Sight::Here(found) => {
+            let age = found
+                .renewed
+                .map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs());
+            if age > i64::from(found.seconds) {
+                lease(format!("the lease of `{}` has run out", found.holder)).fail(
+                    "no controller leads; see `kubectl -n globalps-system logs deployment/globalps-controller`",
+                )
+            } else {
+                lease(format!("`{}` leads", found.holder))
+            }
+        }
+        Sight::Absent => lease("no controller has taken the lease".to_owned())
+            .warn("it takes it when it starts; look again, or see its log"),
+        Sight::Hidden => lease("the lease can't be seen".to_owned())
+            .warn("ask somebody who may look into namespace `globalps-system`"),
+    })
+}
+
+fn syncer(seen: &Installed) -> Vec<Check> {
+    let pods = |message: String| well(INSTALLATION, "syncer-pods", message);
+    let mut checks = Vec::new();
+    match &seen.syncer {
+        Sight::Here(found) if !found.ours => checks.push(
+            well(
+                INSTALLATION,
+                "hypershift",
+                format!("DaemonSet `{}` is not of globalps", names::SYNCER),
+            )
+            .warn("it is HyperShift's own; two of them fight over one file, so use one only"),
+        ),
+        Sight::Here(found) if found.ready < found.wanted => checks.push(
+            pods(format!(
+                "{} of {} syncers are ready",
+                found.ready, found.wanted
+            ))
+            .warn("ready is who has the granted revision; `kubectl globalps status` shows who has not"),
+        ),
+        Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
+        Sight::Absent => checks.push(pods("no syncer, as nothing is to be synced".to_owned())),
+        Sight::Hidden => checks.push(
+            pods("the syncers can't be seen".to_owned())
+                .warn("ask somebody who may list DaemonSets in the Secrets' namespace"),
+        ),
+    }
+    let pulls: Vec<&str> = seen
+        .waiting
+        .iter()
+        .filter(|(_, reason)| matches!(reason.as_str(), "ErrImagePull" | "ImagePullBackOff"))
+        .map(|(pod, _)| pod.as_str())
+        .collect();
+    if let Some(first) = pulls.first() {
+        checks.push(
+            well(
+                INSTALLATION,
+                "syncer-image",
+                format!(
+                    "{} can't pull the syncer's image, pod `{first}` is one",
+                    table::nodes(pulls.len() as u64)
+                ),
+            )
+            .fail("it must be in a registry that nodes may pull from without a password"),
+        );
+    }
+    checks
+}
+
+/// What the controller says of the Secrets.
+pub(crate) fn credentials(gps: Option<&GlobalPullSecret>) -> Vec<Check> {
+    let status = gps.and_then(|gps| gps.status.as_ref());
+    let conditions = status.map(|status| status.conditions.as_slice());
+    let find = |type_: &str| conditions?.iter().find(|c| c.type_ == type_);
+    let mut checks = Vec::new();
+    for (type_, name, what, hint) in [
+        (
+            condition::ADDITIONAL_VALID,
+            "additional-invalid",
+            "the additional pull secret",
+            "mend it with `kubectl globalps add` or `remove`; until then the last good one stays in force",
+        ),
+        (
+            condition::ORIGINAL_VALID,
+            "original-invalid",
+            "the original pull secret",
+            "its bad entries are left out; whoever manages it has to mend it",
+        ),
+    ] {
+        let Some(found) = find(type_) else { continue };
+        checks.push(match found.status.as_str() {
+            "True" => well(CREDENTIALS, name, format!("{what} is valid")),
+            "False" => well(
+                CREDENTIALS,
+                name,
+                format!("{what} is not valid: {}", found.message),
+            )
+            .fail(hint),
+            _ => well(CREDENTIALS, name, format!("{what}: none")),
+        });
+    }
+    if let Some(found) = find(condition::DEGRADED)
+        .filter(|found| found.status == "True" && found.reason == "TakenBack")
+    {
+        checks.push(well(CREDENTIALS, "taken-back", found.message.clone()).fail(
+            "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
+        ));
+    }
+    if gps.is_some_and(|gps| gps.spec.rollout.paused) {
+        checks.push(
+            well(CREDENTIALS, "paused", "the rollout is paused")
+                .warn("go on with `kubectl globalps resume`"),
+        );
+    }
+    checks
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

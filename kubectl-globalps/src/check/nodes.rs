@@ -1,0 +1,141 @@
+//! Nodes in trouble, and who else manages them.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{NodePullSecret, Phase};
+
+use super::{Check, well};
+use crate::table::nodes;
+
+const NODES: &str = "nodes";
+
+/// Who else manages the nodes' credentials, by what is written on the Nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owners {
+    pub hypershift: u32,
+    pub machine_config: u32,
+}
+
+pub(crate) fn of_nodes<'a>(
+    objects: impl Iterator<Item = (&'a String, &'a NodePullSecret)>,
+    unreachable: &[&str],
+    owners: Owners,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if owners.machine_config > 0 {
+        checks.push(
+            well(
+                NODES,
+                "machine-config-operator",
+                format!("the Machine Config Operator manages the file of {}", nodes(owners.machine_config)),
+            )
+            .warn("change `openshift-config/pull-secret` there: `oc set data secret/pull-secret -n openshift-config --from-file=.dockerconfigjson=FILE`"),
+        );
+    }
+    if owners.hypershift > 0 {
+        checks.push(well(
+            NODES,
+            "hypershift",
+            format!(
+                "{} of HyperShift, whose files nobody else manages",
+                nodes(owners.hypershift)
+            ),
+        ));
+    }
+    let mut troubles: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
+    let mut total = 0_u32;
+    for (name, object) in objects {
+        total += 1;
+        if let Some(trouble) = trouble(object) {
+            troubles.entry(trouble).or_default().push(name);
+        }
+    }
+    if !unreachable.is_empty() {
+        troubles.insert("node-unreachable", unreachable.to_vec());
+    }
+    for (name, affected) in &troubles {
+        checks.push(told(name, affected));
+    }
+    if total > 0 && troubles.is_empty() {
+        checks.push(well(
+            NODES,
+            "nodes",
+            format!("{}, none in trouble", nodes(total)),
+        ));
+    }
+    checks
+}
+
+/// Which kind of trouble a node is in.
+fn trouble(object: &NodePullSecret) -> Option<&'static str> {
+    let status = object.status.as_ref()?;
+    match (status.phase, status.reason.as_str()) {
+        (_, "SystemBusAway") => Some("node-bus"),
+        (_, "KubeletUnit") => Some("node-unit"),
+        (_, "KubeletDown") => Some("node-kubelet-down"),
+        (Phase::RolledBack, _) => Some("node-rolled-back"),
+        (_, "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory") => {
+            Some("node-disk")
+        }
+        (Phase::ForeignOwner, _) => Some("foreign-owner"),
+        (Phase::Failed, _) => Some("node-failed"),
+        _ => None,
+    }
+}
+
+pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
+    let who = match affected {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
+    };
+    let (what, hint, grave) = match name {
+        "node-bus" => (
+            "the node's system bus is away, so no kubelet can be restarted",
+            "look at `systemctl status dbus` on the node",
+            true,
+        ),
+        "node-unit" => (
+            "the kubelet's unit is masked or not there",
+            "name it in `spec.kubelet.unit`, or unmask it on the node",
+            true,
+        ),
+        "node-kubelet-down" => (
+            "the kubelet does not come up, with the old file neither",
+            "look at `journalctl -u kubelet` on the node",
+            true,
+        ),
+        "node-rolled-back" => (
+            "the kubelet did not come up with the new file; the old one is back",
+            "look at `journalctl -u kubelet` on the node, then `kubectl globalps retry` or `undo`",
+            true,
+        ),
+        "node-disk" => (
+            "the file can't be written",
+            "`kubectl globalps status -o wide` says why; it goes on by itself once that is mended",
+            true,
+        ),
+        "foreign-owner" => (
+            "somebody else manages the file",
+            "find out who with `kubectl globalps status -o wide`, then `kubectl globalps retry`",
+            false,
+        ),
+        "node-unreachable" => (
+            "the node is not ready",
+            "it gets the credentials as soon as it is back",
+            false,
+        ),
+        _ => (
+            "the node failed",
+            "`kubectl globalps status -o wide` says why; then `kubectl globalps retry`",
+            true,
+        ),
+    };
+    let check = well(NODES, name, format!("{who}: {what}"));
+    if grave {
+        check.fail(hint)
+    } else {
+        check.warn(hint)
+    }
+}

@@ -1,0 +1,264 @@
+//! `check`: everything is looked at, nothing is changed.
+
+use futures::future::join_all;
+use globalps_core::api::Phase;
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
+
+use crate::check::{
+    Check, Installed, LeaseSeen, Owners, PERMISSIONS_OF_COMMANDS, Permission, Report, Sight,
+    Workload, credentials, installation, of_nodes, permissions, server, unreachable,
+};
+use crate::cli::{Check as Args, Connection, TextFormat};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::facts::Facts;
+use crate::printer::{Printer, Stream};
+use crate::status::Status;
+
+pub(super) async fn run(
+    args: &Args,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let (checks, reached) = match look(flags, printer).await {
+        Ok(checks) => (checks, true),
+        Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
+    };
+    let report = Report::of(checks);
+    match args.output {
+        TextFormat::Json => {
+            let json = serde_json::to_string_pretty(&report).map_err(|_| {
+                Failure::new("the answers could not be written as JSON", "leave out `-o`")
+            })?;
+            printer.data(&json);
+        }
+        TextFormat::Text => {
+            let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
+            printer.data(&report.text(paint));
+        }
+    }
+    Ok(match (reached, report.healthy) {
+        (false, _) => Exit::Failed,
+        (true, true) => Exit::Done,
+        (true, false) => Exit::No,
+    })
+}
+
+async fn look(flags: &Connection, printer: &Printer) -> Result<Vec<Check>, Failure> {
+    let cluster = Cluster::connect(flags, printer).await?;
+    let version = cluster
+        .call("ask the API server", cluster.client.apiserver_version())
+        .await?;
+    let minor: String = version
+        .minor
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    let mut checks = server(&version.git_version, minor.parse().ok());
+    let reviews = PERMISSIONS_OF_COMMANDS.map(|permission| may(&cluster, permission));
+    let (answers, installed, facts, owners) = Box::pin(async {
+        tokio::join!(
+            join_all(reviews),
+            installed(&cluster),
+            Facts::observe(&cluster),
+            owners(&cluster),
+        )
+    })
+    .await;
+    let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
+    checks.extend(permissions(&answers));
+    // Who may not look at the objects is told so by the line about that permission.
+    let facts = match facts {
+        Ok(facts) => Some(facts),
+        Err(failure) if failure.is(403) => None,
+        Err(failure) => return Err(failure),
+    };
+    let now = Timestamp::now();
+    let installed = Installed {
+        crds: facts.as_ref().is_none_or(|facts| facts.installed),
+        ..installed?
+    };
+    checks.extend(installation(&installed, now));
+    if let Some(facts) = &facts {
+        checks.extend(credentials(facts.gps()));
+        let status = Status::of(facts, now);
+        let lost: Vec<&str> = status
+            .nodes
+            .iter()
+            .filter(|row| row.phase == Phase::Unreachable)
+            .map(|row| row.name.as_str())
+            .collect();
+        checks.extend(of_nodes(facts.node_secrets.iter(), &lost, owners?));
+    }
+    Ok(checks)
+}
+
+async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool), Failure> {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let namespace = if permission.cluster_wide {
+        ""
+    } else {
+        cluster.namespace.as_str()
+    };
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                verb: some(permission.verb),
+                group: some(permission.group),
+                resource: some(permission.resource),
+                name: some(permission.name),
+                namespace: some(namespace),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
+    let answer = cluster
+        .call(
+            "ask what this user may do",
+            api.create(&PostParams::default(), &review),
+        )
+        .await?;
+    Ok((
+        permission,
+        answer.status.is_some_and(|status| status.allowed),
+    ))
+}
+
+async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
+    let client = || cluster.client.clone();
+    let deployments: Api<Deployment> = Api::namespaced(client(), names::CONTROLLER_NAMESPACE);
+    let leases: Api<Lease> = Api::namespaced(client(), names::CONTROLLER_NAMESPACE);
+    let daemon_sets = cluster.api::<DaemonSet>();
+    let pods = cluster.api::<Pod>();
+    let of_syncer = ListParams::default().labels(&format!("name={}", names::SYNCER));
+    let (controller, lease, syncer, pods) = tokio::join!(
+        cluster.call(
+            "get the controller's Deployment",
+            deployments.get_opt(names::CONTROLLER)
+        ),
+        cluster.call("get the controller's Lease", leases.get_opt(names::LEASE)),
+        cluster.call(
+            "get the syncer's DaemonSet",
+            daemon_sets.get_opt(names::SYNCER)
+        ),
+        cluster.call("list the syncer's pods", pods.list(&of_syncer)),
+    );
+    let waiting = match sight(pods.map(Some))? {
+        Sight::Here(pods) => pods.items.iter().filter_map(waits).collect(),
+        Sight::Hidden | Sight::Absent => Vec::new(),
+    };
+    Ok(Installed {
+        crds: true,
+        controller: map(sight(controller)?, |found| Workload {
+            wanted: found
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.replicas)
+                .unwrap_or(1),
+            ready: found
+                .status
+                .as_ref()
+                .and_then(|s| s.available_replicas)
+                .unwrap_or_default(),
+            image: image(
+                found
+                    .spec
+                    .as_ref()
+                    .and_then(|spec| spec.template.spec.as_ref()),
+            ),
+            ours: is_ours(&found),
+        }),
+        lease: map(sight(lease)?, |found| {
+            let spec = found.spec.unwrap_or_default();
+            LeaseSeen {
+                holder: spec.holder_identity.unwrap_or_default(),
+                renewed: spec.renew_time.map(|time| time.0),
+                seconds: spec.lease_duration_seconds.unwrap_or_default(),
+            }
+        }),
+        syncer: map(sight(syncer)?, |found| {
+            let status = found.status.as_ref();
+            Workload {
+                wanted: status.map_or(0, |status| status.desired_number_scheduled),
+                ready: status.map_or(0, |status| status.number_ready),
+                image: image(
+                    found
+                        .spec
+                        .as_ref()
+                        .and_then(|spec| spec.template.spec.as_ref()),
+                ),
+                ours: is_ours(&found),
+            }
+        }),
+        waiting,
+    })
+}
+
+fn sight<T>(answer: Result<Option<T>, Failure>) -> Result<Sight<T>, Failure> {
+    match answer {
+        Ok(Some(found)) => Ok(Sight::Here(found)),
+        Ok(None) => Ok(Sight::Absent),
+        Err(failure) if failure.is(403) => Ok(Sight::Hidden),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn map<T, U>(sight: Sight<T>, with: impl FnOnce(T) -> U) -> Sight<U> {
+    match sight {
+        Sight::Here(found) => Sight::Here(with(found)),
+        Sight::Absent => Sight::Absent,
+        Sight::Hidden => Sight::Hidden,
+    }
+}
+
+fn is_ours(object: &impl kube::Resource) -> bool {
+    let labels = object.meta().labels.as_ref();
+    labels.is_some_and(|labels| {
+        labels
+            .get("app.kubernetes.io/managed-by")
+            .is_some_and(|who| who == "globalps")
+    })
+}
+
+fn image(pod: Option<&PodSpec>) -> String {
+    pod.and_then(|pod| pod.containers.first()?.image.clone())
+        .unwrap_or_default()
+}
+
+/// A pod whose container waits, and for what.
+fn waits(pod: &Pod) -> Option<(String, String)> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let waiting = containers.first()?.state.as_ref()?.waiting.as_ref()?;
+    Some((pod.name_any(), waiting.reason.clone()?))
+}
+
+/// `default`: nobody else, or the Nodes can't be seen.
+async fn owners(cluster: &Cluster<'_>) -> Result<Owners, Failure> {
+    let api = Api::<Node>::all(cluster.client.clone());
+    let answer = cluster
+        .call("list the Nodes", api.list_metadata(&ListParams::default()))
+        .await;
+    let mut owners = Owners::default();
+    if let Sight::Here(list) = sight(answer.map(Some))? {
+        for node in &list {
+            if node.labels().contains_key(names::NODE_POOL_LABEL) {
+                owners.hypershift += 1;
+            } else if node.annotations().contains_key(names::MCO_ANNOTATION) {
+                owners.machine_config += 1;
+            }
+        }
+    }
+    Ok(owners)
+}

@@ -1,0 +1,154 @@
+//! `completion`, and what kubectl asks a plugin for while somebody types.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser as _};
+use globalps_core::api::NodePullSecret;
+use globalps_core::dockerconfig::{parse, shown_key};
+use globalps_core::names;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+
+use super::{additional, history};
+use crate::additional::data_of;
+use crate::cli::{Cli, Completion, Connection};
+use crate::client::{Cluster, kubeconfig};
+use crate::completion::{Choice, Live, Wanted, wanted};
+use crate::error::{Exit, Failure};
+use crate::printer::Printer;
+use crate::status::has_failed;
+
+/// Whoever presses a key twice waits no longer.
+const DEADLINE: Duration = Duration::from_millis(1500);
+
+/// What cobra's shell scripts take for "do not offer files".
+const NO_FILES: u8 = 4;
+
+/// The shell's script for the program under its own name.
+pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
+    let mut script = Vec::new();
+    let mut command = Cli::command();
+    clap_complete::generate(args.shell, &mut command, "kubectl-globalps", &mut script);
+    printer.data(&String::from_utf8_lossy(&script));
+    Exit::Done
+}
+
+/// Answers kubectl: one choice a line, a tab and a description, and a last line with what the shell is to do. What can't
+/// be found out is left out, without a word: the words would land in the middle of what somebody types.
+pub(crate) fn answer(words: &[String]) {
+    let printer = Printer::silent();
+    let wanted = wanted(Cli::command(), words);
+    let mut choices = wanted.choices.clone();
+    if let Some(live) = wanted.live {
+        choices.extend(ask(live, &wanted, &printer));
+    }
+    let mut lines: Vec<String> = choices
+        .iter()
+        .map(|(word, about)| format!("{word}\t{about}"))
+        .collect();
+    lines.push(format!(":{}", if wanted.files { 0 } else { NO_FILES }));
+    printer.data(&lines.join("\n"));
+}
+
+fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
+    let flags = ["kubectl-globalps", "version"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(wanted.connection.iter().cloned());
+    let Ok(cli) = Cli::try_parse_from(flags) else {
+        return Vec::new();
+    };
+    let flags = &cli.connection;
+    let found = match live {
+        Live::Contexts | Live::Clusters | Live::Users => Ok(of_kubeconfig(live, flags)),
+        _ => super::block_on(async {
+            tokio::time::timeout(DEADLINE, of_cluster(live, flags, printer))
+                .await
+                .unwrap_or(Ok(Vec::new()))
+        }),
+    };
+    let mut choices = found.unwrap_or_default();
+    choices.retain(|(word, _)| word.starts_with(&wanted.prefix) && !wanted.given.contains(word));
+    choices
+}
+
+fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Choice> {
+    let Ok(Some(config)) = kubeconfig(flags) else {
+        return Vec::new();
+    };
+    let names: Vec<String> = match live {
+        Live::Contexts => config
+            .contexts
+            .into_iter()
+            .map(|named| named.name)
+            .collect(),
+        Live::Clusters => config
+            .clusters
+            .into_iter()
+            .map(|named| named.name)
+            .collect(),
+        _ => config
+            .auth_infos
+            .into_iter()
+            .map(|named| named.name)
+            .collect(),
+    };
+    names
+        .into_iter()
+        .map(|name| (name, String::new()))
+        .collect()
+}
+
+async fn of_cluster(
+    live: Live,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Vec<Choice>, Failure> {
+    let cluster = Cluster::connect(flags, printer).await?;
+    match live {
+        Live::Registries => {
+            let secret = additional(&cluster).await?.unwrap_or_default();
+            let bytes = data_of(&secret, names::DATA_KEY).unwrap_or_default();
+            let config = parse(bytes).unwrap_or_default();
+            let keys: BTreeSet<String> = config
+                .entries()
+                .iter()
+                .map(|entry| shown_key(&entry.canonical_key()))
+                .collect();
+            let about = || "in additional-pull-secret".to_owned();
+            Ok(keys.into_iter().map(|key| (key, about())).collect())
+        }
+        Live::Revisions => {
+            let (revisions, _) = history::observe(&cluster).await?;
+            let time = |revision: &crate::history::Revision| {
+                revision
+                    .rolled_out
+                    .map_or(String::new(), |time| time.to_string())
+            };
+            Ok(revisions
+                .iter()
+                .map(|revision| (revision.number.to_string(), time(revision)))
+                .collect())
+        }
+        _ => {
+            let api = cluster.api::<NodePullSecret>();
+            let all = ListParams::default();
+            let objects = cluster
+                .call("list the NodePullSecrets", api.list(&all))
+                .await?;
+            Ok(objects
+                .iter()
+                .map(|object| {
+                    let status = object.status.as_ref();
+                    (
+                        object.name_any(),
+                        status.map(|status| status.phase).unwrap_or_default(),
+                    )
+                })
+                .filter(|(_, phase)| live == Live::Nodes || has_failed(*phase))
+                .map(|(name, phase)| (name, phase.to_string()))
+                .collect())
+        }
+    }
+}

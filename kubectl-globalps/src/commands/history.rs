@@ -1,0 +1,73 @@
+//! `history`: the additional pull secrets that were rolled out.
+
+use futures::future::try_join_all;
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::changes::InForce;
+use crate::cli::{Connection, History as Args, ListFormat};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::history::{History, Revision, sorted};
+use crate::printer::Printer;
+
+pub(super) async fn run(
+    args: &Args,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(flags, printer).await?;
+    let (revisions, in_force) = observe(&cluster).await?;
+    let history = History::of(&revisions, &in_force);
+    let unprintable = || {
+        Failure::new(
+            "the history could not be written in that format",
+            "leave out `-o`",
+        )
+    };
+    match args.output {
+        ListFormat::Json => {
+            printer.data(&serde_json::to_string_pretty(&history).map_err(|_| unprintable())?);
+        }
+        ListFormat::Yaml => {
+            printer.data(&serde_saphyr::to_string(&history).map_err(|_| unprintable())?);
+        }
+        ListFormat::Table if revisions.is_empty() => printer.note("nothing was rolled out yet"),
+        ListFormat::Table => {
+            printer.data(&history.table(Timestamp::now()));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What was rolled out, the newest first, and what is in force.
+pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InForce), Failure> {
+    let gps = cluster
+        .call(
+            "get the GlobalPullSecret",
+            cluster
+                .api::<GlobalPullSecret>()
+                .get_opt(names::GLOBAL_SECRET),
+        )
+        .await?;
+    let spec = gps.map(|gps| gps.spec).unwrap_or_default();
+    let slots = (0..spec.history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
+    let (slots, global) = tokio::try_join!(
+        try_join_all(slots.map(|name| secret(cluster, name))),
+        secret(cluster, names::GLOBAL_SECRET.to_owned()),
+    )?;
+    let revisions = sorted(slots.into_iter().flatten(), global.as_ref());
+    Ok((revisions, InForce::of(global.as_ref(), spec.precedence)))
+}
+
+async fn secret(cluster: &Cluster<'_>, name: String) -> Result<Option<Secret>, Failure> {
+    let api = cluster.api::<Secret>();
+    cluster
+        .call(
+            &format!("get Secret `{}/{name}`", cluster.namespace),
+            api.get_opt(&name),
+        )
+        .await
+}

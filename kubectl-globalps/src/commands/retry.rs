@@ -1,0 +1,146 @@
+//! `retry`: nodes that did not take a revision try it once more.
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use globalps_core::api::{NodePullSecret, Phase};
+use globalps_core::names;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::follow_if;
+use crate::cli::{Connection, Retry};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::printer::Printer;
+use crate::status::{Goal, has_failed};
+
+/// Requests at the same time.
+const AT_ONCE: usize = 16;
+
+pub(super) async fn run(
+    args: &Retry,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(flags, printer).await?;
+    let api = cluster.api::<NodePullSecret>();
+    let objects = cluster
+        .call("list the NodePullSecrets", api.list(&ListParams::default()))
+        .await?;
+    let phases: Vec<(String, Phase)> = objects
+        .items
+        .iter()
+        .map(|object| {
+            let phase = object.status.as_ref().map(|status| status.phase);
+            (object.name_any(), phase.unwrap_or_default())
+        })
+        .collect();
+    let choice = choose(&phases, &args.nodes)?;
+    for (node, phase) in &choice.others {
+        printer.warning(format_args!("node `{node}` is {phase}: nothing to retry"));
+    }
+    if choice.failed.is_empty() {
+        if choice.others.is_empty() {
+            printer.note("no node has failed");
+        }
+        return Ok(Exit::Done);
+    }
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {names::RETRY_ANNOTATION: now}}}));
+    let params = PatchParams {
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    stream::iter(&choice.failed)
+        .map(|node| {
+            let (cluster, api, patch, params) = (&cluster, &api, &patch, &params);
+            async move {
+                let patched = api.patch_metadata(node, params, patch);
+                cluster
+                    .call(&format!("patch NodePullSecret `{node}`"), patched)
+                    .await?;
+                printer.data(&format!(
+                    "nodepullsecret.globalps.io/{node} will be retried"
+                ));
+                Ok(())
+            }
+        })
+        .buffered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    follow_if(&cluster, Goal::Synced, &args.wait).await
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Choice {
+    failed: Vec<String>,
+    /// Named, but not failed.
+    others: Vec<(String, Phase)>,
+}
+
+/// Every failed node, or of those that were named the failed ones. A name that no node has is an error.
+fn choose(phases: &[(String, Phase)], named: &[String]) -> Result<Choice, Failure> {
+    let find = |name: &String| phases.iter().find(|(node, _)| node == name);
+    let unknown: Vec<&str> = named
+        .iter()
+        .filter(|name| find(name).is_none())
+        .map(String::as_str)
+        .collect();
+    if !unknown.is_empty() {
+        return Err(Failure::new(
+            format!("globalps has no node `{}`", unknown.join("`, `")),
+            "`kubectl globalps status` shows the nodes",
+        ));
+    }
+    let chosen = phases
+        .iter()
+        .filter(|(node, _)| named.is_empty() || named.contains(node));
+    let mut choice = Choice::default();
+    for (node, phase) in chosen {
+        if has_failed(*phase) {
+            choice.failed.push(node.clone());
+        } else if !named.is_empty() {
+            choice.others.push((node.clone(), *phase));
+        }
+    }
+    Ok(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_nodes_are_retried_and_no_others() {
+        let phases: Vec<(String, Phase)> = [
+            ("a", Phase::Synced),
+            ("b", Phase::RolledBack),
+            ("c", Phase::Failed),
+            ("d", Phase::ForeignOwner),
+        ]
+        .map(|(name, phase)| (name.to_owned(), phase))
+        .into();
+        for (named, expected) in [
+            (vec![], Ok((vec!["b", "c", "d"], vec![]))),
+            (vec!["b"], Ok((vec!["b"], vec![]))),
+            (vec!["a", "c", "c"], Ok((vec!["c"], vec!["a"]))),
+            (
+                vec!["a", "x", "y"],
+                Err("globalps has no node `x`, `y`".to_owned()),
+            ),
+        ] {
+            let named: Vec<String> = named.into_iter().map(str::to_owned).collect();
+            let found = choose(&phases, &named);
+            let found = found
+                .as_ref()
+                .map(|choice| {
+                    let others = choice.others.iter().map(|(node, _)| node.as_str());
+                    let failed = choice.failed.iter().map(String::as_str);
+                    (failed.collect::<Vec<_>>(), others.collect::<Vec<_>>())
+                })
+                .map_err(|failure| failure.message.clone());
+            assert_eq!(found, expected, "{named:?}");
+        }
+    }
+}

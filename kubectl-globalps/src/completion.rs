@@ -1,0 +1,257 @@
+//! What may come next on a command line, from the definition of the command line itself. Pure.
+
+use clap::{Arg, ArgAction, Command, ValueHint};
+
+/// A word that may come next, and a few words about it.
+pub(crate) type Choice = (String, String);
+
+/// What could take the place of the last word.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub choices: Vec<Choice>,
+    /// To be asked of the cluster, or of the kubeconfig.
+    pub live: Option<Live>,
+    /// Files of this machine.
+    pub files: bool,
+    /// What is written of the word already; choices begin with it.
+    pub prefix: String,
+    /// Plain arguments that are there already.
+    pub given: Vec<String>,
+    /// Flags before, which say which cluster it is.
+    pub connection: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Live {
+    Registries,
+    Nodes,
+    FailedNodes,
+    Revisions,
+    Contexts,
+    Clusters,
+    Users,
+}
+
+/// `words`: all after the program's name, the last one as far as it is written.
+pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
+    root.build();
+    let (last, before) = match words.split_last() {
+        Some((last, before)) => (last.as_str(), before),
+        None => ("", [].as_slice()),
+    };
+    let mut found = Wanted::default();
+    let mut command = &root;
+    let mut pending: Option<&Arg> = None;
+    let mut seen = Vec::new();
+    for word in before {
+        if let Some(arg) = pending.take() {
+            found.keep(arg, word);
+        } else if let Some((arg, value)) = flag(command, word) {
+            seen.push(arg.get_id().clone());
+            match value {
+                Some(value) => found.keep(arg, value),
+                None if takes_next(arg) => pending = Some(arg),
+                None if is_global(&root, arg) => found.connection.push(word.clone()),
+                None => {}
+            }
+        } else if let Some(sub) = command.find_subcommand(word) {
+            command = sub;
+        } else {
+            found.given.push(word.clone());
+        }
+    }
+    if let Some(arg) = pending {
+        found.values(command, arg, last);
+    } else if let Some((arg, Some(value))) = flag(command, last) {
+        found.values(command, arg, value);
+    } else if last.starts_with('-') {
+        last.clone_into(&mut found.prefix);
+        found.choices = flags(command, &seen);
+    } else if command.has_subcommands() {
+        last.clone_into(&mut found.prefix);
+        found.choices = command
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set())
+            .map(|sub| {
+                let about = sub.get_about().map(ToString::to_string);
+                (sub.get_name().to_owned(), about.unwrap_or_default())
+            })
+            .collect();
+    } else if let Some(arg) = command.get_positionals().last() {
+        found.values(command, arg, last);
+    }
+    let prefix = found.prefix.clone();
+    found.choices.retain(|(word, _)| word.starts_with(&prefix));
+    found
+}
+
+impl Wanted {
+    fn values(&mut self, command: &Command, arg: &Arg, prefix: &str) {
+        prefix.clone_into(&mut self.prefix);
+        self.choices = arg
+            .get_possible_values()
+            .iter()
+            .filter(|value| !value.is_hide_set())
+            .map(|value| {
+                let help = value.get_help().map(ToString::to_string);
+                (value.get_name().to_owned(), help.unwrap_or_default())
+            })
+            .collect();
+        // A flag that may stand alone has these too, and they are not to be written.
+        if !arg.get_action().takes_values() {
+            self.choices.clear();
+        }
+        self.live = live(command, arg);
+        self.files = matches!(
+            arg.get_value_hint(),
+            ValueHint::AnyPath | ValueHint::FilePath
+        );
+    }
+
+    fn keep(&mut self, arg: &Arg, value: &str) {
+        if let Some(long) = arg.get_long().filter(|_| arg.is_global_set()) {
+            self.connection.push(format!("--{long}={value}"));
+        }
+    }
+}
+
+fn live(command: &Command, arg: &Arg) -> Option<Live> {
+    match (command.get_name(), arg.get_id().as_str()) {
+        (_, "registry") => Some(Live::Registries),
+        ("retry", "nodes") => Some(Live::FailedNodes),
+        (_, "node") => Some(Live::Nodes),
+        (_, "to_revision") => Some(Live::Revisions),
+        (_, "context") => Some(Live::Contexts),
+        (_, "cluster") => Some(Live::Clusters),
+        (_, "user") => Some(Live::Users),
+        _ => None,
+    }
+}
+
+fn is_global(root: &Command, arg: &Arg) -> bool {
+    root.get_arguments()
+        .any(|global| global.is_global_set() && global.get_id() == arg.get_id())
+}
+
+/// The flag that a word is, and the value that is in the same word.
+fn flag<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a Arg, Option<&'w str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let is_it = |arg: &&Arg| {
+            arg.get_long() == Some(name)
+                || arg
+                    .get_all_aliases()
+                    .is_some_and(|aliases| aliases.contains(&name))
+        };
+        return Some((command.get_arguments().find(is_it)?, value));
+    }
+    let mut letters = word.strip_prefix('-')?.chars();
+    let letter = letters.next()?;
+    let arg = command
+        .get_arguments()
+        .find(|arg| arg.get_short() == Some(letter))?;
+    let rest = letters.as_str();
+    let value = rest.strip_prefix('=').unwrap_or(rest);
+    Some((arg, (!rest.is_empty()).then_some(value)))
+}
+
+/// Whether the next word is its value.
+fn takes_next(arg: &Arg) -> bool {
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
+}
+
+fn flags(command: &Command, seen: &[clap::Id]) -> Vec<Choice> {
+    command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set())
+        .filter(|arg| matches!(arg.get_action(), ArgAction::Append) || !seen.contains(arg.get_id()))
+        .filter_map(|arg| {
+            let help = arg.get_help().map(ToString::to_string);
+            Some((format!("--{}", arg.get_long()?), help.unwrap_or_default()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory as _;
+
+    fn complete(line: &str) -> Wanted {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        wanted(Cli::command(), &words)
+    }
+
+    #[test]
+    fn words_that_may_come_next_are_those_of_the_command_line() {
+        for (line, expected) in [
+            ("re", vec!["remove", "retry", "resume"]),
+            ("--context c und", vec!["undo"]),
+            ("status --wa", vec!["--wait", "--watch"]),
+            ("status --watch --wa", vec!["--wait"]),
+            (
+                "status -w -o ",
+                vec!["table", "wide", "json", "yaml", "name"],
+            ),
+            ("status -o=j", vec!["json"]),
+            ("status --output=y", vec!["yaml"]),
+            ("--color a", vec!["auto", "always"]),
+            ("undo --dry-run=s", vec!["server"]),
+            // Its value can't be a word of its own.
+            ("undo --dry-run --y", vec!["--yes"]),
+            ("remove --registry a --regi", vec!["--registry"]),
+            ("nothing-like-it --wa", vec![]),
+        ] {
+            let found = complete(line);
+            let words: Vec<&str> = found
+                .choices
+                .iter()
+                .map(|(word, _)| word.as_str())
+                .collect();
+            assert_eq!(words, expected, "{line}");
+            assert!(found.choices.iter().all(|(_, about)| !about.contains('\n')));
+        }
+    }
+
+    #[test]
+    fn names_of_the_cluster_are_asked_of_it() {
+        for (line, live, prefix) in [
+            ("remove --registry qu", Some(Live::Registries), "qu"),
+            ("remove --docker-server=qu", Some(Live::Registries), "qu"),
+            ("add --registry ", Some(Live::Registries), ""),
+            ("retry node-1 no", Some(Live::FailedNodes), "no"),
+            ("undo --to-revision ", Some(Live::Revisions), ""),
+            ("--context ", Some(Live::Contexts), ""),
+            ("history --user a", Some(Live::Users), "a"),
+            ("history ", None, ""),
+        ] {
+            let found = complete(line);
+            assert_eq!(
+                (found.live, found.prefix.as_str()),
+                (live, prefix),
+                "{line}"
+            );
+        }
+        assert_eq!(complete("retry node-1 no").given, ["node-1"]);
+        assert!(complete("diff -f ").files);
+        assert!(complete("validate ").files);
+    }
+
+    #[test]
+    fn the_cluster_is_the_one_that_was_named_before() {
+        let found =
+            complete("-n ns --context=c remove --insecure-skip-tls-verify --yes --registry ");
+        assert_eq!(
+            found.connection,
+            [
+                "--namespace=ns",
+                "--context=c",
+                "--insecure-skip-tls-verify"
+            ]
+        );
+    }
+}

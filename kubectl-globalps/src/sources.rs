@@ -1,0 +1,317 @@
+//! Where credentials for an image come from, in the order in which a kubelet tries them. Pure.
+
+use globalps_core::dockerconfig::{
+    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, explain, parse, shown_key,
+    validate_bytes,
+};
+use serde_json::{Value, json};
+
+use crate::findings;
+
+/// A file, or a Secret, with credentials.
+pub(crate) struct Source {
+    /// As a user would name it: `Secret default/team`.
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Everything that is known of a pull.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub image: String,
+    /// Secrets of the pod, or of its service account. The kubelet makes one list of all of them.
+    pub of_pod: Vec<Source>,
+    /// What the kubelet has for every pod of the node.
+    pub of_node: Option<Source>,
+    /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
+    pub notes: Vec<String>,
+}
+
+/// One credential that is tried, and where it comes from.
+struct Tried {
+    source: String,
+    key: String,
+    username: String,
+}
+
+pub(crate) struct Answer {
+    image: String,
+    repository: String,
+    /// Of the node's file: else the kubelet has nothing of it at all.
+    accepted: bool,
+    tries: Vec<Tried>,
+    crio: Crio,
+    findings: Vec<(String, Finding)>,
+    notes: Vec<String>,
+    /// Whether there is more than one place that credentials could come from.
+    is_plain: bool,
+}
+
+impl Answer {
+    pub(crate) fn of(asked: Asked) -> Result<Self, ImageError> {
+        let is_plain = asked.of_pod.is_empty() && asked.notes.is_empty();
+        let mut findings = Vec::new();
+        let mut tries = Vec::new();
+        let mut notes = asked.notes;
+        let (mut all, mut owners) = (Vec::new(), Vec::new());
+        for source in &asked.of_pod {
+            let (config, accepted) = read(source, &mut findings);
+            if !accepted {
+                notes.push(format!(
+                    "{} can't be read by a kubelet, so it does not pull at all",
+                    source.name
+                ));
+            }
+            for entry in config.entries() {
+                all.push(entry.clone());
+                owners.push((entry.key().to_owned(), source.name.clone()));
+            }
+        }
+        for found in explain(&DockerConfig::new(all), &asked.image)?.tries {
+            // Of two same keys the first one is tried first.
+            let at = owners.iter().position(|(key, _)| *key == found.key);
+            let source = at.map_or(String::new(), |at| owners.remove(at).1);
+            tries.push(tried(&source, &found));
+        }
+        let node = asked.of_node.unwrap_or(Source {
+            name: String::new(),
+            bytes: b"{\"auths\":{}}".to_vec(),
+        });
+        let is_absent = node.name.is_empty();
+        let mut found = Vec::new();
+        let (config, is_file) = read(&node, &mut found);
+        if !is_absent {
+            findings.append(&mut found);
+        }
+        let Explanation {
+            repository,
+            accepted,
+            tries: of_node,
+            crio,
+        } = explain(&config, &asked.image)?;
+        tries.extend(of_node.iter().map(|found| tried(&node.name, found)));
+        Ok(Self {
+            image: asked.image,
+            repository,
+            accepted: accepted && is_file,
+            tries,
+            crio: if is_file {
+                crio.first().cloned().unwrap_or(Crio::None)
+            } else {
+                Crio::Error {
+                    key: String::new(),
+                    why: "the file is no credentials file",
+                }
+            },
+            findings,
+            notes,
+            is_plain,
+        })
+    }
+
+    pub(crate) fn has_some(&self) -> bool {
+        !self.tries.is_empty()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let tries: Vec<Value> = self
+            .tries
+            .iter()
+            .map(|found| {
+                let mut found_json = json!({"key": found.key, "username": found.username});
+                if !self.is_plain || !found.source.is_empty() {
+                    found_json["source"] = json!(found.source);
+                }
+                found_json
+            })
+            .collect();
+        let crio = match &self.crio {
+            Crio::Credential(Try { key, credential }) => {
+                json!({"outcome": "credential", "key": shown_key(key), "username": shown(&credential.username)})
+            }
+            Crio::None => json!({"outcome": "none", "key": "", "username": ""}),
+            Crio::Error { key, .. } => {
+                json!({"outcome": "error", "key": shown_key(key), "username": ""})
+            }
+        };
+        let findings: Vec<Value> = self
+            .findings
+            .iter()
+            .map(|(source, finding)| {
+                let mut value = json!(finding);
+                if !source.is_empty() {
+                    value["source"] = json!(source);
+                }
+                value
+            })
+            .collect();
+        let mut answer = json!({
+            "image": self.image,
+            "repository": self.repository,
+            "kubelet": {"accepted": self.accepted, "tries": tries},
+            "crio": crio,
+            "findings": findings,
+        });
+        if !self.notes.is_empty() {
+            answer["notes"] = json!(self.notes);
+        }
+        answer
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut lines = vec![format!("repository: {}", self.repository)];
+        match (self.accepted, self.tries.as_slice()) {
+            (false, []) => lines.push("kubelet:    ignores the whole file".to_owned()),
+            (true, []) => lines.push("kubelet:    has no credential for it".to_owned()),
+            (accepted, tries) => {
+                lines.extend(tries.iter().enumerate().map(|(at, found)| {
+                    let label = if at == 0 {
+                        "kubelet:   "
+                    } else {
+                        "  then:    "
+                    };
+                    let source = match found.source.as_str() {
+                        "" => String::new(),
+                        source => format!(", from {source}"),
+                    };
+                    format!("{label} `{}`, as {}{source}", found.key, found.username)
+                }));
+                if !accepted {
+                    lines.push("  and ignores the node's whole file".to_owned());
+                }
+            }
+        }
+        lines.push(match &self.crio {
+            Crio::Credential(found) => format!(
+                "CRI-O:      `{}`, as {}",
+                shown_key(&found.key),
+                shown(&found.credential.username)
+            ),
+            Crio::None => "CRI-O:      has no credential for it".to_owned(),
+            Crio::Error { key, why } if key.is_empty() => format!("CRI-O:      fails: {why}"),
+            Crio::Error { key, why } => {
+                format!("CRI-O:      fails because of `{}`: {why}", shown_key(key))
+            }
+        });
+        lines.extend(self.notes.iter().map(|note| format!("note:       {note}")));
+        let findings: Vec<Finding> = self.findings.iter().map(|(_, f)| f.clone()).collect();
+        format!("{}\n{}", lines.join("\n"), findings::text(&findings))
+    }
+}
+
+/// Its entries, and whether a kubelet reads it. Of a file that is none it has as much as of an empty one.
+fn read(source: &Source, findings: &mut Vec<(String, Finding)>) -> (DockerConfig, bool) {
+    let found = validate_bytes(&source.bytes).1;
+    findings.extend(
+        found
+            .into_iter()
+            .map(|finding| (source.name.clone(), finding)),
+    );
+    match parse(&source.bytes) {
+        Ok(config) => {
+            let accepted = config.is_kubelet_readable();
+            (config, accepted)
+        }
+        Err(_) => (DockerConfig::default(), false),
+    }
+}
+
+fn tried(source: &str, found: &Try) -> Tried {
+    Tried {
+        source: source.to_owned(),
+        key: shown_key(&found.key),
+        username: shown(&found.credential.username),
+    }
+}
+
+/// A user's name, which is no secret here: it is what tells two credentials apart.
+fn shown(username: &Secret) -> String {
+    String::from_utf8_lossy(username.expose()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `dTpw`: `u:p`, `djpw`: `v:p`, `dzpw`: `w:p`.
+    fn source(name: &str, content: &str) -> Source {
+        Source {
+            name: name.to_owned(),
+            bytes: content.as_bytes().to_vec(),
+        }
+    }
+
+    fn asked(of_pod: Vec<Source>, of_node: &str) -> Answer {
+        let asked = Asked {
+            image: "quay.io/org/app:1".to_owned(),
+            of_pod,
+            of_node: Some(source("the node's file", of_node)),
+            notes: Vec::new(),
+        };
+        Answer::of(asked).expect("an image's name")
+    }
+
+    #[test]
+    fn a_pods_secrets_come_first_the_longest_path_of_all_of_them_foremost() {
+        let answer = asked(
+            vec![
+                source("Secret d/one", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
+                source(
+                    "Secret d/two",
+                    r#"{"auths":{"quay.io":{"auth":"djpw"},"quay.io/org":{"auth":"djpw"}}}"#,
+                ),
+            ],
+            r#"{"auths":{"quay.io/org/app":{"auth":"dzpw"}}}"#,
+        );
+        let text = answer.text();
+        let (sources, _) = text.split_once("warning:").unwrap_or((&text, ""));
+        assert_eq!(
+            sources,
+            "\
+repository: quay.io/org/app
+kubelet:    `quay.io/org`, as v, from Secret d/two
+  then:     `quay.io`, as u, from Secret d/one
+  then:     `quay.io`, as v, from Secret d/two
+  then:     `quay.io/org/app`, as w, from the node's file
+CRI-O:      `quay.io/org/app`, as w
+"
+        );
+        assert_eq!(
+            answer.json()["kubelet"]["tries"][0],
+            json!({"key": "quay.io/org", "username": "v", "source": "Secret d/two"})
+        );
+    }
+
+    #[test]
+    fn a_secret_that_no_kubelet_reads_stops_the_pull_and_says_so() {
+        let answer = asked(
+            vec![source(
+                "Secret d/bad",
+                r#"{"auths":{"quay.io":{"auth":"hunter2!"}}}"#,
+            )],
+            r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#,
+        );
+        let text = answer.text();
+        assert!(
+            text.contains("note:       Secret d/bad can't be read by a kubelet"),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+        assert_eq!(answer.json()["findings"][0]["source"], "Secret d/bad");
+    }
+
+    #[test]
+    fn a_file_alone_is_told_without_its_name() {
+        let asked = Asked {
+            image: "quay.io/a".to_owned(),
+            of_node: Some(source("", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#)),
+            ..Asked::default()
+        };
+        let answer = Answer::of(asked).expect("an image's name");
+        assert_eq!(
+            answer.json()["kubelet"],
+            json!({"accepted": true, "tries": [{"key": "quay.io", "username": "u"}]})
+        );
+        assert!(answer.has_some());
+    }
+}

@@ -1,0 +1,105 @@
+//! Whether a wait is over. Pure.
+
+use globalps_core::api::{NodePullSecret, condition};
+use globalps_core::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+
+use super::{Current, Status, current, find, has_failed, reported};
+use crate::facts::{Facts, Seen};
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Every node has the additional Secret as it is now.
+    Synced,
+    /// There is no additional Secret, and every node is as it was.
+    Restored,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Going,
+    Done,
+    /// It will not get there by itself. The reason, for people.
+    Stuck(String),
+}
+
+pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
+    match goal {
+        Goal::Synced => synced(facts, status),
+        Goal::Restored => restored(facts),
+    }
+}
+
+pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
+    match current(facts) {
+        Current::Nothing => Verdict::Stuck("there is no additional pull secret".to_owned()),
+        Current::Stale => Verdict::Going,
+        Current::Reported(reported) => {
+            if let Some(bad) =
+                find(reported, condition::ADDITIONAL_VALID).filter(|c| c.status == "False")
+            {
+                return Verdict::Stuck(format!(
+                    "the controller rejects the additional pull secret: {}",
+                    said(bad)
+                ));
+            }
+            if let Some(bad) = find(reported, condition::DEGRADED)
+                .filter(|c| c.status == "True" && !is_answered(facts, c))
+            {
+                return Verdict::Stuck(format!("the rollout stopped: {}", said(bad)));
+            }
+            if status.ready {
+                Verdict::Done
+            } else {
+                Verdict::Going
+            }
+        }
+    }
+}
+
+/// Whether it tells of failed nodes only, and each of them was asked to try again since, or is at it.
+fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
+    let is_failed = |object: &NodePullSecret| {
+        let status = object.status.as_ref();
+        let asked = object.annotations().get(names::RETRY_ANNOTATION);
+        status.is_some_and(|status| {
+            has_failed(status.phase)
+                && status.observed_generation >= object.metadata.generation.unwrap_or_default()
+        }) && asked.is_none_or(|asked| *asked == object.spec.retry)
+    };
+    matches!(degraded.reason.as_str(), "RolloutHalted" | "NodesFailed")
+        && !facts
+            .node_secrets
+            .iter()
+            .any(|(_, object)| is_failed(object))
+}
+
+fn restored(facts: &Facts) -> Verdict {
+    if matches!(facts.additional(), Seen::Present(_)) {
+        return Verdict::Stuck("somebody created the additional pull secret again".to_owned());
+    }
+    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
+        return Verdict::Done;
+    }
+    let degraded = reported(facts)
+        .filter(|(gps, status)| {
+            status.observed_additional.is_empty()
+                && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
+        })
+        .and_then(|(_, status)| find(status, condition::DEGRADED))
+        .filter(|c| c.status == "True");
+    match degraded {
+        Some(bad) => Verdict::Stuck(format!("the way back stopped: {}", said(bad))),
+        None => Verdict::Going,
+    }
+}
+
+fn said(condition: &Condition) -> &str {
+    if condition.message.is_empty() {
+        &condition.reason
+    } else {
+        &condition.message
+    }
+}

@@ -1,0 +1,156 @@
+//! Archives of the plugin, one a platform, and the krew manifest that names them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use flate2::{Compression, GzBuilder};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+/// A platform that krew knows, and the Rust target that makes its program.
+#[derive(Clone, Copy, Debug)]
+pub struct Platform {
+    pub os: &'static str,
+    pub arch: &'static str,
+    pub target: &'static str,
+}
+
+pub const PLATFORMS: [Platform; 5] = [
+    Platform {
+        os: "linux",
+        arch: "amd64",
+        target: "x86_64-unknown-linux-musl",
+    },
+    Platform {
+        os: "linux",
+        arch: "arm64",
+        target: "aarch64-unknown-linux-musl",
+    },
+    Platform {
+        os: "darwin",
+        arch: "amd64",
+        target: "x86_64-apple-darwin",
+    },
+    Platform {
+        os: "darwin",
+        arch: "arm64",
+        target: "aarch64-apple-darwin",
+    },
+    Platform {
+        os: "windows",
+        arch: "amd64",
+        target: "x86_64-pc-windows-gnu",
+    },
+];
+
+impl Platform {
+    pub fn program(&self) -> &'static str {
+        match self.os {
+            "windows" => "kubectl-globalps.exe",
+            _ => "kubectl-globalps",
+        }
+    }
+
+    pub fn archive(&self) -> String {
+        format!("kubectl-globalps-{}-{}.tar.gz", self.os, self.arch)
+    }
+
+    /// Where cargo puts the program, below its target folder.
+    fn built(&self, target: &Path) -> PathBuf {
+        target
+            .join(self.target)
+            .join("release")
+            .join(self.program())
+    }
+}
+
+/// Root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The template of the manifest.
+pub fn template() -> Result<String> {
+    fs::read_to_string(root().join(".krew.yaml")).context("could not read `.krew.yaml`")
+}
+
+/// Writes an archive for each platform whose program was built below `target`, `checksums.txt`, and `globalps.yaml`. The
+/// archives' names.
+pub fn write(target: &Path, output: &Path) -> Result<Vec<String>> {
+    fs::create_dir_all(output)?;
+    let license = fs::read(root().join("LICENSE"))?;
+    let mut sums = BTreeMap::new();
+    for platform in PLATFORMS {
+        let path = platform.built(target);
+        let Ok(program) = fs::read(&path) else {
+            continue;
+        };
+        let archive = archive(&[
+            (platform.program(), 0o755, &program),
+            ("LICENSE", 0o644, &license),
+        ])?;
+        fs::write(output.join(platform.archive()), &archive)?;
+        sums.insert(platform.archive(), sum(&archive));
+    }
+    ensure!(
+        !sums.is_empty(),
+        "no program was built below `{}`",
+        target.display()
+    );
+    let lines = sums.iter().map(|(name, sum)| format!("{sum}  {name}\n"));
+    fs::write(output.join("checksums.txt"), lines.collect::<String>())?;
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let manifest = manifest(&template()?, &version, &sums)?;
+    let text = serde_saphyr::to_string(&manifest)?;
+    fs::write(output.join("globalps.yaml"), text)?;
+    Ok(sums.into_keys().collect())
+}
+
+/// SHA-256 in hex.
+pub fn sum(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The same bytes for the same files.
+fn archive(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
+    let mut tar = Builder::new(Vec::new());
+    for (name, mode, content) in files {
+        let mut header = Header::new_ustar();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(*mode);
+        header.set_size(content.len() as u64);
+        tar.append_data(&mut header, name, *content)?;
+    }
+    let mut gzip = GzBuilder::new()
+        .mtime(0)
+        .write(Vec::new(), Compression::best());
+    gzip.write_all(&tar.into_inner()?)?;
+    Ok(gzip.finish()?)
+}
+
+/// The template filled in, with the platforms that there is an archive for. `sums`: SHA-256 of each archive.
+pub fn manifest(template: &str, version: &str, sums: &BTreeMap<String, String>) -> Result<Value> {
+    let mut text = String::new();
+    for line in template.replace("{{ .TagName }}", version).lines() {
+        if let Some((indent, rest)) = line.split_once("{{addURIAndSha \"") {
+            let (uri, _) = rest.split_once('"').context("an address in quotes")?;
+            let name = uri.rsplit('/').next().unwrap_or_default();
+            let sum = sums.get(name).map_or("", String::as_str);
+            text.push_str(&format!("{indent}uri: {uri}\n{indent}sha256: \"{sum}\"\n"));
+        } else {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let mut manifest: Value = serde_saphyr::from_str(&text).context("the template is no YAML")?;
+    let platforms = manifest["spec"]["platforms"]
+        .as_array_mut()
+        .context("a list of platforms")?;
+    platforms.retain(|platform| platform["sha256"] != "");
+    Ok(manifest)
+}

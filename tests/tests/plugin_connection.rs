@@ -1,0 +1,369 @@
+//! Which cluster, as whom, and what is said where that fails: kubectl's own flags, on a real API server.
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::cluster;
+use globalps_tests::product::{Product, Ran, run};
+use globalps_tests::terminal::Terminal;
+use globalps_tests::{Cluster, kubernetes};
+use serde_json::{Value, json};
+
+/// What `status` says of a cluster that it reached and that has no globalps.
+const REACHED: &str = "globalps is not installed in this cluster";
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn the_plugin_finds_its_cluster_as_kubectl_does() {
+    let cluster = cluster("plugin-connection", 1);
+    let folder = tempfile::tempdir().unwrap();
+    let access = Access::of(&cluster, folder.path());
+    a_list_of_kubeconfigs_is_one(&access);
+    flags_alone_are_enough_and_no_home_is_needed(&access);
+    a_login_program_is_asked(&cluster, &access);
+    tls_is_checked_as_told(&access);
+    a_silent_server_is_given_up(&access);
+    colors_are_for_terminals(&cluster, &access);
+    a_reader_that_went_away_is_no_error();
+    who_is_refused_is_told_what_is_missing(&cluster, &access);
+}
+
+/// The parts of the admin's kubeconfig, as files.
+struct Access<'a> {
+    folder: &'a Path,
+    config: Value,
+    server: String,
+}
+
+impl<'a> Access<'a> {
+    fn of(cluster: &Cluster, folder: &'a Path) -> Self {
+        let text = fs::read(cluster.kubeconfig()).unwrap();
+        let config: Value = serde_json::from_slice(&text).unwrap();
+        let access = Self {
+            folder,
+            server: cluster.api_url(),
+            config,
+        };
+        for (file, data) in [
+            (
+                "ca.crt",
+                &access.config["clusters"][0]["cluster"]["certificate-authority-data"],
+            ),
+            (
+                "user.crt",
+                &access.config["users"][0]["user"]["client-certificate-data"],
+            ),
+            (
+                "user.key",
+                &access.config["users"][0]["user"]["client-key-data"],
+            ),
+        ] {
+            fs::write(folder.join(file), decode(data.as_str().unwrap())).unwrap();
+        }
+        access
+    }
+
+    /// A kubeconfig with these parts of the admin's.
+    fn kubeconfig(&self, name: &str, parts: &[&str]) -> String {
+        let mut config = json!({"apiVersion": "v1", "kind": "Config"});
+        for part in parts {
+            config[*part] = self.config[*part].clone();
+        }
+        self.write(name, &config)
+    }
+
+    fn write(&self, name: &str, config: &Value) -> String {
+        let path = self.folder.join(name);
+        fs::write(&path, config.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn admin(&self) -> String {
+        self.write("admin", &self.config)
+    }
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(text).unwrap()
+}
+
+/// A run with nothing in the environment but `$KUBECONFIG`, if that.
+fn plugin(kubeconfig: Option<&str>, args: &[&str]) -> Ran {
+    let mut command = Command::new(Product::plugin_path());
+    command.args(args).env_clear();
+    if let Some(kubeconfig) = kubeconfig {
+        command.env("KUBECONFIG", kubeconfig);
+    }
+    run(&mut command, "").unwrap()
+}
+
+fn reaches(kubeconfig: Option<&str>, args: &[&str]) {
+    let ran = plugin(kubeconfig, args);
+    assert_eq!(ran.code, Some(1), "{args:?}: {ran:?}");
+    assert!(ran.stderr.contains(REACHED), "{args:?}: {ran:?}");
+}
+
+fn fails(kubeconfig: Option<&str>, args: &[&str], text: &str) {
+    let ran = plugin(kubeconfig, args);
+    assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+    assert!(ran.stderr.contains(text), "{args:?}: {ran:?}");
+    assert!(ran.stderr.contains("hint: "), "{args:?}: {ran:?}");
+    assert_eq!(ran.stdout, "", "{args:?}");
+}
+
+fn a_list_of_kubeconfigs_is_one(access: &Access<'_>) {
+    let first = access.kubeconfig("first", &["clusters", "contexts", "current-context"]);
+    let second = access.kubeconfig("second", &["users"]);
+    let list = format!("{first}:/nowhere/at/all::{second}");
+    reaches(Some(&list), &["status"]);
+    let context = access.config["current-context"].as_str().unwrap();
+    let contexts = access.kubeconfig("contexts", &["clusters", "contexts", "users"]);
+    reaches(Some(&contexts), &["status", "--context", context]);
+    reaches(None, &["status", "--kubeconfig", &access.admin()]);
+    fails(
+        Some(&list),
+        &["status", "--context", "none"],
+        "no such context",
+    );
+    fails(
+        None,
+        &["status", "--kubeconfig", "/nowhere/config"],
+        "/nowhere/config",
+    );
+    let broken = access.file("broken");
+    fs::write(&broken, "users: [{token: hunter2").unwrap();
+    let ran = plugin(Some(&broken), &["status"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+}
+
+fn flags_alone_are_enough_and_no_home_is_needed(access: &Access<'_>) {
+    let (ca, certificate, key) = (
+        access.file("ca.crt"),
+        access.file("user.crt"),
+        access.file("user.key"),
+    );
+    let all = [
+        "status",
+        "-s",
+        &access.server,
+        "--certificate-authority",
+        &ca,
+        "--client-certificate",
+        &certificate,
+        "--client-key",
+        &key,
+    ];
+    reaches(None, &all);
+    fails(None, &["status"], "no cluster is configured");
+    fails(None, &["status", "-s", "no address"], "`no address`");
+    let mut missing = all;
+    missing[4] = "/nowhere/ca.crt";
+    fails(None, &missing, "/nowhere/ca.crt");
+}
+
+fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
+    cluster
+        .kubectl(&["create", "serviceaccount", "operator"])
+        .unwrap();
+    cluster
+        .kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "operator",
+            "--clusterrole=cluster-admin",
+            "--serviceaccount=default:operator",
+        ])
+        .unwrap();
+    let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
+    let token = token.trim();
+    let admin = access.admin();
+    reaches(Some(&admin), &["status", "--token", token]);
+    let verbose = plugin(Some(&admin), &["status", "--token", token, "-v=9"]);
+    assert!(verbose.stderr.contains(" ms"), "{verbose:?}");
+    assert!(!format!("{verbose:?}").contains(token), "no token is shown");
+
+    let with_program = |name: &str, script: &str| {
+        let program = access.file(&format!("{name}.sh"));
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        let mut config = access.config.clone();
+        config["users"][0]["user"] = json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never",
+        }});
+        access.write(name, &config)
+    };
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token},
+    });
+    let good = with_program("login", &format!("echo '{credential}'"));
+    reaches(Some(&good), &["status"]);
+    let bad = with_program("no-login", "echo hunter2; exit 3");
+    let ran = plugin(Some(&bad), &["status", "-v"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("no-login.sh"), "{ran:?}");
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+    let wrong = with_program(
+        "wrong",
+        &format!("echo '{credential}' | sed s/token\\\":\\\"./\\&x/"),
+    );
+    fails(Some(&wrong), &["status"], "does not accept who you are");
+}
+
+fn tls_is_checked_as_told(access: &Access<'_>) {
+    let admin = access.admin();
+    let mut config = access.config.clone();
+    config["clusters"][0]["cluster"]
+        .as_object_mut()
+        .unwrap()
+        .remove("certificate-authority-data");
+    let no_ca = access.write("no-ca", &config);
+    let ca = access.file("ca.crt");
+    fails(Some(&no_ca), &["status"], "certificate");
+    reaches(Some(&no_ca), &["status", "--insecure-skip-tls-verify"]);
+    reaches(Some(&no_ca), &["status", "--certificate-authority", &ca]);
+    fails(
+        Some(&no_ca),
+        &[
+            "status",
+            "--certificate-authority",
+            &ca,
+            "--insecure-skip-tls-verify",
+        ],
+        "contradict",
+    );
+    fails(
+        Some(&admin),
+        &["status", "--tls-server-name", "another.example.com"],
+        "another.example.com",
+    );
+    reaches(
+        Some(&admin),
+        &["status", "--tls-server-name", "kubernetes.default.svc"],
+    );
+}
+
+/// What is missing is granted by the very command that the hint names, until nothing is missing any more.
+fn who_is_refused_is_told_what_is_missing(cluster: &Cluster, access: &Access<'_>) {
+    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
+    cluster.kubectl(&["apply", "-f", crds]).unwrap();
+    cluster
+        .kubectl(&["wait", "--for=condition=Established", "-f", crds])
+        .unwrap();
+    let admin = access.admin();
+    let path = format!(
+        "{}:{}",
+        kubernetes::bin_dir().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let run_as = |args: &[&str]| plugin(Some(&admin), args);
+    let args = [
+        "history",
+        "--as",
+        "alice",
+        "--as-group",
+        "guests",
+        "--as-uid",
+        "7",
+    ];
+    let mut granted = 0;
+    let ran = loop {
+        let ran = run_as(&args);
+        let Some((_, rest)) = ran.stderr.split_once("grants it with `") else {
+            break ran;
+        };
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("user `alice` may not "), "{ran:?}");
+        let (grant, _) = rest.split_once('`').unwrap();
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", grant])
+            .env("PATH", &path)
+            .env("KUBECONFIG", cluster.kubeconfig());
+        let shell = run(&mut shell, "").unwrap();
+        assert_eq!(shell.code, Some(0), "{grant}: {shell:?}");
+        granted += 1;
+        assert!(granted < 6, "it goes on and on: {ran:?}");
+    };
+    assert!(
+        granted >= 1,
+        "somebody who was never heard of has no rights"
+    );
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    fails(Some(&admin), &["status", "--as-group", "guests"], "`--as`");
+}
+
+fn a_silent_server_is_given_up(access: &Access<'_>) {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("https://{}", silent.local_addr().unwrap());
+    let start = Instant::now();
+    let args = ["status", "-s", &server, "--request-timeout", "1s"];
+    fails(Some(&access.admin()), &args, "within 1 s");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    drop(silent);
+    fails(Some(&access.admin()), &args, "could not");
+}
+
+fn colors_are_for_terminals(cluster: &Cluster, access: &Access<'_>) {
+    let colored = |color: &str, no_color: Option<&str>| {
+        let mut command = Command::new(Product::plugin_path());
+        command
+            .args(["status", "--context", "none", color])
+            .env("KUBECONFIG", cluster.kubeconfig());
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        } else {
+            command.env_remove("NO_COLOR");
+        }
+        let terminal = Terminal::start(&command, 80, 24).unwrap();
+        terminal.end(SOON).unwrap().1.contains("\u{1b}[31m")
+    };
+    for (sentence, color, no_color, expected) in [
+        ("a terminal has them", "--color=auto", None, true),
+        (
+            "but where nobody wants them",
+            "--color=auto",
+            Some("1"),
+            false,
+        ),
+        (
+            "an empty variable says nothing",
+            "--color=auto",
+            Some(""),
+            true,
+        ),
+        ("a flag has the last word", "--color=never", None, false),
+        ("either way", "--color=always", Some("1"), true),
+    ] {
+        assert_eq!(colored(color, no_color), expected, "{sentence}");
+    }
+    let admin = access.admin();
+    let ran = plugin(Some(&admin), &["status", "--context", "none"]);
+    assert!(!ran.stderr.contains('\u{1b}'), "{ran:?}");
+    let ran = plugin(
+        Some(&admin),
+        &["status", "--context", "none", "--color=always"],
+    );
+    assert!(ran.stderr.contains('\u{1b}'), "{ran:?}");
+}
+
+fn a_reader_that_went_away_is_no_error() {
+    let script = "\"$1\" install --controller-image c --syncer-image s | head -c1 >/dev/null; echo ${PIPESTATUS[0]}";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, "bash"])
+        .arg(Product::plugin_path());
+    let ran = run(&mut bash, "").unwrap();
+    assert_eq!(ran.stdout, "0\n", "{ran:?}");
+    assert_eq!(ran.stderr, "");
+}
