@@ -13,7 +13,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo test unit bench bench-fleet fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
+.PHONY: help demo test unit bench bench-fleet soak fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -35,6 +35,9 @@ bench-fleet: kubernetes ## how a rotation and its cost grow with NODES (100,1000
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin fleet
 	target/load/fleet --nodes $(or $(NODES),100,1000,5000)
+
+soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
+	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
 fuzz: deps ## CASES generated credentials files (a million), judged by the kubelet's and CRI-O's own code
 	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --seed $(or $(SEED),1)

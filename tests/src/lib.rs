@@ -20,6 +20,7 @@ pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod reference_cases;
+pub mod soak;
 pub mod terminal;
 pub mod watch;
 pub mod web;
