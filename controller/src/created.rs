@@ -108,7 +108,7 @@ pub(crate) fn tampered(left: &Marks, found: &Marks) -> Vec<(Piece, &'static str)
         .collect()
 }
 
-/// Rations repairs, so that two programs which want different things do not keep the API server busy.
+/// Rations repairs of one object, so that two programs which want different things do not keep the API server busy.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
     repairs: u32,

@@ -175,8 +175,8 @@ struct Controller {
     metrics: Arc<Metrics>,
     /// The syncer's objects as they were left; `None`: not known to be there.
     installed: Option<Installed>,
-    /// Of putting them back.
-    ration: Ration,
+    /// Of putting each of them back, in the order of [`PIECES`].
+    rations: [Ration; PIECES.len()],
     /// When the status was written last.
     reported: Option<Instant>,
     /// How long it took to find out what is to be done, the last time.
@@ -195,7 +195,7 @@ impl Controller {
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
             teller: Teller::new(client.clone(), namespace),
             installed: None,
-            ration: Ration::default(),
+            rations: Default::default(),
             reported: None,
             planning: Duration::ZERO,
             client,
@@ -394,11 +394,15 @@ impl Controller {
         }
         let now = Instant::now();
         if !done.is_empty() {
-            let pause = self.ration.pause(now);
-            if !pause.is_zero() {
+            let pauses = done
+                .iter()
+                .map(|(piece, _)| self.rations[*piece as usize].pause(now));
+            if let Some(pause) = pauses.min().filter(|pause| !pause.is_zero()) {
                 return Ok(Some(pause));
             }
-            self.ration.repaired(now);
+            for (piece, _) in &done {
+                self.rations[*piece as usize].repaired(now);
+            }
         }
         let created = self.applier.syncer(spec, restores).await?;
         for (piece, created) in PIECES.into_iter().zip(created) {
