@@ -13,7 +13,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo test unit bench bench-fleet soak fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
+.PHONY: help demo test unit bench bench-nodes bench-fleet soak fuzz fuzz-bytes coverage lint fmt image manifests cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -30,6 +30,9 @@ unit: ## the tests that need neither root nor a cluster
 bench: image kubernetes ## how fast a rotation is and how lean what runs, on three real nodes
 	cargo run -q -p globalps-tests --bin bench
 	cargo bench -q -p globalps-core
+
+bench-nodes: image kubernetes ## a rotation of NODES real nodes (12) at two limits, and one that meets a node which fails
+	cargo run -q -p globalps-tests --bin rotation -- --nodes $(or $(NODES),12)
 
 bench-fleet: kubernetes ## how a rotation and its cost grow with NODES (100,1000,5000), simulated; about 15 minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller

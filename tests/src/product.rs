@@ -35,21 +35,25 @@ impl<'a> Product<'a> {
     /// Pushes both images into the open registry and installs with the plugin. `make image` made all three.
     pub fn install(cluster: &'a Cluster) -> Result<Self> {
         let product = Self { cluster };
-        let controller = product.push("globalps-controller")?;
-        let syncer = product.push("globalps-syncer")?;
-        let ran = product.plugin(
-            &[
-                "install",
-                "--apply",
-                "--controller-image",
-                &controller,
-                "--syncer-image",
-                &syncer,
-            ],
-            "",
-        )?;
-        ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
+        product.install_again(&[])?;
         Ok(product)
+    }
+
+    /// The same once more, with these flags.
+    pub fn install_again(&self, flags: &[&str]) -> Result<()> {
+        let controller = self.push("globalps-controller")?;
+        let syncer = self.push("globalps-syncer")?;
+        let images = [
+            "install",
+            "--apply",
+            "--controller-image",
+            &controller,
+            "--syncer-image",
+            &syncer,
+        ];
+        let ran = self.plugin(&[&images, flags].concat(), "")?;
+        ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
+        Ok(())
     }
 
     /// Looks at a cluster where globalps is installed.
