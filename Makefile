@@ -15,7 +15,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo dist test unit bench bench-fleet fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -33,10 +33,16 @@ bench: image kubernetes ## how fast a rotation is and how lean what runs, on thr
 	cargo run -q -p globalps-tests --bin bench
 	cargo bench -q -p globalps-core
 
+bench-nodes: image kubernetes ## a rotation of NODES real nodes (12) at two limits, and one that meets a node which fails
+	cargo run -q -p globalps-tests --bin rotation -- --nodes $(or $(NODES),12)
+
 bench-fleet: kubernetes ## how a rotation and its cost grow with NODES (100,1000,5000), simulated; about 15 minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin fleet
 	target/load/fleet --nodes $(or $(NODES),100,1000,5000)
+
+soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
+	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
 fuzz: deps ## CASES generated credentials files (a million), judged by the kubelet's and CRI-O's own code
 	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --seed $(or $(SEED),1)

@@ -1,5 +1,6 @@
 //! Carries a plan out: each object by server-side apply or delete, each call under a deadline.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use globalps_core::api::{
 };
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
-    CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, LEADER_ANNOTATION, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
-    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SYNCER, history_secret,
+    ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS,
+    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LEADER_ANNOTATION, PROVEN_ANNOTATION,
+    REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SYNCER,
+    history_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
@@ -24,8 +26,9 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::created::Created;
 use crate::history::{Kept, revision};
 use crate::plan::{GlobalWrite, HistoryWrite};
 use crate::sources::{Data, Global};
@@ -177,19 +180,53 @@ impl Applier {
         Ok(())
     }
 
-    /// The syncer and its permissions.
-    pub(crate) async fn syncer(&self, spec: &GlobalPullSecretSpec) -> Result<(), ApplyError> {
+    /// The syncer and its permissions, as they are then, in the order of [`PIECES`](crate::created::PIECES). On the way
+    /// back (`restores`) the pods stay as they are, whatever became of the configuration meanwhile.
+    pub(crate) async fn syncer(
+        &self,
+        spec: &GlobalPullSecretSpec,
+        restores: bool,
+    ) -> Result<[Created; 4], ApplyError> {
         let SyncerObjects {
             service_account,
             role,
             role_binding,
-            daemon_set,
+            mut daemon_set,
         } = syncer_objects(&self.namespace, &self.syncer_image, spec);
-        self.apply(SYNCER, &service_account).await?;
-        self.apply(SYNCER, &role).await?;
-        self.apply(SYNCER, &role_binding).await?;
-        self.apply(SYNCER, &daemon_set).await?;
-        Ok(())
+        let service_account = self.apply(SYNCER, &service_account).await?;
+        let role = self.apply(SYNCER, &role).await?;
+        let role_binding = self.apply(SYNCER, &role_binding).await?;
+        // A pod's token is good for one account, and one that was made anew is another: its pods start anew too.
+        let account = service_account.metadata.uid.clone().unwrap_or_default();
+        let annotations: BTreeMap<String, String> =
+            [(ACCOUNT_ANNOTATION.to_owned(), account)].into();
+        let daemon_set = if restores {
+            let template = json!({"metadata": {"annotations": annotations}});
+            self.merge(SYNCER, &json!({"spec": {"template": template}}))
+                .await?
+        } else {
+            if let Some(spec) = &mut daemon_set.spec {
+                let metadata = spec.template.metadata.get_or_insert_default();
+                metadata.annotations = Some(annotations);
+            }
+            self.apply(SYNCER, &daemon_set).await?
+        };
+        Ok([
+            Created::of(&service_account.metadata),
+            Created::of(&role.metadata),
+            Created::of(&role_binding.metadata),
+            Created::of(&daemon_set.metadata),
+        ])
+    }
+
+    async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSet, ApplyError> {
+        let api: Api<DaemonSet> = self.api();
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(body);
+        within("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
     }
 
     /// The node's object with this spec. It is owned by the Node, so that it goes with it.

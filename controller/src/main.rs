@@ -7,6 +7,7 @@ mod apply;
 mod cache;
 mod clock;
 mod counted;
+mod created;
 mod fleet;
 mod health;
 mod history;

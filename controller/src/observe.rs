@@ -12,8 +12,10 @@ use globalps_core::names::{
     ROLLED_OUT_ANNOTATION, SYNCER,
 };
 use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
@@ -23,6 +25,7 @@ use serde::de::DeserializeOwned;
 
 use crate::apply::without_content;
 use crate::cache::{Cache, Versioned};
+use crate::created::{Created, Marks, PIECES, Piece};
 use crate::fleet::NodeView;
 use crate::history::revision;
 use crate::plan::Observed;
@@ -42,12 +45,7 @@ macro_rules! versioned {
     )*};
 }
 
-versioned!(
-    Secret,
-    GlobalPullSecret,
-    NodePullSecret,
-    PartialObjectMeta<DaemonSet>
-);
+versioned!(Secret, GlobalPullSecret, NodePullSecret);
 
 fn version(object: &impl Resource) -> u64 {
     object
@@ -89,7 +87,7 @@ pub(crate) enum Change {
     Original(Event<Secret>),
     Global(Event<Secret>),
     Config(Event<GlobalPullSecret>),
-    DaemonSet(Event<PartialObjectMeta<DaemonSet>>),
+    Created(Piece, Event<Created>),
     Node(Event<NodeView>),
     NodePullSecret(Event<Box<NodePullSecret>>),
     /// A watch failed; it goes on by itself after a while.
@@ -104,8 +102,13 @@ pub(crate) struct World {
     original_ref: Option<SecretRef>,
     original_error: Option<String>,
     global: Cache<Secret>,
+    /// As it was before somebody else deleted it, until it is there again.
+    lost_global: Option<Secret>,
     config: Cache<GlobalPullSecret>,
-    daemon_set: Cache<PartialObjectMeta<DaemonSet>>,
+    /// The syncer's objects, in the order of [`PIECES`].
+    created: [Cache<Created>; PIECES.len()],
+    /// What somebody else did to what was created; taken by whoever tells of it.
+    tampered: Vec<Tampered>,
     nodes: Cache<NodeView>,
     pub(crate) node_pull_secrets: Cache<Box<NodePullSecret>>,
 }
@@ -122,11 +125,38 @@ impl World {
                 }
                 self.original.handle(event)
             }
-            Change::Global(event) => self.global.handle(event),
-            Change::Config(event) => self.config.handle(event),
-            Change::DaemonSet(event) => self.daemon_set.handle(event),
+            Change::Global(event) => {
+                if let Some(tampered) = tampered("Secret", &self.global, &event, |_, _| true) {
+                    if tampered.is_deleted {
+                        self.lost_global = self.global.get(GLOBAL_SECRET).cloned();
+                    }
+                    self.tampered.push(tampered);
+                }
+                let news = self.global.handle(event);
+                if self.global.get(GLOBAL_SECRET).is_some() {
+                    self.lost_global = None;
+                }
+                news
+            }
+            Change::Config(event) => {
+                // Its spec is the user's.
+                let tampered = tampered("GlobalPullSecret", &self.config, &event, |_, _| false);
+                self.tampered.extend(tampered);
+                self.config.handle(event)
+            }
+            Change::Created(piece, event) => self.created[piece as usize].handle(event),
             Change::Node(event) => self.nodes.handle(event),
-            Change::NodePullSecret(event) => self.node_pull_secrets.handle(event),
+            Change::NodePullSecret(event) => {
+                // A status is the syncer's, a spec is ours.
+                let is_ours = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
+                    known.metadata.generation != new.metadata.generation
+                };
+                let tampered = tampered("NodePullSecret", &self.node_pull_secrets, &event, is_ours);
+                // One of a Node that is gone goes with it.
+                let tampered = tampered.filter(|tampered| self.nodes.get(&tampered.name).is_some());
+                self.tampered.extend(tampered);
+                self.node_pull_secrets.handle(event)
+            }
             Change::Failed(what, error) => {
                 let error = match &error {
                     watcher::Error::InitialListFailed(error)
@@ -150,7 +180,7 @@ impl World {
         self.additional.complete
             && self.global.complete
             && self.config.complete
-            && self.daemon_set.complete
+            && self.created.iter().all(|cache| cache.complete)
             && self.node_pull_secrets.complete
             && self.nodes.complete
             && (self.original_ref.is_none()
@@ -178,7 +208,24 @@ impl World {
     }
 
     pub(crate) fn has_daemon_set(&self) -> bool {
-        self.daemon_set.get(SYNCER).is_some()
+        self.created(Piece::DaemonSet).is_some()
+    }
+
+    fn created(&self, piece: Piece) -> Option<&Created> {
+        self.created[piece as usize].get("")
+    }
+
+    /// The syncer's objects as they are.
+    pub(crate) fn marks(&self) -> Marks {
+        PIECES.map(|piece| self.created(piece).map(|created| created.mark.clone()))
+    }
+
+    pub(crate) fn put_created(&mut self, piece: Piece, created: Created) {
+        self.created[piece as usize].put(created);
+    }
+
+    pub(crate) fn take_tampered(&mut self) -> Vec<Tampered> {
+        std::mem::take(&mut self.tampered)
     }
 
     pub(crate) fn node_uid(&self, name: &str) -> Option<&str> {
@@ -188,11 +235,15 @@ impl World {
     /// What the controller created is deleted; the watches say so a little later.
     pub(crate) fn forget_created(&mut self) {
         self.global.live.clear();
-        self.daemon_set.live.clear();
+        self.lost_global = None;
+        for cache in &mut self.created {
+            cache.live.clear();
+        }
         self.node_pull_secrets.live.clear();
     }
 
     pub(crate) fn put_global(&mut self, secret: Secret) {
+        self.lost_global = None;
         self.global.put(secret);
     }
 
@@ -215,7 +266,12 @@ impl World {
                 .unwrap_or_default(),
             additional,
             original: self.original(),
-            global: self.global.get(GLOBAL_SECRET).map(global),
+            global: self
+                .global
+                .get(GLOBAL_SECRET)
+                .or(self.lost_global.as_ref())
+                .map(global),
+            global_is_lost: self.lost_global.is_some(),
             last_rolled_out: None,
             daemon_set: self.has_daemon_set(),
             nodes: Cow::Borrowed(&self.nodes.live),
@@ -234,6 +290,42 @@ impl World {
             (None, None) => Source::Unreadable("there is no such Secret".to_owned()),
         }
     }
+}
+
+/// What somebody else did to an object that was created here.
+#[derive(Debug)]
+pub(crate) struct Tampered {
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    /// Else it was changed.
+    pub(crate) is_deleted: bool,
+}
+
+/// Our own writes and deletions are in the cache before the watch shows them, so all other news are somebody else's.
+/// `concerns`: whether it is a change of what is ours.
+fn tampered<T: Versioned + Clone>(
+    kind: &'static str,
+    cache: &Cache<T>,
+    event: &Event<T>,
+    concerns: impl Fn(&T, &T) -> bool,
+) -> Option<Tampered> {
+    let (object, is_deleted) = match event {
+        Event::Apply(object) => (object, false),
+        Event::Delete(object) => (object, true),
+        _ => return None,
+    };
+    let name = object.key();
+    let known = cache.get(&name)?;
+    let is_news = if is_deleted {
+        known.version() <= object.version()
+    } else {
+        known.version() < object.version() && concerns(known, object)
+    };
+    is_news.then_some(Tampered {
+        kind,
+        name,
+        is_deleted,
+    })
 }
 
 const ORIGINAL: &str = "original pull secret";
@@ -323,8 +415,18 @@ pub(crate) fn changes(client: &Client, namespace: &str) -> Changes {
         "GlobalPullSecret",
         Change::Config,
     ));
-    let daemon_sets: Api<PartialObjectMeta<DaemonSet>> = Api::namespaced(client.clone(), namespace);
-    changes.push(named(daemon_sets, SYNCER, "syncer", Change::DaemonSet));
+    changes.push(created::<ServiceAccount>(
+        client,
+        namespace,
+        Piece::ServiceAccount,
+    ));
+    changes.push(created::<Role>(client, namespace, Piece::Role));
+    changes.push(created::<RoleBinding>(
+        client,
+        namespace,
+        Piece::RoleBinding,
+    ));
+    changes.push(created::<DaemonSet>(client, namespace, Piece::DaemonSet));
     // Nodes are large objects: only what the plan needs of them is kept.
     changes.push(
         watch(Api::<Node>::all(client.clone()), all())
@@ -361,6 +463,28 @@ pub(crate) fn original_changes(
 ) -> BoxStream<'static, Change> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
     named(secrets, &reference.name, ORIGINAL, Change::Original)
+}
+
+/// A watch of one of the syncer's objects, of which nothing but the metadata is needed.
+fn created<K>(client: &Client, namespace: &str, piece: Piece) -> BoxStream<'static, Change>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
+    watch(api, by_name(SYNCER))
+        .default_backoff()
+        .map(move |result| {
+            result.map_or_else(
+                |error| Change::Failed("syncer", error),
+                |event| Change::Created(piece, map(event, Created::from)),
+            )
+        })
+        .boxed()
 }
 
 fn by_name(name: &str) -> watcher::Config {

@@ -18,6 +18,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) additional: Source,
     pub(crate) original: Source,
     pub(crate) global: Option<Global>,
+    /// Somebody else deleted it, and `global` is what it was.
+    pub(crate) global_is_lost: bool,
     /// The newest additional Secret of the history, which every node had; `None`: not looked for.
     pub(crate) last_rolled_out: Option<Source>,
     /// The syncer's `DaemonSet` is there.
@@ -85,7 +87,11 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     let is_same = before
         .and_then(|global| global.merged.as_ref())
         .is_some_and(|merged| merged.means_the_same(&desired.config));
-    let revision = before.map_or(0, |global| global.revision) + i64::from(!is_same);
+    let last = before.map_or(0, |global| global.revision);
+    // Where the Secret or its revision was lost, no number may come back that meant something else to a node.
+    let highest = highest_revision(observed).max(last);
+    let is_same = is_same && highest == last;
+    let revision = highest + i64::from(!is_same);
     let goal = Goal::Revision(revision);
     let nodes = fleet(observed, goal);
     let before_proven = before.is_some_and(|global| is_same && global.proven == revision);
@@ -131,7 +137,8 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
         .filter(|_| !is_same && observed.spec.history_limit > 0)
         .and_then(kept);
     let merged = before.and_then(|global| global.merged.clone());
-    let is_written = before.is_some_and(|global| global.says_the_same(&next));
+    let is_written =
+        !observed.global_is_lost && before.is_some_and(|global| global.says_the_same(&next));
     if !is_same || !is_written {
         let merged = merged.filter(|_| is_same);
         plan.global = Some(GlobalWrite {
@@ -141,6 +148,21 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     }
     plan.grants = grants(observed, &nodes, goal, proven);
     plan
+}
+
+/// The highest revision that a node says it has; where there is no Secret any more, or that one was granted.
+fn highest_revision(observed: &Observed) -> i64 {
+    let objects = observed.node_pull_secrets.values();
+    let revisions = objects.map(|object| {
+        let told = object.status.as_ref().map_or(0, |status| status.revision);
+        let granted = if observed.global.is_none() {
+            object.spec.revision
+        } else {
+            0
+        };
+        told.max(granted)
+    });
+    revisions.max().unwrap_or_default()
 }
 
 /// Too many failed at this revision, and the user wants the last good one then.
@@ -216,7 +238,9 @@ fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
     };
     let left_over =
         global.is_some() || observed.daemon_set || !observed.node_pull_secrets.is_empty();
-    if !left_over {
+    // What was the last good one is lost with the Secret; the nodes keep what they have until there is a good one.
+    let is_unknown = global.is_none() && observed.additional != Source::Absent;
+    if !left_over || is_unknown {
         return plan;
     }
     let goal = Goal::Restore;
@@ -298,6 +322,7 @@ pub(crate) mod tests {
             last_rolled_out: None,
             daemon_set: global.is_some(),
             global,
+            global_is_lost: false,
             nodes: Cow::default(),
             node_pull_secrets: Cow::default(),
             now,

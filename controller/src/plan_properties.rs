@@ -108,6 +108,7 @@ impl Cluster {
                 additional: Source::Absent,
                 original: Source::Absent,
                 global: None,
+                global_is_lost: false,
                 last_rolled_out: None,
                 daemon_set: false,
                 nodes: Cow::default(),

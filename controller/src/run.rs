@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _};
-use globalps_core::api::{NodePullSecretSpec, SecretRef};
-use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, SecretRef};
+use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL, SYNCER};
 use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::apply::{Applier, ApplyError};
+use crate::created::{Installed, PIECES, Ration, tampered};
 use crate::health::Health;
 use crate::history;
 use crate::lease::{Election, Held, identity};
@@ -172,8 +173,10 @@ struct Controller {
     client: Client,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// Generation of the configuration with which the syncer's objects were applied; `None`: not known to be there.
-    installed: Option<i64>,
+    /// The syncer's objects as they were left; `None`: not known to be there.
+    installed: Option<Installed>,
+    /// Of putting each of them back, in the order of [`PIECES`].
+    rations: [Ration; PIECES.len()],
     /// When the status was written last.
     reported: Option<Instant>,
     /// How long it took to find out what is to be done, the last time.
@@ -192,6 +195,7 @@ impl Controller {
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
             teller: Teller::new(client.clone(), namespace),
             installed: None,
+            rations: Default::default(),
             reported: None,
             planning: Duration::ZERO,
             client,
@@ -267,9 +271,6 @@ impl Controller {
         if let Some(additional) = self.world.additional() {
             self.teller.saw(additional);
         }
-        if !self.world.has_daemon_set() {
-            self.installed = None;
-        }
         news
     }
 
@@ -320,27 +321,26 @@ impl Controller {
             .config()
             .and_then(|config| config.metadata.generation)
             .unwrap_or_default();
+        let mut rationed = None;
         match plan.aim {
             Aim::Nothing => {}
-            Aim::Reach(Goal::Restore) if self.world.has_daemon_set() => {}
-            Aim::Reach(_) => {
-                if self.installed != Some(generation) {
-                    self.applier.syncer(&spec).await?;
-                    self.applier.forget_history(spec.history_limit).await?;
-                    self.installed = Some(generation);
-                }
+            Aim::Reach(goal) => {
+                let restores = goal == Goal::Restore && self.world.has_daemon_set();
+                rationed = self.install(&spec, generation, restores).await?;
             }
             Aim::CleanUp => {
                 tracing::info!("every node is restored, removing what was created");
                 let names = self.world.node_pull_secrets.names();
                 self.applier.clean_up(&names).await?;
                 self.world.forget_created();
+                self.installed = None;
             }
         }
         if self.world.config().is_none() {
             let config = self.applier.default_config().await?;
             self.world.put_config(config);
         }
+        self.tell_put_back(&plan);
         let owed = self.report(now, &plan).await?;
         // What was written here is no news when the watch shows it, and more may follow from it.
         let wrote = plan.global.is_some() || !plan.grants.is_empty();
@@ -351,7 +351,78 @@ impl Controller {
         } else {
             RESYNC
         };
-        Ok(owed.map_or(pause, |owed| pause.min(owed)))
+        let sooner = owed.into_iter().chain(rationed).min();
+        Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
+    }
+
+    /// Tells what was put back in this round. What was taken in and asked for nothing is forgotten.
+    fn tell_put_back(&mut self, plan: &Plan) {
+        let mut deleted = Vec::new();
+        let mut changed = Vec::new();
+        for tampered in self.world.take_tampered() {
+            let is_put_back = match tampered.kind {
+                "Secret" => plan.global.is_some(),
+                "NodePullSecret" => plan.grants.iter().any(|(node, _)| *node == tampered.name),
+                _ => self.world.additional().is_some(),
+            };
+            let what = format!("{} `{}`", tampered.kind, tampered.name);
+            if is_put_back && tampered.is_deleted {
+                deleted.push(what);
+            } else if is_put_back {
+                changed.push(what);
+            }
+        }
+        self.teller.put_back(&deleted, "deleted");
+        self.teller.put_back(&changed, "changed");
+    }
+
+    /// The syncer's objects as they shall be, where they are not. Returns after what time they are to be put back, where
+    /// that was done too often of late.
+    async fn install(
+        &mut self,
+        spec: &GlobalPullSecretSpec,
+        generation: i64,
+        restores: bool,
+    ) -> Result<Option<Duration>, ApplyError> {
+        let marks = self.world.marks();
+        let mut done = Vec::new();
+        if let Some(installed) = &self.installed {
+            done = tampered(&installed.marks, &marks);
+            if done.is_empty() && (restores || installed.generation == generation) {
+                return Ok(None);
+            }
+        }
+        let now = Instant::now();
+        if !done.is_empty() {
+            let pauses = done
+                .iter()
+                .map(|(piece, _)| self.rations[*piece as usize].pause(now));
+            if let Some(pause) = pauses.min().filter(|pause| !pause.is_zero()) {
+                return Ok(Some(pause));
+            }
+            for (piece, _) in &done {
+                self.rations[*piece as usize].repaired(now);
+            }
+        }
+        let created = self.applier.syncer(spec, restores).await?;
+        for (piece, created) in PIECES.into_iter().zip(created) {
+            // Where nothing had to be done, what somebody did is none of our business.
+            let is_put_back = marks[piece as usize].as_ref() != Some(&created.mark);
+            let was = done.iter().find(|(tampered, _)| *tampered == piece);
+            if let Some((_, done)) = was.filter(|_| is_put_back) {
+                let what = format!("{piece:?} `{SYNCER}`");
+                self.teller.put_back(&[what], done);
+            }
+            self.world.put_created(piece, created);
+        }
+        if !restores {
+            self.applier.forget_history(spec.history_limit).await?;
+        }
+        self.installed = Some(Installed {
+            generation,
+            marks: self.world.marks(),
+        });
+        Ok(None)
     }
 
     /// As many as a round may have. What is taken back is done before anything is granted.

@@ -17,6 +17,8 @@ use crate::sources::{Verdict, loser};
 
 /// Longest note that the API server takes, in bytes.
 const NOTE_LIMIT: usize = 1024;
+/// So many objects are named in one event.
+const NAMED: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Type, reason and note of an event.
@@ -68,18 +70,36 @@ impl Teller {
             .into_iter()
             .chain(self.new_failures(nodes))
         {
-            let event = self.event(type_, reason, note);
-            let events = self.events.clone();
-            tokio::spawn(async move {
-                match tokio::time::timeout(TIMEOUT, events.create(&PostParams::default(), &event))
-                    .await
-                {
-                    Ok(Ok(_)) => {}
-                    Ok(Err(error)) => tracing::warn!(%error, reason, "could not write an event"),
-                    Err(_) => tracing::warn!(reason, "could not write an event in time"),
-                }
-            });
+            self.write(type_, reason, note);
         }
+    }
+
+    /// Somebody else changed or deleted what the controller made: what, and what was done to it. One event for all of it.
+    pub(crate) fn put_back(&self, what: &[String], done: &str) {
+        if what.is_empty() {
+            return;
+        }
+        let (named, others) = what.split_at(what.len().min(NAMED));
+        let mut objects = named.join(", ");
+        if !others.is_empty() {
+            objects = format!("{objects} and {} more", others.len());
+        }
+        tracing::warn!(objects, "{done} by somebody else, and put back");
+        let note = format!("{objects}: {done} by somebody else, and put back");
+        self.write(WARNING, "PutBack", note);
+    }
+
+    fn write(&self, type_: &str, reason: &'static str, note: String) {
+        let event = self.event(type_, reason, note);
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            match tokio::time::timeout(TIMEOUT, events.create(&PostParams::default(), &event)).await
+            {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, reason, "could not write an event"),
+                Err(_) => tracing::warn!(reason, "could not write an event in time"),
+            }
+        });
     }
 
     /// An object of its own for each: kube's recorder counts events of one reason up and keeps the first one's note,

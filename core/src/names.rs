@@ -64,6 +64,8 @@ pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfi
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
 /// Annotation of everything that moves the rollout: the controller that wrote it, as the Lease named it then.
 pub const LEADER_ANNOTATION: &str = "globalps.io/leader";
+/// Annotation of the syncer's pods: uid of the `ServiceAccount` that they run as.
+pub const ACCOUNT_ANNOTATION: &str = "globalps.io/service-account-uid";
 /// Node label: `true` keeps a node out.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 

@@ -254,7 +254,8 @@ impl Cluster {
         self.layout.path("logs")
     }
 
-    /// The API server's audit log: one JSON event a line, metadata of every request.
+    /// The API server's audit log: one JSON event a line, metadata of every request, and of a `NodePullSecret`'s change
+    /// the object.
     pub fn audit_log(&self) -> PathBuf {
         self.layout.log("audit")
     }
@@ -305,6 +306,11 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Kills the API server, leaves it away for so long, and returns when another one is ready.
+    pub fn restart_api_server(&self, pause: Duration) -> Result<()> {
+        control_plane::restart_api_server(&self.layout, pause)
     }
 
     /// Components of the control plane and the registries that run.

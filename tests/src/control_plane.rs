@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::kubernetes::{ETCD, bin_dir};
 use crate::layout::{API_PORT, Layout, SERVICE_NETWORK};
 use crate::pki::{Authority, write_private};
-use crate::process::{marked, run, spawn, tail};
+use crate::process::{kill_all, marked, run, spawn, tail};
 use crate::wait::until;
 
 const MEMBERS: [&str; 4] = [
@@ -20,12 +20,18 @@ const MEMBERS: [&str; 4] = [
     "kube-scheduler",
 ];
 
-/// Who did what, without contents: tests of permissions read it.
+/// Who did what, without contents, for tests of permissions; and what became of each node's object, which holds nothing
+/// secret, for those of limits.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
-rules: [{level: Metadata}]
+rules:
+- level: RequestResponse
+  omitManagedFields: true
+  verbs: [create, update, patch, delete]
+  resources: [{group: globalps.io, resources: [nodepullsecrets, nodepullsecrets/status]}]
+- level: Metadata
 ";
 
 /// Starts all four, and returns when the API server says that it is ready.
@@ -89,6 +95,23 @@ fn start_etcd(layout: &Layout) -> Result<()> {
         .args(["--initial-cluster", &format!("default={peer}")])
         .args(["--unsafe-no-fsync", "--log-level", "warn"]);
     spawn(layout, "etcd", &mut etcd)
+}
+
+/// Kills the API server, and starts another one on the same etcd after a while.
+pub(crate) fn restart_api_server(layout: &Layout, pause: Duration) -> Result<()> {
+    kill_all("the API server", || {
+        let mut found = marked(&layout.bridge())?;
+        found.retain(|process| process.component == "kube-apiserver");
+        Ok(found.into_iter().map(|process| process.pid).collect())
+    })?;
+    std::thread::sleep(pause);
+    start_api_server(layout)?;
+    until(
+        "the API server to be ready again",
+        Duration::from_mins(2),
+        Duration::from_millis(100),
+        || ready(layout),
+    )
 }
 
 fn start_api_server(layout: &Layout) -> Result<()> {

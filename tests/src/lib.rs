@@ -6,6 +6,7 @@
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
 pub mod bare_node;
+pub mod broken_kubelet;
 pub mod config_file;
 pub mod dist;
 pub mod faults;
@@ -23,6 +24,7 @@ pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod reference_cases;
+pub mod soak;
 pub mod terminal;
 pub mod watch;
 pub mod web;

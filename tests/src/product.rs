@@ -40,13 +40,25 @@ impl<'a> Product<'a> {
     /// The same, with more flags of `install`.
     pub fn install_with(cluster: &'a Cluster, flags: &[&str]) -> Result<Self> {
         let product = Self { cluster };
-        let controller = product.push("globalps-controller")?;
-        let syncer = product.push("globalps-syncer")?;
-        let images = ["--controller-image", &controller, "--syncer-image", &syncer];
-        let args = [&["install", "--apply"], &images[..], flags].concat();
-        let ran = product.plugin(&args, "")?;
-        ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
+        product.install_again(flags)?;
         Ok(product)
+    }
+
+    /// The same once more, with these flags.
+    pub fn install_again(&self, flags: &[&str]) -> Result<()> {
+        let controller = self.push("globalps-controller")?;
+        let syncer = self.push("globalps-syncer")?;
+        let images = [
+            "install",
+            "--apply",
+            "--controller-image",
+            &controller,
+            "--syncer-image",
+            &syncer,
+        ];
+        let ran = self.plugin(&[&images, flags].concat(), "")?;
+        ensure!(ran.code == Some(0), "install failed: {}", ran.stderr);
+        Ok(())
     }
 
     /// Looks at a cluster where globalps is installed.

@@ -3,10 +3,10 @@
 
 mod common;
 
-use std::fs;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
+use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
@@ -150,14 +150,14 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(
     product: &Product,
     nodes: &[Node],
 ) {
-    break_kubelet(&nodes[0], "flaky.example.com");
+    break_kubelet(&nodes[0], "flaky.example.com").unwrap();
     product
         .apply(&docker_config(&[("flaky.example.com", "u:two")]))
         .unwrap();
     wait_phase(product, &nodes[0], "RolledBack");
     product.wait_condition("Degraded", "True").unwrap();
     let revision = product.status().unwrap()["revision"].clone();
-    mend_kubelet(&nodes[0]);
+    mend_kubelet(&nodes[0]).unwrap();
     let object = format!("nodepullsecret/{}", nodes[0].name());
     cluster
         .kubectl(&["annotate", "-n", NAMESPACE, &object, "globalps.io/retry=1"])
@@ -181,7 +181,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         &json!({"spec": {"rollout": {"onFailure": "Rollback"}}}),
     );
     // The first node takes it, the second one fails, the third is never asked.
-    break_kubelet(&nodes[1], "worse.example.com");
+    break_kubelet(&nodes[1], "worse.example.com").unwrap();
     let starts = product.kubelet_starts(&nodes[2]).unwrap();
     product
         .apply(&docker_config(&[("worse.example.com", "u:three")]))
@@ -209,7 +209,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         starts,
         "what means the same restarts nothing"
     );
-    mend_kubelet(&nodes[1]);
+    mend_kubelet(&nodes[1]).unwrap();
     product
         .apply(&docker_config(&[("better.example.com", "u:four")]))
         .unwrap();
@@ -302,32 +302,5 @@ fn scale_controller(cluster: &Cluster, replicas: u8) {
             "globalps-system",
             &replicas,
         ])
-        .unwrap();
-}
-
-/// From now on the node's kubelet does not start while its file names this registry.
-fn break_kubelet(node: &Node, registry: &str) {
-    let folder = node.root().join("etc/systemd/system/kubelet.service.d");
-    fs::create_dir_all(&folder).unwrap();
-    let check = format!(
-        "[Service]\nExecStartPre=/bin/sh -c '! grep -q {registry} /var/lib/kubelet/config.json'\n"
-    );
-    fs::write(folder.join("broken.conf"), check).unwrap();
-    reload(node);
-}
-
-fn mend_kubelet(node: &Node) {
-    fs::remove_file(
-        node.root()
-            .join("etc/systemd/system/kubelet.service.d/broken.conf"),
-    )
-    .unwrap();
-    reload(node);
-}
-
-fn reload(node: &Node) {
-    node.exec(&["systemctl", "daemon-reload"])
-        .unwrap()
-        .ok()
         .unwrap();
 }

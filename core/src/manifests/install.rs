@@ -14,7 +14,7 @@ use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::Value;
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
-use super::{leader, named, syncer, value};
+use super::{leader, named, own_node, syncer, value};
 use crate::api::{GlobalPullSecret, NodePullSecret, SecretRef};
 use crate::names::{
     self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
@@ -67,6 +67,7 @@ impl Install {
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
         objects.extend(leader::objects(account));
+        objects.extend(own_node::objects(&self.namespace));
         objects.push(value(self.deployment()));
         if let Some(original) = &self.original {
             // Only what was asked for: every other field is the user's, with its default.
@@ -189,7 +190,7 @@ fn namespace() -> Namespace {
 /// What the controller may do in the namespace of the Secrets. Whoever creates a Role must hold its permissions, so the
 /// syncer's are among them. Server-side apply asks for `create` by name, so even that is not open.
 fn controller_rules() -> Vec<PolicyRule> {
-    const OWN: [&str; 3] = ["create", "patch", "delete"];
+    const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
         rule("", ["secrets"], [ADDITIONAL_SECRET], ["list", "watch"]),
         rule(
@@ -209,12 +210,7 @@ fn controller_rules() -> Vec<PolicyRule> {
             [SYNCER],
             OWN,
         ),
-        rule(
-            "apps",
-            ["daemonsets"],
-            [SYNCER],
-            ["list", "watch", "create", "patch", "delete"],
-        ),
+        rule("apps", ["daemonsets"], [SYNCER], OWN),
         rule(
             GROUP,
             ["globalpullsecrets"],

@@ -2,6 +2,7 @@
 
 mod install;
 mod leader;
+mod own_node;
 mod rbac;
 mod syncer;
 

@@ -1,0 +1,159 @@
+//! A rotation of real nodes at the default limit and at a quarter of them, and one that meets a node which fails: figures.
+
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use globalps_tests::broken_kubelet::break_kubelet;
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::watch::Watch;
+use globalps_tests::{Cluster, Node, Options, config_file, kubernetes, until};
+use serde_json::json;
+
+/// A kubelet that was just restarted is left alone for a while, which is not what is measured.
+const RATION: Duration = Duration::from_secs(11);
+const ROTATIONS: usize = 3;
+const POLL: Duration = Duration::from_millis(100);
+const WORSE: &str = "worse.example.com";
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 12)]
+    nodes: u8,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let dir = kubernetes::target_dir().join("clusters/rotation");
+    let cluster = Cluster::up(&Options {
+        dir,
+        nodes: args.nodes,
+    })?;
+    let product = Product::install(&cluster)?;
+    let nodes = cluster.nodes()?;
+    product.apply(&content("rotation.example.com", 0))?;
+    product.wait_synced()?;
+    println!("{} nodes; from the start of `kubectl apply`", nodes.len());
+    let mut round = 0;
+    for limit in ["10%", "25%"] {
+        set_limit(&cluster, limit)?;
+        for _ in 0..ROTATIONS {
+            round += 1;
+            rotate(&cluster, &product, &nodes, limit, round)?;
+        }
+    }
+    with_one_that_fails(&cluster, &product, &nodes)
+}
+
+fn rotate(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+    limit: &str,
+    round: i64,
+) -> Result<()> {
+    sleep(RATION);
+    let before = starts(product, nodes)?;
+    let revision = product.status()?["revision"].as_i64().context("none")? + 1;
+    let watch = Watch::start(cluster, nodes.len())?;
+    let most = Watch::start(cluster, nodes.len())?;
+    let begun = SystemTime::now();
+    product.apply(&content("rotation.example.com", round))?;
+    let synced = watch.all_synced(revision)?;
+    let last = synced.into_values().max().context("no nodes")?;
+    product.wait_synced()?;
+    let after = starts(product, nodes)?;
+    let each: Vec<usize> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+    println!(
+        "maxUnavailable {limit:<4} every node Synced after {:.2} s; {} at once at most; kubelet starts of each node {each:?}",
+        last.duration_since(begun)?.as_secs_f32(),
+        most.most_at_once(revision)?
+    );
+    ensure!(each.iter().all(|starts| *starts == 1), "one start a node");
+    Ok(())
+}
+
+/// One in the middle: some have it, one fails, the rest are never asked.
+fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> Result<()> {
+    sleep(RATION);
+    set_limit(cluster, "10%")?;
+    // They are asked in the order of their names.
+    let mut names: Vec<&str> = nodes.iter().map(Node::name).collect();
+    names.sort_unstable();
+    let middle = names.len() / 2;
+    let broken = cluster.node(names[middle])?;
+    break_kubelet(&broken, WORSE)?;
+    let before = starts(product, nodes)?;
+    product.apply(&content(WORSE, 1))?;
+    product.wait_condition("Degraded", "True")?;
+    // Whoever would be asked although he should not be has the time.
+    sleep(Duration::from_secs(5));
+    let after = starts(product, nodes)?;
+    let (mut have, mut untouched) = (Vec::new(), Vec::new());
+    for (node, (before, after)) in nodes.iter().zip(before.iter().zip(after)) {
+        if config_file::auth(node, WORSE)?.is_some() {
+            have.push(node.name());
+        } else if *before == after {
+            untouched.push(node.name());
+        }
+    }
+    println!(
+        "{} fails: {} had it before, {} untouched",
+        broken.name(),
+        have.len(),
+        untouched.len()
+    );
+    let status = product.plugin(&["status"], "")?;
+    println!(
+        "$ kubectl globalps status\n{}{}",
+        status.stdout, status.stderr
+    );
+    ensure!(have.len() == middle, "had it: {have:?}");
+    ensure!(
+        untouched.len() == nodes.len() - middle - 1,
+        "untouched: {untouched:?}"
+    );
+    let failed = product.node_status(broken.name())?;
+    ensure!(failed["phase"] == "RolledBack", "{failed}");
+    until("its kubelet to run", DEADLINE, POLL, || {
+        Ok(broken.is_ready()?.then_some(()))
+    })
+}
+
+fn set_limit(cluster: &Cluster, limit: &str) -> Result<()> {
+    let patch = json!({"spec": {"rollout": {"maxUnavailable": limit}}}).to_string();
+    let object = "globalpullsecret/global-pull-secret";
+    cluster.kubectl(&[
+        "patch",
+        object,
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        &patch,
+    ])?;
+    Ok(())
+}
+
+fn starts(product: &Product, nodes: &[Node]) -> Result<Vec<usize>> {
+    nodes
+        .iter()
+        .map(|node| product.kubelet_starts(node))
+        .collect()
+}
+
+fn content(registry: &str, round: i64) -> String {
+    json!({"auths": {registry: {"username": "rotation", "password": round.to_string()}}})
+        .to_string()
+}

@@ -1,0 +1,47 @@
+//! Half an hour of everything at once on real nodes.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use globalps_tests::{Cluster, Options, kubernetes, soak};
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+    #[arg(long, default_value_t = 6)]
+    nodes: u8,
+    /// Of what happens and when; what comes of it also depends on the machine.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let dir = kubernetes::target_dir().join("clusters/soak");
+    let nodes = args.nodes;
+    let cluster = Cluster::up(&Options { dir, nodes })?;
+    println!(
+        "{nodes} nodes, {} minutes, seed {}",
+        args.minutes, args.seed
+    );
+    let outcome = soak::soak(&cluster, Duration::from_mins(args.minutes), args.seed);
+    if outcome.is_err() {
+        // It is left as it is, to be looked at: `testcluster down` ends it.
+        let kubeconfig = cluster.kubeconfig();
+        cluster.keep()?;
+        eprintln!("the cluster stays: KUBECONFIG={}", kubeconfig.display());
+    }
+    outcome
+}

@@ -1,0 +1,233 @@
+//! How many nodes were in flight at the same time, from the API server's audit log.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+const CONTROLLER: &str = "system:serviceaccount:globalps-system:globalps-controller";
+
+/// What the audit log tells of the nodes' objects.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Most nodes that had a grant of the controller and had not answered for it.
+    pub most: usize,
+    /// Which these were, and the `resourceVersion` at which it was so.
+    pub at: (Vec<String>, u64),
+    /// Specs that the controller wrote, and statuses that the nodes did.
+    pub grants: usize,
+    pub statuses: usize,
+}
+
+/// One change of a node's object that the API server took.
+struct Change {
+    /// Orders the changes of all nodes.
+    version: u64,
+    node: String,
+    is_spec: bool,
+    by_controller: bool,
+    /// The whole object after it; `None`: it was deleted.
+    object: Option<Value>,
+}
+
+/// Reads `audit.log` and its older parts, which the API server puts beside it.
+pub fn read(audit_log: &Path) -> Result<Limits> {
+    let mut changes = Vec::new();
+    for part in parts(audit_log)? {
+        for line in BufReader::new(File::open(&part)?).lines() {
+            let line = line?;
+            if !line.contains("\"nodepullsecrets\"") {
+                continue;
+            }
+            // One that the API server wrote as it was killed is not whole, and nothing came of it that is not told later.
+            let Ok(event) = serde_json::from_str(&line) else {
+                continue;
+            };
+            let latest = changes.last().map_or(0, |change: &Change| change.version);
+            changes.extend(change(&event, latest));
+        }
+    }
+    changes.sort_by_key(|change| change.version);
+    Ok(replay(&changes))
+}
+
+/// Older parts have a time in their name.
+fn parts(audit_log: &Path) -> Result<Vec<PathBuf>> {
+    let folder = audit_log.parent().context("no folder")?;
+    let mut parts = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("audit-") {
+            parts.push(path);
+        }
+    }
+    parts.sort();
+    parts.push(audit_log.to_owned());
+    Ok(parts)
+}
+
+/// `latest`: what stands in for the version of a deletion, whose answer has none.
+fn change(event: &Value, latest: u64) -> Option<Change> {
+    let target = &event["objectRef"];
+    let taken = event["responseStatus"]["code"].as_u64()? < 300;
+    let is_of_node = target["resource"] == "nodepullsecrets" && target["apiGroup"] == "globalps.io";
+    if !taken || !is_of_node || event["stage"] != "ResponseComplete" {
+        return None;
+    }
+    let verb = event["verb"].as_str()?;
+    if !["create", "update", "patch", "delete"].contains(&verb) {
+        return None;
+    }
+    let object = &event["responseObject"];
+    let version = object["metadata"]["resourceVersion"].as_str();
+    let version = version.and_then(|version| version.parse().ok());
+    Some(Change {
+        version: version.unwrap_or(latest),
+        node: target["name"].as_str()?.to_owned(),
+        is_spec: target["subresource"].is_null(),
+        by_controller: event["user"]["username"] == CONTROLLER,
+        object: (verb != "delete").then(|| object.clone()),
+    })
+}
+
+fn replay(changes: &[Change]) -> Limits {
+    let mut limits = Limits::default();
+    // The object, and whether its spec is the controller's.
+    let mut nodes: BTreeMap<&str, (&Value, bool)> = BTreeMap::new();
+    for change in changes {
+        let Some(object) = &change.object else {
+            nodes.remove(change.node.as_str());
+            continue;
+        };
+        let before = nodes.get(change.node.as_str());
+        let same_spec = before.is_some_and(|(before, _)| before["spec"] == object["spec"]);
+        let by_controller = if change.is_spec && !same_spec {
+            change.by_controller
+        } else {
+            before.is_some_and(|(_, by_controller)| *by_controller)
+        };
+        nodes.insert(&change.node, (object, by_controller));
+        if change.is_spec && change.by_controller {
+            limits.grants += 1;
+        } else if !change.is_spec {
+            limits.statuses += 1;
+        }
+        let open: Vec<String> = nodes
+            .iter()
+            .filter(|(_, (object, by_controller))| *by_controller && is_in_flight(object))
+            .map(|(node, _)| (*node).to_owned())
+            .collect();
+        if open.len() > limits.most {
+            limits.most = open.len();
+            limits.at = (open, change.version);
+        }
+    }
+    limits
+}
+
+/// It was granted something and may be at work on it: what it says is of an earlier grant, or that it is not done.
+fn is_in_flight(object: &Value) -> bool {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let is_asked = spec["restore"] == true || spec["revision"].as_i64().unwrap_or_default() > 0;
+    let is_withdrawn = spec["withdrawn"] == true;
+    let observed = status["observedGeneration"].as_i64().unwrap_or_default();
+    // One that never said anything joins by itself, which no limit counts.
+    if !is_asked || observed == 0 {
+        return false;
+    }
+    if object["metadata"]["generation"] != observed {
+        return !is_withdrawn;
+    }
+    let is_over = match status["phase"].as_str().unwrap_or_default() {
+        "Synced" => spec["restore"] != true && status["revision"] == spec["revision"],
+        "Restored" => spec["restore"] == true,
+        phase => ["RolledBack", "Failed", "ForeignOwner"].contains(&phase),
+    };
+    !is_over
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn grant(version: u64, node: &str, revision: i64, observed: i64) -> Change {
+        object(version, node, true, revision, observed, "Synced")
+    }
+
+    fn object(
+        version: u64,
+        node: &str,
+        is_spec: bool,
+        revision: i64,
+        observed: i64,
+        phase: &str,
+    ) -> Change {
+        let object = json!({
+            "metadata": {"generation": revision},
+            "spec": {"revision": revision},
+            "status": {"observedGeneration": observed, "revision": observed, "phase": phase},
+        });
+        Change {
+            version,
+            node: node.to_owned(),
+            is_spec,
+            by_controller: is_spec,
+            object: Some(object),
+        }
+    }
+
+    #[test]
+    fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
+        let answer = |version, node| object(version, node, false, 2, 2, "Synced");
+        let at_work = |version, node| object(version, node, false, 2, 2, "Syncing");
+        let deleted = |version, node: &str| Change {
+            object: None,
+            ..grant(version, node, 2, 1)
+        };
+        for (sentence, changes, most) in [
+            (
+                "one after the other",
+                vec![
+                    grant(1, "a", 2, 1),
+                    answer(2, "a"),
+                    grant(3, "b", 2, 1),
+                    answer(4, "b"),
+                ],
+                1,
+            ),
+            (
+                "both at once",
+                vec![
+                    grant(1, "a", 2, 1),
+                    grant(2, "b", 2, 1),
+                    answer(3, "a"),
+                    answer(4, "b"),
+                ],
+                2,
+            ),
+            (
+                "one that is still at work",
+                vec![grant(1, "a", 2, 1), at_work(2, "a"), grant(3, "b", 2, 1)],
+                2,
+            ),
+            (
+                "one that is gone",
+                vec![grant(1, "a", 2, 1), deleted(2, "a"), grant(3, "b", 2, 1)],
+                1,
+            ),
+            (
+                "nodes that have never said anything",
+                vec![grant(1, "a", 2, 0), grant(2, "b", 2, 0)],
+                0,
+            ),
+        ] {
+            assert_eq!(replay(&changes).most, most, "{sentence}");
+        }
+    }
+}

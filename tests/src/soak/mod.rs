@@ -1,0 +1,172 @@
+//! Everything that may happen to a cluster, at random and for a while; then whether all is as it should be.
+
+mod chaos;
+mod limits;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use serde_json::json;
+
+use chaos::Chaos;
+pub use chaos::REGISTRY;
+
+use crate::product::{NAMESPACE, Product};
+use crate::{Cluster, Node, config_file, until};
+
+/// Nodes at work at the same time, as the `GlobalPullSecret` says.
+pub const MAX_UNAVAILABLE: usize = 2;
+const POLL: Duration = Duration::from_millis(500);
+/// Grants that nobody answers are taken back after two minutes, those of a node that is away after five.
+const CALM: Duration = Duration::from_mins(8);
+
+/// A random run on a cluster that is up.
+pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
+    let begun = Instant::now();
+    let product = Product::install(cluster)?;
+    let nodes = cluster.nodes()?;
+    let mut chaos = Chaos::new(cluster, &product, &nodes, seed)?;
+    product.apply(&content(&chaos.password()))?;
+    limit(cluster)?;
+    product.wait_synced()?;
+    println!(
+        "{:7.1} s  first rollout done",
+        begun.elapsed().as_secs_f32()
+    );
+
+    while begun.elapsed() < length {
+        let (what, outcome) = chaos.step();
+        let outcome = match &outcome {
+            Ok(()) => String::new(),
+            Err(error) => {
+                let text = format!("{error:#}");
+                format!(
+                    " (did not get through: {})",
+                    text.lines().last().unwrap_or_default()
+                )
+            }
+        };
+        println!("{:7.1} s  {what}{outcome}", begun.elapsed().as_secs_f32());
+        chaos.rest();
+    }
+    println!("{:7.1} s  calm", begun.elapsed().as_secs_f32());
+    chaos.calm()?;
+    for node in &nodes {
+        node.wait_ready(Duration::from_mins(3))?;
+    }
+    let last = chaos.password();
+    let calm = Instant::now();
+    until("the last content to be taken", CALM, POLL, || {
+        Ok(product.apply(&content(&last)).ok())
+    })?;
+    let synced = until("every node to have the last content", CALM, POLL, || {
+        let (ready, ..) = product.condition("Ready")?;
+        Ok((ready == "True" && all_have(&nodes, &last)?).then_some(()))
+    });
+    if let Err(error) = synced {
+        let objects = cluster.kubectl(&["get", "nodepullsecrets", "-n", NAMESPACE, "-o", "wide"]);
+        let status = product.status().unwrap_or_default();
+        return Err(error.context(format!("{status}\n{}", objects.unwrap_or_default())));
+    }
+    let seconds = calm.elapsed().as_secs_f32();
+    println!(
+        "{:7.1} s  every node has the last content, {seconds:.1} s after it was applied",
+        begun.elapsed().as_secs_f32()
+    );
+    check(cluster, &product, &nodes, &chaos)?;
+    println!(
+        "{:7.1} s  all is as it should be",
+        begun.elapsed().as_secs_f32()
+    );
+    Ok(())
+}
+
+/// The credentials that a password stands for.
+fn content(password: &str) -> String {
+    let auth = base64::prelude::BASE64_STANDARD.encode(format!("soak:{password}"));
+    json!({"auths": {REGISTRY: {"auth": auth}}}).to_string()
+}
+
+/// What the user wants; whoever deletes the configuration takes it away.
+fn limit(cluster: &Cluster) -> Result<()> {
+    let patch = json!({"spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}}});
+    until("the configuration", Duration::from_mins(1), POLL, || {
+        Ok(chaos::merge(cluster, "globalpullsecret/global-pull-secret", &patch).ok())
+    })
+}
+
+fn all_have(nodes: &[Node], password: &str) -> Result<bool> {
+    let auth = base64::prelude::BASE64_STANDARD.encode(format!("soak:{password}"));
+    for node in nodes {
+        if config_file::auth(node, REGISTRY)?.as_deref() != Some(&auth) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) -> Result<()> {
+    for (node, registry, auth) in chaos.foreign() {
+        let node = cluster.node(node)?;
+        let found = config_file::auth(&node, registry)?;
+        ensure!(
+            found.as_deref() == Some(auth),
+            "{}: the entry of somebody else for {registry} is lost",
+            node.name()
+        );
+    }
+    println!(
+        "entries of somebody else     {}, all of them intact",
+        chaos.foreign().count()
+    );
+    let limits = limits::read(&cluster.audit_log())?;
+    println!(
+        "nodes in flight at once      {} of {MAX_UNAVAILABLE} at most, in {} grants and {} statuses",
+        limits.most, limits.grants, limits.statuses
+    );
+    ensure!(
+        limits.most <= MAX_UNAVAILABLE,
+        "{} at {}: more than {MAX_UNAVAILABLE} nodes at once",
+        limits.at.0.join(", "),
+        limits.at.1
+    );
+    let passwords: Vec<&str> = chaos.passwords().collect();
+    product.assert_never_shown(&passwords)?;
+    println!(
+        "passwords                    {}, none of them shown anywhere",
+        passwords.len()
+    );
+    let mut starts = BTreeMap::new();
+    for node in nodes {
+        starts.insert(node.name(), kubelet_starts(node)?);
+    }
+    println!("kubelet starts               {starts:?}");
+    let mut restarts = Vec::new();
+    for node in nodes {
+        restarts.push(
+            product.node_status(node.name())?["restarts"]
+                .as_i64()
+                .unwrap_or_default(),
+        );
+    }
+    println!(
+        "of them for globalps         {restarts:?}, as the nodes tell of themselves since their objects were made"
+    );
+    println!(
+        "revision                     {}",
+        product.status()?["revision"]
+    );
+    for (what, (done, failed)) in chaos.counts() {
+        println!("{what:<28} {done}, and {failed} that did not get through");
+    }
+    Ok(())
+}
+
+/// Since the node's first boot.
+fn kubelet_starts(node: &Node) -> Result<usize> {
+    let log = std::fs::read(node.log()).with_context(|| format!("{}", node.log().display()))?;
+    let log = String::from_utf8_lossy(&log);
+    Ok(log.matches("Started kubelet.service").count())
+}

@@ -1,0 +1,354 @@
+//! What the controller made and somebody else changes or deletes is put back, told, and never fought over; and what it made
+//! goes, whatever was away at that moment.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::{cluster, docker_config};
+use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
+use globalps_tests::{Cluster, Node, config_file, until};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const SYNCER: &str = "global-pull-secret-syncer";
+const CONTROLLER: &str = "system:serviceaccount:globalps-system:globalps-controller";
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// What an admin does to one object.
+enum Deed {
+    Delete,
+    /// A merge patch.
+    Change(Value),
+}
+
+fn table(node: &str) -> Vec<(String, Deed)> {
+    let syncer = |kind: &str| format!("{kind}/{SYNCER}");
+    let pod = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}});
+    let secret = json!({"data": {".dockerconfigjson": common::base64("{}")}});
+    vec![
+        (syncer("daemonset"), Deed::Change(pod)),
+        (syncer("daemonset"), Deed::Delete),
+        (syncer("role"), Deed::Change(json!({"rules": []}))),
+        (syncer("role"), Deed::Delete),
+        (syncer("rolebinding"), Deed::Change(json!({"subjects": []}))),
+        (syncer("rolebinding"), Deed::Delete),
+        (syncer("serviceaccount"), Deed::Delete),
+        ("secret/global-pull-secret".to_owned(), Deed::Change(secret)),
+        ("secret/global-pull-secret".to_owned(), Deed::Delete),
+        (
+            format!("nodepullsecret/{node}"),
+            Deed::Change(json!({"spec": {"restore": true}})),
+        ),
+        (format!("nodepullsecret/{node}"), Deed::Delete),
+        (
+            "globalpullsecret/global-pull-secret".to_owned(),
+            Deed::Delete,
+        ),
+    ]
+}
+
+#[test]
+fn what_somebody_else_does_is_put_back_and_what_was_made_goes() {
+    let cluster = cluster("healing", 3);
+    let product = Product::install(&cluster).unwrap();
+    let nodes = cluster.nodes().unwrap();
+    product.apply(&content(1)).unwrap();
+    product.wait_synced().unwrap();
+
+    for (what, deed) in table(nodes[1].name()) {
+        it_is_put_back_at_once_and_told(&cluster, &product, &what, &deed);
+    }
+    // Not only the objects: what they are for works too, with the tokens of another ServiceAccount.
+    product.apply(&content(2)).unwrap();
+    product.wait_synced().unwrap();
+    who_fights_is_not_fought(&cluster, &product);
+    a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(&cluster, &product, &nodes);
+    nothing_is_uninstalled_while_no_controller_runs(&cluster, &product);
+    a_node_that_is_away_is_put_back_when_it_returns(&product, &nodes[2]);
+    a_node_that_is_away_is_let_go_of_with_its_object(&cluster, &product, &nodes);
+}
+
+fn content(revision: u32) -> String {
+    docker_config(&[("healing.example.com", &format!("u:{revision}"))])
+}
+
+fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &str, deed: &Deed) {
+    let before = meaning(&product.get(what).unwrap());
+    let begun = SystemTime::now();
+    let done = match deed {
+        Deed::Delete => {
+            kubectl(cluster, &["delete", what, "--wait=false"]);
+            "deleted"
+        }
+        Deed::Change(patch) => {
+            kubectl(
+                cluster,
+                &["patch", what, "--type=merge", "-p", &patch.to_string()],
+            );
+            "changed"
+        }
+    };
+    let (kind, name) = what.split_once('/').unwrap();
+    let resource = format!("{kind}s");
+    let (deed_at, back_at) = until(&format!("{what} back"), DEADLINE, POLL, || {
+        let writes = writes(cluster, begun, &resource, name);
+        let deed = writes.iter().find(|(_, user)| user != CONTROLLER);
+        let back = writes
+            .iter()
+            .find(|(time, user)| user == CONTROLLER && deed.is_some_and(|(deed, _)| time > deed));
+        let is_back = meaning(&product.get(what)?) == before;
+        let times = deed.zip(back).map(|(deed, back)| (deed.0, back.0));
+        Ok(times.filter(|_| is_back))
+    })
+    .unwrap_or_else(|error| {
+        let found = meaning(&product.get(what).unwrap());
+        panic!("{error:#}\nfound: {found}\nbefore: {before}")
+    });
+    let took = back_at.duration_since(deed_at).unwrap();
+    println!("{what} {done}: put back {:.3} s later", took.as_secs_f32());
+    assert!(took <= AT_ONCE, "{what} {done}: {took:?}");
+    until(&format!("an event of {what}"), DEADLINE, POLL, || {
+        let told = put_back_events(cluster, begun)?;
+        let told = told
+            .iter()
+            .any(|note| note.to_lowercase().contains(&format!("{kind} `{name}`")));
+        Ok(told.then_some(()))
+    })
+    .unwrap();
+    product.wait_synced().unwrap();
+    // What follows from it ends: the same object is not written again and again.
+    let number = writes(cluster, begun, &resource, name)
+        .iter()
+        .filter(|(_, user)| user == CONTROLLER)
+        .count();
+    assert!(number <= 5, "{what} {done}: {number} writes");
+}
+
+/// What of an object matters to the one who made it.
+fn meaning(object: &Value) -> Value {
+    let mut spec = object["spec"].clone();
+    if object["kind"] == "NodePullSecret" {
+        // Of a Secret that was changed there is a new revision.
+        spec = spec["restore"].clone();
+    }
+    if let Some(template) = spec["template"]["metadata"].as_object_mut() {
+        // Another ServiceAccount is another one.
+        template.remove("annotations");
+    }
+    json!({
+        "exists": !object.is_null(),
+        "spec": spec,
+        "rules": object["rules"],
+        "subjects": object["subjects"],
+        "content": object["data"][".dockerconfigjson"],
+    })
+}
+
+/// Who wrote the object since then, and when the API server had answered.
+fn writes(
+    cluster: &Cluster,
+    since: SystemTime,
+    resource: &str,
+    name: &str,
+) -> Vec<(SystemTime, String)> {
+    let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
+    let mut writes = Vec::new();
+    for line in log.lines().filter(|line| line.contains(resource)) {
+        // The last line may be half written.
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let target = &event["objectRef"];
+        let verb = event["verb"].as_str().unwrap_or_default();
+        let is_write = ["create", "update", "patch", "delete"].contains(&verb)
+            && event["responseStatus"]["code"].as_u64().unwrap_or_default() < 300;
+        let is_it = target["resource"] == resource
+            && target["name"] == name
+            && target["subresource"].is_null();
+        let time: Timestamp = event["stageTimestamp"].as_str().unwrap().parse().unwrap();
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        // The garbage collector and the DaemonSet's controller have their own business.
+        let is_of_system = user.starts_with("system:") && user != CONTROLLER;
+        if is_write && is_it && !is_of_system && SystemTime::from(time) >= since {
+            writes.push((SystemTime::from(time), user.to_owned()));
+        }
+    }
+    writes.sort();
+    writes
+}
+
+fn put_back_events(cluster: &Cluster, since: SystemTime) -> anyhow::Result<Vec<String>> {
+    let selector =
+        format!("involvedObject.name={ADDITIONAL},involvedObject.kind=Secret,reason=PutBack");
+    let events: Value = serde_json::from_str(&cluster.kubectl(&[
+        "get",
+        "events",
+        "-n",
+        NAMESPACE,
+        "--field-selector",
+        &selector,
+        "-o",
+        "json",
+    ])?)?;
+    let mut notes = Vec::new();
+    for event in events["items"].as_array().into_iter().flatten() {
+        let time: Timestamp = event["eventTime"].as_str().unwrap_or_default().parse()?;
+        if SystemTime::from(time) >= since {
+            notes.push(event["message"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    Ok(notes)
+}
+
+fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
+    let what = format!("role/{SYNCER}");
+    let before = meaning(&product.get(&what).unwrap());
+    let begun = (SystemTime::now(), Instant::now());
+    let mut fought = 0;
+    while begun.1.elapsed() < Duration::from_secs(20) {
+        kubectl(
+            cluster,
+            &["patch", &what, "--type=merge", "-p", r#"{"rules":[]}"#],
+        );
+        fought += 1;
+        thread::sleep(POLL);
+    }
+    let mut by: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, user) in writes(cluster, begun.0, "roles", SYNCER) {
+        *by.entry(user).or_default() += 1;
+    }
+    let ours = by.get(CONTROLLER).copied().unwrap_or_default();
+    let told = put_back_events(cluster, begun.0).unwrap().len();
+    println!("{fought} changes of a Role in 20 s: put back {ours} times, {told} events");
+    assert!((1..=10).contains(&ours) && told <= 10, "{ours}, {told}");
+    until("the Role, after the fight", DEADLINE, POLL, || {
+        Ok((meaning(&product.get(&what)?) == before).then_some(()))
+    })
+    .unwrap();
+}
+
+fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let revision = product.status().unwrap()["revision"].as_i64().unwrap();
+    scale(cluster, 0);
+    let starts: Vec<usize> = nodes
+        .iter()
+        .map(|node| product.kubelet_starts(node).unwrap())
+        .collect();
+    kubectl(cluster, &["delete", "secret/global-pull-secret"]);
+    scale(cluster, 2);
+    until("another revision", DEADLINE, POLL, || {
+        let now = product.status()?["revision"].as_i64().unwrap_or_default();
+        Ok((now > revision).then_some(()))
+    })
+    .unwrap();
+    product.wait_synced().unwrap();
+    for (node, starts) in nodes.iter().zip(starts) {
+        let now = product.kubelet_starts(node).unwrap();
+        assert_eq!(now, starts, "what means the same restarts nothing");
+    }
+}
+
+fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &Product) {
+    scale(cluster, 0);
+    let everything = || {
+        ["nodepullsecrets", "secrets", "daemonsets", "roles"]
+            .map(|what| kubectl(cluster, &["get", what, "-o", "name"]))
+    };
+    let before = everything();
+    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("the controller that does it is not running"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(everything(), before, "nothing is half done");
+    scale(cluster, 2);
+}
+
+fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Node) {
+    product.wait_synced().unwrap();
+    node.power_cut().unwrap();
+    product.delete().unwrap();
+    let others = |product: &Product| {
+        let objects = product.get("nodepullsecrets")?;
+        let objects = objects["items"].as_array().cloned().unwrap_or_default();
+        let restored = |object: &&Value| object["status"]["phase"] == "Restored";
+        Ok((objects.iter().filter(restored).count() == 2).then_some(objects.len()))
+    };
+    let number = until("the others as they were", DEADLINE, POLL, || {
+        others(product)
+    })
+    .unwrap();
+    assert_eq!(number, 3, "the one that is away is waited for");
+    assert!(config_file::read(node).unwrap().is_some());
+    node.boot().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(config_file::read(node).unwrap(), None);
+}
+
+fn a_node_that_is_away_is_let_go_of_with_its_object(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    for node in nodes {
+        node.wait_ready(DEADLINE).unwrap();
+    }
+    product.apply(&content(3)).unwrap();
+    product.wait_synced().unwrap();
+    nodes[2].power_cut().unwrap();
+    product.delete().unwrap();
+    cluster
+        .kubectl(&["delete", "node", nodes[2].name()])
+        .unwrap();
+    product.wait_clean().unwrap();
+    for node in &nodes[..2] {
+        assert_eq!(config_file::read(node).unwrap(), None);
+    }
+}
+
+fn scale(cluster: &Cluster, replicas: u8) {
+    let flag = format!("--replicas={replicas}");
+    cluster
+        .kubectl(&[
+            "scale",
+            "deployment/globalps-controller",
+            "-n",
+            "globalps-system",
+            &flag,
+        ])
+        .unwrap();
+    until("that many controllers", DEADLINE, POLL, || {
+        let deployment: Value = serde_json::from_str(&cluster.kubectl(&[
+            "get",
+            "deployment/globalps-controller",
+            "-n",
+            "globalps-system",
+            "-o",
+            "json",
+        ])?)?;
+        let status = &deployment["status"];
+        let number = |field: &str| status[field].as_u64().unwrap_or_default();
+        let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
+        let there = pods.lines().count() as u64;
+        let wanted = u64::from(replicas);
+        Ok((number("readyReplicas") == wanted && there == wanted).then_some(()))
+    })
+    .unwrap();
+}
+
+fn kubectl(cluster: &Cluster, args: &[&str]) -> String {
+    cluster
+        .kubectl(&[args, &["-n", NAMESPACE]].concat())
+        .unwrap()
+}

@@ -1,0 +1,411 @@
+//! What the manifests allow and what is asked for are the same, both ways; and a syncer's token is good for its own node.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use common::{base64, cluster, docker_config};
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, SecretRef};
+use globalps_core::manifests::{Install, syncer_objects};
+use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::{Cluster, Node, until};
+use kube::api::{Patch, PatchParams};
+use kube::config::AuthInfo;
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const SYSTEM: &str = "globalps-system";
+const SYNCER: &str = "global-pull-secret-syncer";
+const CONTROLLER_USER: &str = "system:serviceaccount:globalps-system:globalps-controller";
+const SYNCER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-syncer";
+const ORIGINAL: (&str, &str) = ("default", "original-pull-secret");
+
+/// One verb on one object, or on all of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Right {
+    user: String,
+    /// Empty: in every namespace.
+    namespace: String,
+    /// Group, resource and subresource, with slashes.
+    resource: String,
+    /// Empty: any.
+    name: String,
+    verb: String,
+}
+
+impl Right {
+    fn covers(&self, call: &Self) -> bool {
+        self.user == call.user
+            && (self.namespace.is_empty() || self.namespace == call.namespace)
+            && self.resource == call.resource
+            && (self.name.is_empty() || self.name == call.name)
+            && self.verb == call.verb
+    }
+}
+
+impl std::fmt::Display for Right {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = self.user.rsplit(':').next().unwrap_or_default();
+        let Self {
+            namespace,
+            resource,
+            name,
+            verb,
+            ..
+        } = self;
+        write!(f, "{user}: {verb} {resource} `{name}` in `{namespace}`")
+    }
+}
+
+/// Rights that no call needs, and why they are there: part of how they are told, reason.
+const UNUSED: &[(&str, &str)] = &[
+    (
+        "globalps-controller: patch globalps.io/nodepullsecrets/status",
+        "whoever makes a Role must hold what it allows",
+    ),
+    (
+        "secrets `additional-pull-secret-history-",
+        "what of the history is used depends on `historyLimit`",
+    ),
+];
+
+/// What is asked for and not allowed, and why.
+const REFUSED: &[(&str, &str)] = &[(
+    "globalps-controller: get /secrets `pull-secret` in `openshift-config`",
+    "only where the original is there was it allowed with `--original`",
+)];
+
+#[test]
+fn the_rules_and_the_calls_are_the_same_and_a_token_is_good_for_its_own_node() {
+    let cluster = cluster("permissions", 2);
+    let product = install(&cluster);
+    let nodes = cluster.nodes().unwrap();
+
+    product.apply(&content(1)).unwrap();
+    product.wait_synced().unwrap();
+    product.apply(&content(2)).unwrap();
+    product.wait_synced().unwrap();
+    a_token_is_good_for_its_own_node(&cluster, &nodes);
+    a_fleet_goes_back(&cluster, &product, &nodes);
+    another_one_leads(&cluster);
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    product.apply(&content(3)).unwrap();
+    product.wait_synced().unwrap();
+    let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+
+    the_rules_and_the_calls_are_the_same(&cluster);
+}
+
+fn content(revision: u32) -> String {
+    docker_config(&[("permissions.example.com", &format!("u:{revision}"))])
+}
+
+fn original() -> SecretRef {
+    SecretRef {
+        namespace: ORIGINAL.0.to_owned(),
+        name: ORIGINAL.1.to_owned(),
+        key: ".dockerconfigjson".to_owned(),
+    }
+}
+
+fn install(cluster: &Cluster) -> Product<'_> {
+    let original = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": ORIGINAL.1, "namespace": ORIGINAL.0},
+        "data": {".dockerconfigjson": base64(&docker_config(&[("original.example.com", "u:o")]))},
+    });
+    let mut kubectl = cluster.kubectl_command();
+    let ran = run(kubectl.args(["apply", "-f", "-"]), &original.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // Without the original first: it makes the configuration by itself then, and asks whether the cluster has one.
+    let product = Product::install(cluster).unwrap();
+    product.apply(&content(0)).unwrap();
+    product.wait_synced().unwrap();
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    let name = format!("{}/{}", ORIGINAL.0, ORIGINAL.1);
+    product.install_again(&["--original", &name]).unwrap();
+    product
+}
+
+/// The second node does not start with it.
+fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}}).to_string();
+    let object = "globalpullsecret/global-pull-secret";
+    cluster
+        .kubectl(&[
+            "patch",
+            object,
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .unwrap();
+    break_kubelet(&nodes[1], "worse.example.com").unwrap();
+    product
+        .apply(&docker_config(&[("worse.example.com", "u:w")]))
+        .unwrap();
+    until("the way back", DEADLINE, POLL, || {
+        Ok((product.condition("Ready")?.1 == "TakenBack").then_some(()))
+    })
+    .unwrap();
+    mend_kubelet(&nodes[1]).unwrap();
+    product.apply(&content(4)).unwrap();
+    product.wait_synced().unwrap();
+}
+
+fn another_one_leads(cluster: &Cluster) {
+    let holder = || {
+        let jsonpath = "-o=jsonpath={.spec.holderIdentity}";
+        cluster.kubectl(&["get", "lease/globalps-controller", "-n", SYSTEM, jsonpath])
+    };
+    let before = holder().unwrap();
+    let pod = before.split_once('_').unwrap().0;
+    cluster
+        .kubectl(&["delete", "pod", pod, "-n", SYSTEM, "--wait=false"])
+        .unwrap();
+    until("another leader", DEADLINE, POLL, || {
+        let now = holder()?;
+        Ok((!now.is_empty() && now != before).then_some(()))
+    })
+    .unwrap();
+}
+
+fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
+    let pod_of = |node: &Node| {
+        let field = format!("spec.nodeName={}", node.name());
+        let label = format!("name={SYNCER}");
+        let jsonpath = "-o=jsonpath={.items[0].metadata.name}";
+        cluster
+            .kubectl(&[
+                "get",
+                "pods",
+                "-n",
+                NAMESPACE,
+                "-l",
+                &label,
+                "--field-selector",
+                &field,
+                jsonpath,
+            ])
+            .unwrap()
+    };
+    let token = |bound: &[&str]| {
+        let args = [&["create", "token", SYNCER, "-n", NAMESPACE], bound].concat();
+        cluster.kubectl(&args).unwrap().trim().to_owned()
+    };
+    let bound = |node: &Node| {
+        let pod = pod_of(node);
+        token(&[
+            "--bound-object-kind=Pod",
+            &format!("--bound-object-name={pod}"),
+        ])
+    };
+    let own = patch_status(cluster, &bound(&nodes[1]), nodes[1].name());
+    own.expect("a syncer may tell of its own node");
+    for (sentence, token) in [
+        ("another node's token", bound(&nodes[0])),
+        ("a token of no pod", token(&[])),
+    ] {
+        let refused = patch_status(cluster, &token, nodes[1].name());
+        let Err(kube::Error::Api(status)) = refused else {
+            panic!("{sentence} is not refused: {refused:?}");
+        };
+        assert_eq!(status.code, 403, "{sentence}: {status:?}");
+        assert!(
+            status
+                .message
+                .contains("a syncer writes the status of its own node only"),
+            "{sentence}: {status:?}"
+        );
+        println!("{sentence}: {}", status.message);
+    }
+}
+
+/// A patch of a node's status that changes nothing, with this token.
+fn patch_status(cluster: &Cluster, token: &str, node: &str) -> kube::Result<NodePullSecret> {
+    let mut config = Config::new(cluster.api_url().parse().unwrap());
+    // Who the API server is matters to other tests.
+    config.accept_invalid_certs = true;
+    config.auth_info = AuthInfo {
+        token: Some(token.to_owned().into()),
+        ..AuthInfo::default()
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let api: Api<NodePullSecret> =
+            Api::namespaced(Client::try_from(config).unwrap(), NAMESPACE);
+        let patch = Patch::Merge(json!({"status": {}}));
+        api.patch_status(node, &PatchParams::default(), &patch)
+            .await
+    })
+}
+
+fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
+    let rights = rights();
+    let (mut calls, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let log = fs::read_to_string(cluster.audit_log()).unwrap();
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let Some(call) = call(&event) else {
+            continue;
+        };
+        if event["annotations"]["authorization.k8s.io/decision"] == "allow" {
+            // Server-side apply of what is not there makes it.
+            if call.verb == "patch" && event["responseStatus"]["code"] == 201 {
+                calls.insert(Right {
+                    verb: "create".to_owned(),
+                    ..call.clone()
+                });
+            }
+            calls.insert(call);
+        } else {
+            refused.insert(call);
+        }
+    }
+    let told = |right: &Right, table: &[(&str, &str)]| {
+        let text = right.to_string();
+        table.iter().any(|(part, _)| text.contains(part))
+    };
+    let uncovered: Vec<String> = calls
+        .iter()
+        .filter(|call| !rights.iter().any(|right| right.covers(call)))
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        uncovered.is_empty(),
+        "no rule of ours allows: {uncovered:#?}"
+    );
+    let unexpected: Vec<String> = refused
+        .iter()
+        .filter(|call| !told(call, REFUSED))
+        .map(ToString::to_string)
+        .collect();
+    assert!(unexpected.is_empty(), "not allowed: {unexpected:#?}");
+    let unused: Vec<&Right> = rights
+        .iter()
+        .filter(|right| !calls.iter().any(|call| right.covers(call)))
+        .collect();
+    let needless: Vec<String> = unused
+        .iter()
+        .filter(|right| !told(right, UNUSED))
+        .map(ToString::to_string)
+        .collect();
+    assert!(needless.is_empty(), "nobody needs: {needless:#?}");
+    for (part, reason) in UNUSED {
+        let is_there = unused.iter().any(|right| right.to_string().contains(part));
+        assert!(is_there, "it is used: {part} ({reason})");
+    }
+    println!(
+        "{} rights, {} of them used, by {} different calls",
+        rights.len(),
+        rights.len() - unused.len(),
+        calls.len()
+    );
+}
+
+/// What the account of one of ours asked for.
+fn call(event: &Value) -> Option<Right> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let user = text(&event["user"]["username"]);
+    if user != CONTROLLER_USER && user != SYNCER_USER {
+        return None;
+    }
+    // The first of the two tests of a token asks as a syncer, too, and no more than a syncer does.
+    let target = &event["objectRef"];
+    let resource = [
+        text(&target["apiGroup"]),
+        text(&target["resource"]),
+        text(&target["subresource"]),
+    ];
+    Some(Right {
+        user,
+        namespace: text(&target["namespace"]),
+        resource: resource.join("/").trim_end_matches('/').to_owned(),
+        name: text(&target["name"]),
+        verb: text(&event["verb"]),
+    })
+}
+
+/// Every right that the manifests give, one by one.
+fn rights() -> BTreeSet<Right> {
+    let install = Install {
+        controller_image: "c".to_owned(),
+        syncer_image: "s".to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        original: Some(original()),
+    };
+    let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
+    let objects = [install.objects(), syncer.values()].concat();
+    let mut rights = BTreeSet::new();
+    for binding in of_kind(&objects, "Binding") {
+        let namespace = binding["metadata"]["namespace"].as_str();
+        let role = objects.iter().find(|object| {
+            object["kind"] == binding["roleRef"]["kind"]
+                && object["metadata"]["name"] == binding["roleRef"]["name"]
+                && object["metadata"]["namespace"].as_str() == namespace
+        });
+        let role = role.expect("a binding of a role that is there");
+        for subject in list(&binding["subjects"]) {
+            let user = format!(
+                "system:serviceaccount:{}:{}",
+                subject["namespace"].as_str().unwrap(),
+                subject["name"].as_str().unwrap()
+            );
+            for rule in list(&role["rules"]) {
+                rights.extend(rights_of(&user, namespace.unwrap_or_default(), rule));
+            }
+        }
+    }
+    rights
+}
+
+fn rights_of(user: &str, namespace: &str, rule: &Value) -> Vec<Right> {
+    let words = |field: &str| -> Vec<String> {
+        let words = list(&rule[field]).iter();
+        words
+            .map(|word| word.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut names = words("resourceNames");
+    if names.is_empty() {
+        names.push(String::new());
+    }
+    let mut rights = Vec::new();
+    for group in words("apiGroups") {
+        for resource in words("resources") {
+            for name in &names {
+                for verb in words("verbs") {
+                    rights.push(Right {
+                        user: user.to_owned(),
+                        namespace: namespace.to_owned(),
+                        resource: format!("{group}/{resource}"),
+                        name: name.clone(),
+                        verb,
+                    });
+                }
+            }
+        }
+    }
+    rights
+}
+
+fn of_kind<'a>(objects: &'a [Value], ending: &'a str) -> impl Iterator<Item = &'a Value> {
+    let roles = objects.iter().filter(move |object| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        kind == format!("Role{ending}") || kind == format!("ClusterRole{ending}")
+    });
+    roles
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
