@@ -11,8 +11,9 @@ use globalps_core::api::{
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
     CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, LEADER_ANNOTATION, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
-    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SYNCER, history_secret,
+    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, LEADER_ANNOTATION, PROVEN_ANNOTATION,
+    REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
+    SYNCER, history_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
@@ -86,6 +87,7 @@ impl Applier {
             merged: _,
             last_additional,
             last_original,
+            last_sources,
             proven,
             rolled_out,
             refused,
@@ -113,13 +115,17 @@ impl Applier {
             let bytes = source.as_ref()?.0.clone()?;
             Some((key.to_owned(), ByteString(bytes)))
         }));
+        data.extend(last_sources.iter().filter_map(|(name, source)| {
+            let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
+            Some((key, ByteString(source.0.clone()?)))
+        }));
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(GLOBAL_SECRET.to_owned()),
                 annotations: Some(annotations.chain([self.leader()]).collect()),
                 ..ObjectMeta::default()
             },
-            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            type_: Some(SECRET_TYPE.to_owned()),
             data: Some(data.into_iter().collect()),
             ..Secret::default()
         };
@@ -161,7 +167,7 @@ impl Applier {
                 ),
                 ..ObjectMeta::default()
             },
-            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            type_: Some(SECRET_TYPE.to_owned()),
             data: Some([(DATA_KEY.to_owned(), ByteString(bytes))].into()),
             ..Secret::default()
         };

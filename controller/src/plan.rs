@@ -16,7 +16,11 @@ use crate::sources::{Data, Desired, Global, Resolved, Source, resolve};
 pub(crate) struct Observed<'a> {
     pub(crate) spec: GlobalPullSecretSpec,
     pub(crate) additional: Source,
+    /// Type of the Secret that it is.
+    pub(crate) additional_type: Option<String>,
     pub(crate) original: Source,
+    /// `spec.sources` by name, in their order.
+    pub(crate) sources: Vec<(String, Source)>,
     pub(crate) global: Option<Global>,
     /// The newest additional Secret of the history, which every node had; `None`: not looked for.
     pub(crate) last_rolled_out: Option<Source>,
@@ -46,7 +50,7 @@ pub(crate) struct HistoryWrite {
 /// What the nodes are coming to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// No additional Secret and nothing left of an earlier one.
+    /// No additional Secret, no source, and nothing left of an earlier one.
     Nothing,
     Reach(Goal),
     /// Every node is as it was: what the controller created goes.
@@ -71,6 +75,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         &observed.spec,
         &observed.additional,
         &observed.original,
+        &observed.sources,
         observed.global.as_ref(),
     );
     match &resolved.desired {
@@ -101,8 +106,9 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     let next = Global {
         revision,
         merged: None,
-        last_additional: Some(desired.additional.clone()),
+        last_additional: desired.additional.clone(),
         last_original: desired.original.clone(),
+        last_sources: desired.sources.clone(),
         proven: match before {
             _ if proven => revision,
             Some(global) => global.proven,
@@ -117,17 +123,25 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
             .filter(|_| resolved.refused.is_some())
             .and_then(|global| global.refused_why.clone()),
     };
-    if is_same && next.refused.is_none() && is_to_go_back(observed, &nodes, &next) {
+    if is_same
+        && next.refused.is_none()
+        && let Some(additional) = &desired.additional
+        && is_to_go_back(observed, &nodes, &next)
+    {
         match &observed.last_rolled_out {
             None => plan.asks_history = true,
-            Some(Source::Found(good)) if *good != desired.additional => {
-                return go_back(observed, desired, good, &nodes);
+            Some(Source::Found(good)) if good != additional => {
+                let back = go_back(observed, additional, good, &nodes);
+                // Where both do not fit, all stays as it is.
+                if back.resolved.too_large.is_none() {
+                    return back;
+                }
             }
             Some(_) => {}
         }
     }
     plan.history = before
-        .filter(|global| global.last_additional.as_ref() != Some(&desired.additional))
+        .filter(|global| global.last_additional != desired.additional)
         .filter(|_| !is_same && observed.spec.history_limit > 0)
         .and_then(kept);
     let merged = before.and_then(|global| global.merged.clone());
@@ -155,7 +169,7 @@ fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) 
 }
 
 /// The plan with the last good additional Secret in place of the present one, which is refused until it is another one.
-fn go_back(observed: &Observed, desired: &Desired, good: &Data, nodes: &[rollout::Node]) -> Plan {
+fn go_back(observed: &Observed, additional: &Data, good: &Data, nodes: &[rollout::Node]) -> Plan {
     let mut observed = observed.clone();
     let failed: Vec<&str> = nodes
         .iter()
@@ -164,7 +178,7 @@ fn go_back(observed: &Observed, desired: &Desired, good: &Data, nodes: &[rollout
         .take(3)
         .collect();
     if let Some(global) = &mut observed.global {
-        global.refused = Some(desired.additional.clone());
+        global.refused = Some(additional.clone());
         global.refused_why = Some(format!(
             "revision {} failed on {} and was taken back from every node",
             global.revision,
@@ -203,7 +217,7 @@ fn is_complete(nodes: &[rollout::Node], now: Timestamp) -> bool {
     some && selected.all(|node| node.is_done() || node.ready.is_err() || node.is_silent(now))
 }
 
-/// No additional Secret: every node is put back, and then everything goes.
+/// No additional Secret and no source: every node is put back, and then everything goes.
 fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
     let global = observed.global.as_ref();
     let mut plan = Plan {
@@ -230,7 +244,9 @@ fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
     // The way back has begun: an invalid Secret that comes now must not bring the last good one back, and no node that
     // joins takes what is being taken away.
     plan.global = global
-        .filter(|global| global.last_additional.is_some() || global.proven > 0)
+        .filter(|global| {
+            global.last_additional.is_some() || !global.last_sources.is_empty() || global.proven > 0
+        })
         .and_then(|global| {
             Some(GlobalWrite {
                 merged: global.merged.clone()?,
@@ -294,7 +310,9 @@ pub(crate) mod tests {
         let mut observed = Observed {
             spec: GlobalPullSecretSpec::default(),
             additional,
+            additional_type: None,
             original: Source::Absent,
+            sources: Vec::new(),
             last_rolled_out: None,
             daemon_set: global.is_some(),
             global,
