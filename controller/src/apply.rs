@@ -10,10 +10,10 @@ use globalps_core::api::{
 };
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
-    CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, LEADER_ANNOTATION, PROVEN_ANNOTATION,
-    REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
-    SYNCER, history_secret,
+    ADDITIONAL_PROVEN_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS,
+    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, LEADER_ANNOTATION,
+    PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION,
+    SECRET_TYPE, SYNCER, history_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
@@ -90,6 +90,7 @@ impl Applier {
             last_sources,
             proven,
             rolled_out,
+            is_additional_proven,
             refused,
             refused_why,
         } = &write.global;
@@ -104,6 +105,10 @@ impl Applier {
             (
                 ROLLED_OUT_ANNOTATION,
                 rolled_out.map(|time| time.to_string()),
+            ),
+            (
+                ADDITIONAL_PROVEN_ANNOTATION,
+                is_additional_proven.then(|| "true".to_owned()),
             ),
             (REFUSED_ANNOTATION, refused_why.clone()),
         ];

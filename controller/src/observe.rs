@@ -8,9 +8,9 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
-    LAST_SOURCE_KEY_PREFIX, MCO_ANNOTATION, NODE_POOL_LABEL, PROVEN_ANNOTATION, REFUSED_ANNOTATION,
-    REFUSED_KEY, ROLLED_OUT_ANNOTATION, SYNCER,
+    ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
+    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, MCO_ANNOTATION, NODE_POOL_LABEL, PROVEN_ANNOTATION,
+    REFUSED_ANNOTATION, REFUSED_KEY, ROLLED_OUT_ANNOTATION, SYNCER,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -291,6 +291,7 @@ fn global(secret: &Secret) -> Global {
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
         rolled_out: told(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
+        is_additional_proven: told(ADDITIONAL_PROVEN_ANNOTATION).is_some_and(|text| text == "true"),
         refused: kept(REFUSED_KEY),
         refused_why: told(REFUSED_ANNOTATION).cloned(),
     }

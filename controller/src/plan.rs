@@ -95,6 +95,10 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     let nodes = fleet(observed, goal);
     let before_proven = before.is_some_and(|global| is_same && global.proven == revision);
     let proven = before_proven || has_one(&nodes, goal);
+    let rolled_out = before
+        .filter(|_| is_same)
+        .and_then(|global| global.rolled_out)
+        .or_else(|| is_complete(&nodes, observed.now).then_some(observed.now));
     let mut plan = Plan {
         resolved: resolved.clone(),
         aim: Aim::Reach(goal),
@@ -114,10 +118,12 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
             Some(global) => global.proven,
             None => 0,
         },
-        rolled_out: before
-            .filter(|_| is_same)
-            .and_then(|global| global.rolled_out)
-            .or_else(|| is_complete(&nodes, observed.now).then_some(observed.now)),
+        rolled_out,
+        is_additional_proven: rolled_out.is_none()
+            && before.is_some_and(|global| {
+                global.last_additional == desired.additional
+                    && (global.is_additional_proven || global.rolled_out.is_some())
+            }),
         refused: resolved.refused.clone(),
         refused_why: before
             .filter(|_| resolved.refused.is_some())
@@ -157,7 +163,8 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     plan
 }
 
-/// Too many failed at this revision, and the user wants the last good one then.
+/// Too many failed at this revision, and the user wants the last good one then. Where the additional Secret is the same as
+/// in that, another one would not help.
 fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) -> bool {
     let failed = nodes
         .iter()
@@ -165,6 +172,7 @@ fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) 
     observed.spec.rollout.on_failure == OnFailure::Rollback
         && !observed.spec.rollout.paused
         && global.rolled_out.is_none()
+        && !global.is_additional_proven
         && rollout::is_halted(failed.count(), &observed.spec.rollout)
 }
 
@@ -391,7 +399,10 @@ pub(crate) mod tests {
         if let Some(GlobalWrite { global, .. }) = plan.global {
             words.push(format!("write {}", global.revision));
             let marks = [
-                (global.last_additional.is_none(), "withdrawn"),
+                (
+                    global.last_additional.is_none() && global.last_sources.is_empty(),
+                    "withdrawn",
+                ),
                 (global.refused.is_some(), "refused"),
                 (global.proven == global.revision, "proven"),
                 (global.rolled_out.is_some(), "rolled out"),
@@ -591,6 +602,13 @@ pub(crate) mod tests {
         }
         let back = plan(&failed(Some(found(A)))).global.unwrap().global;
         assert_eq!(back.last_additional, Some(data(A)));
+        let mut other_source = failed(Some(found(A)));
+        other_source.global.as_mut().unwrap().is_additional_proven = true;
+        assert_eq!(
+            line(&other_source),
+            "Reach(Revision(2)) write 2 proven",
+            "an additional Secret that every node had is not taken back"
+        );
         let why = back.refused_why.clone().unwrap();
         assert_eq!(
             why,
@@ -617,6 +635,39 @@ pub(crate) mod tests {
             "Reach(Revision(3)) write 3 proven",
             "another one is taken as it is"
         );
+    }
+
+    #[test]
+    fn the_cleanup_begins_only_when_there_is_no_source_either() {
+        let sources = |text| {
+            let global = Global {
+                last_additional: None,
+                last_sources: BTreeMap::from([("one".to_owned(), Data(Some(A.into())))]),
+                ..global(1, A)
+            };
+            let mut observed = observed(Source::Absent, Some(global), "a=1:Synced b=1:Synced");
+            observed.sources = vec![("one".to_owned(), text)];
+            line(&observed)
+        };
+        assert_eq!(sources(found(A)), "Reach(Revision(1))");
+        assert_eq!(sources(found(B)), "Reach(Revision(2)) write 2 a=2");
+        assert_eq!(sources(found(BAD)), "Reach(Revision(1))");
+        assert_eq!(sources(Source::Forbidden), "Reach(Revision(1))");
+        assert_eq!(
+            sources(Source::Absent),
+            "Reach(Restore) write 1 withdrawn a=1R"
+        );
+    }
+
+    #[test]
+    fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
+        let mut observed = observed(found(A), Some(global(1, A)), "a=1:Synced");
+        observed.sources = vec![("one".to_owned(), found(B))];
+        let next = plan(&observed).global.unwrap().global;
+        assert!(next.is_additional_proven && next.rolled_out.is_none());
+        observed.additional = found(B);
+        let next = plan(&observed).global.unwrap().global;
+        assert!(!next.is_additional_proven);
     }
 
     #[test]

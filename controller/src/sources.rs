@@ -75,6 +75,8 @@ pub(crate) struct Global {
     pub(crate) proven: i64,
     /// When every node had the revision; `None`: not yet.
     pub(crate) rolled_out: Option<Timestamp>,
+    /// The revision is not rolled out, but the additional Secret in it was, with another original or other sources.
+    pub(crate) is_additional_proven: bool,
     /// The additional Secret that was taken back, and why.
     pub(crate) refused: Option<Data>,
     pub(crate) refused_why: Option<String>,
@@ -91,6 +93,7 @@ impl Global {
             last_sources,
             proven,
             rolled_out,
+            is_additional_proven,
             refused,
             refused_why,
         } = self;
@@ -100,6 +103,7 @@ impl Global {
             && *last_sources == other.last_sources
             && *proven == other.proven
             && *rolled_out == other.rolled_out
+            && *is_additional_proven == other.is_additional_proven
             && *refused == other.refused
             && *refused_why == other.refused_why
     }

@@ -51,6 +51,9 @@ pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; none: not yet. Also of a Secret of the
 /// history.
 pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
+/// Annotation of [`GLOBAL_SECRET`]: `true` where its revision is not rolled out, but the additional Secret in it was, with
+/// another original or other sources: if nodes fail, it is not to blame.
+pub const ADDITIONAL_PROVEN_ANNOTATION: &str = "globalps.io/additional-proven";
 /// Annotation of [`GLOBAL_SECRET`]: why the additional Secret is not in force although it is valid, as a sentence.
 pub const REFUSED_ANNOTATION: &str = "globalps.io/refused";
 /// Annotation of a `NodePullSecret`: each new value asks for one more try on a node that failed.
