@@ -11,10 +11,10 @@ use globalps_core::api::{
 };
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
-    ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET, HISTORY_SLOTS,
-    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LEADER_ANNOTATION, PROVEN_ANNOTATION,
-    REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SYNCER,
-    history_secret,
+    ACCOUNT_ANNOTATION, ADDITIONAL_PROVEN_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET,
+    HISTORY_SLOTS, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX,
+    LEADER_ANNOTATION, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION,
+    ROLLED_OUT_ANNOTATION, SECRET_TYPE, SYNCER, history_secret,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
@@ -89,8 +89,10 @@ impl Applier {
             merged: _,
             last_additional,
             last_original,
+            last_sources,
             proven,
             rolled_out,
+            is_additional_proven,
             refused,
             refused_why,
         } = &write.global;
@@ -106,6 +108,10 @@ impl Applier {
                 ROLLED_OUT_ANNOTATION,
                 rolled_out.map(|time| time.to_string()),
             ),
+            (
+                ADDITIONAL_PROVEN_ANNOTATION,
+                is_additional_proven.then(|| "true".to_owned()),
+            ),
             (REFUSED_ANNOTATION, refused_why.clone()),
         ];
         let annotations = annotations
@@ -116,13 +122,17 @@ impl Applier {
             let bytes = source.as_ref()?.0.clone()?;
             Some((key.to_owned(), ByteString(bytes)))
         }));
+        data.extend(last_sources.iter().filter_map(|(name, source)| {
+            let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
+            Some((key, ByteString(source.0.clone()?)))
+        }));
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(GLOBAL_SECRET.to_owned()),
                 annotations: Some(annotations.chain([self.leader()]).collect()),
                 ..ObjectMeta::default()
             },
-            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            type_: Some(SECRET_TYPE.to_owned()),
             data: Some(data.into_iter().collect()),
             ..Secret::default()
         };
@@ -164,7 +174,7 @@ impl Applier {
                 ),
                 ..ObjectMeta::default()
             },
-            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            type_: Some(SECRET_TYPE.to_owned()),
             data: Some([(DATA_KEY.to_owned(), ByteString(bytes))].into()),
             ..Secret::default()
         };

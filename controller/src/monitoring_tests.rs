@@ -122,6 +122,8 @@ fn the_pod_monitor_finds_the_pods_of_the_manifest() {
         syncer_image: "s".to_owned(),
         namespace: "kube-system".to_owned(),
         original: None,
+        sources: Vec::new(),
+        hosted_control_plane: None,
     };
     let objects = manifest.objects();
     let deployment = objects

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-use futures::stream::{BoxStream, SelectAll, StreamExt as _};
-use globalps_core::api::{GlobalPullSecret, NodePullSecret, SecretRef};
+use futures::future::ready;
+use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
+use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
-    MCO_ANNOTATION, NODE_POOL_LABEL, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
-    ROLLED_OUT_ANNOTATION, SYNCER,
+    ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
+    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, MCO_ANNOTATION, NODE_POOL_LABEL, PROVEN_ANNOTATION,
+    REFUSED_ANNOTATION, REFUSED_KEY, ROLLED_OUT_ANNOTATION, SYNCER,
 };
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
@@ -27,7 +28,9 @@ use crate::apply::without_content;
 use crate::cache::{Cache, Versioned};
 use crate::created::{Created, Marks, PIECES, Piece};
 use crate::fleet::NodeView;
+use crate::followed::{Seen, follow};
 use crate::history::revision;
+use crate::hosted;
 use crate::plan::Observed;
 use crate::sources::{Data, Global, Source};
 
@@ -84,7 +87,9 @@ impl Versioned for NodeView {
 #[allow(clippy::large_enum_variant)] // One at a time, and for a moment only.
 pub(crate) enum Change {
     Additional(Event<Secret>),
-    Original(Event<Secret>),
+    Original(Source),
+    /// One of `spec.sources`, by name.
+    Source(String, Source),
     Global(Event<Secret>),
     Config(Event<GlobalPullSecret>),
     Created(Piece, Event<Created>),
@@ -97,10 +102,11 @@ pub(crate) enum Change {
 #[derive(Default)]
 pub(crate) struct World {
     additional: Cache<Secret>,
-    original: Cache<Secret>,
-    /// The original that is watched, and why it could not be read the last time.
-    original_ref: Option<SecretRef>,
-    original_error: Option<String>,
+    /// The original that is watched, and what is known of it; `None`: nothing yet.
+    original_ref: Option<OriginalRef>,
+    original: Option<Source>,
+    /// What is known of each of `spec.sources`, in their order.
+    sources: Vec<(String, Option<Source>)>,
     global: Cache<Secret>,
     /// As it was before somebody else deleted it, until it is there again.
     lost_global: Option<Secret>,
@@ -118,12 +124,19 @@ impl World {
     pub(crate) fn handle(&mut self, change: Change) -> bool {
         match change {
             Change::Additional(event) => self.additional.handle(event),
-            Change::Original(event) => {
-                // A relist that only begins does not tell yet whether it may be read.
-                if !matches!(event, Event::Init) {
-                    self.original_error = None;
-                }
-                self.original.handle(event)
+            Change::Original(source) => {
+                let news = self.original.as_ref() != Some(&source);
+                self.original = Some(source);
+                news
+            }
+            Change::Source(name, source) => {
+                let known = self.sources.iter_mut().find(|(known, _)| *known == name);
+                let Some((_, known)) = known else {
+                    return false;
+                };
+                let news = known.as_ref() != Some(&source);
+                *known = Some(source);
+                news
             }
             Change::Global(event) => {
                 if let Some(tampered) = tampered("Secret", &self.global, &event, |_, _| true) {
@@ -165,12 +178,7 @@ impl World {
                     other => other.to_string(),
                 };
                 tracing::warn!(watch = what, error, "a watch failed and is tried again");
-                if what == ORIGINAL {
-                    self.original_error = Some(
-                        "the controller may not read it, or the API server is away".to_owned(),
-                    );
-                }
-                what == ORIGINAL
+                false
             }
         }
     }
@@ -183,20 +191,38 @@ impl World {
             && self.created.iter().all(|cache| cache.complete)
             && self.node_pull_secrets.complete
             && self.nodes.complete
-            && (self.original_ref.is_none()
-                || self.original.complete
-                || self.original_error.is_some())
+            && (self.original_ref.is_none() || self.original.is_some())
+            && self.sources.iter().all(|(_, known)| known.is_some())
     }
 
-    /// From now on this Secret is the original one.
-    pub(crate) fn expect_original(&mut self, original: Option<SecretRef>) {
-        self.original = Cache::default();
-        self.original_error = None;
+    /// From now on this is the original one.
+    pub(crate) fn expect_original(&mut self, original: Option<OriginalRef>) {
+        self.original = None;
         self.original_ref = original;
     }
 
-    pub(crate) fn original_ref(&self) -> Option<&SecretRef> {
+    pub(crate) fn original_ref(&self) -> Option<&OriginalRef> {
         self.original_ref.as_ref()
+    }
+
+    /// From now on these are the sources. What is known of one stays known.
+    pub(crate) fn expect_sources(&mut self, names: &[String]) {
+        let mut known = std::mem::take(&mut self.sources);
+        let mut known = |name: &String| {
+            let known = known.iter_mut().find(|(known, _)| known == name);
+            known.and_then(|(_, source)| source.take())
+        };
+        self.sources = names.iter().map(|n| (n.clone(), known(n))).collect();
+    }
+
+    pub(crate) fn are_sources(&self, names: &[String]) -> bool {
+        self.sources.iter().map(|(name, _)| name).eq(names)
+    }
+
+    /// Whether the cluster is one of `OpenShift`.
+    pub(crate) fn is_openshift(&self) -> bool {
+        let mut nodes = self.nodes.live.values();
+        nodes.any(|node| node.is_foreign || node.labels.get(NODE_POOL_LABEL).is_some())
     }
 
     pub(crate) fn config(&self) -> Option<&GlobalPullSecret> {
@@ -257,7 +283,7 @@ impl World {
 
     pub(crate) fn observed(&self, now: Timestamp) -> Observed<'_> {
         let additional = self.additional().map_or(Source::Absent, |secret| {
-            Source::Found(data(secret, DATA_KEY))
+            Source::Found(Data::of(secret, DATA_KEY))
         });
         Observed {
             spec: self
@@ -265,7 +291,17 @@ impl World {
                 .map(|config| config.spec.clone())
                 .unwrap_or_default(),
             additional,
-            original: self.original(),
+            additional_type: self.additional().and_then(|secret| secret.type_.clone()),
+            original: match &self.original_ref {
+                None => Source::Absent,
+                // Asked for only when it is known.
+                Some(_) => self.original.clone().unwrap_or(Source::Absent),
+            },
+            sources: self
+                .sources
+                .iter()
+                .map(|(name, known)| (name.clone(), known.clone().unwrap_or(Source::Absent)))
+                .collect(),
             global: self
                 .global
                 .get(GLOBAL_SECRET)
@@ -277,17 +313,6 @@ impl World {
             nodes: Cow::Borrowed(&self.nodes.live),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
-        }
-    }
-
-    fn original(&self) -> Source {
-        let Some(reference) = &self.original_ref else {
-            return Source::Absent;
-        };
-        match (self.original.get(&reference.name), &self.original_error) {
-            (Some(secret), _) => Source::Found(data(secret, &reference.key)),
-            (None, Some(why)) => Source::Unreadable(why.clone()),
-            (None, None) => Source::Unreadable("there is no such Secret".to_owned()),
         }
     }
 }
@@ -328,32 +353,37 @@ fn tampered<T: Versioned + Clone>(
     })
 }
 
-const ORIGINAL: &str = "original pull secret";
-
-fn data(secret: &Secret, key: &str) -> Data {
-    Data(
-        secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get(key))
-            .map(|bytes| bytes.0.clone()),
-    )
+/// Where the original pull secret is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OriginalRef {
+    Secret(SecretRef),
+    Hosted(HostedControlPlaneRef),
 }
 
 fn global(secret: &Secret) -> Global {
-    let kept = |key: &str| Some(data(secret, key)).filter(|data| data.0.is_some());
+    let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let told = |key: &str| secret.annotations().get(key);
     Global {
         revision: revision(secret),
-        merged: data(secret, DATA_KEY)
+        merged: Data::of(secret, DATA_KEY)
             .0
             .and_then(|bytes| dockerconfig::parse(&bytes).ok()),
         last_additional: kept(LAST_ADDITIONAL_KEY),
         last_original: kept(LAST_ORIGINAL_KEY),
+        last_sources: secret
+            .data
+            .iter()
+            .flatten()
+            .filter_map(|(key, bytes)| {
+                let name = key.strip_prefix(LAST_SOURCE_KEY_PREFIX)?;
+                Some((name.to_owned(), Data(Some(bytes.0.clone()))))
+            })
+            .collect(),
         proven: told(PROVEN_ANNOTATION)
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
         rolled_out: told(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
+        is_additional_proven: told(ADDITIONAL_PROVEN_ANNOTATION).is_some_and(|text| text == "true"),
         refused: kept(REFUSED_KEY),
         refused_why: told(REFUSED_ANNOTATION).cloned(),
     }
@@ -459,10 +489,69 @@ pub(crate) fn changes(client: &Client, namespace: &str) -> Changes {
 /// A watch of the original pull secret.
 pub(crate) fn original_changes(
     client: &Client,
-    reference: &SecretRef,
+    reference: &OriginalRef,
 ) -> BoxStream<'static, Change> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
-    named(secrets, &reference.name, ORIGINAL, Change::Original)
+    let SecretRef {
+        namespace,
+        name,
+        key,
+    } = match reference {
+        OriginalRef::Hosted(hosted) => {
+            return hosted::original(client, hosted)
+                .map(Change::Original)
+                .boxed();
+        }
+        OriginalRef::Secret(secret) => secret.clone(),
+    };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    sources(secrets, &name, "original pull secret", key)
+        .map(move |source| {
+            Change::Original(match source {
+                Source::Forbidden => Source::Unreadable(format!(
+                    "the controller may not read Secret `{namespace}/{name}`: `kubectl globalps \
+                     install --original {namespace}/{name} --apply` allows it"
+                )),
+                Source::Absent => {
+                    Source::Unreadable(format!("there is no Secret `{namespace}/{name}`"))
+                }
+                other => other,
+            })
+        })
+        .boxed()
+}
+
+/// A watch of each of these Secrets, so that one that may not be read holds up no other.
+pub(crate) fn source_changes(client: &Client, namespace: &str, names: &[String]) -> Changes {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let watch = |name: &String| {
+        let name = name.clone();
+        sources(secrets.clone(), &name, "source", DATA_KEY.to_owned())
+            .map(move |source| Change::Source(name.clone(), source))
+            .boxed()
+    };
+    stream::select_all(names.iter().map(watch))
+}
+
+/// What this key of the Secret holds. Where the API server is away, that is told only if nothing was known before: when it
+/// is back, the Secret is as it was.
+fn sources(
+    secrets: Api<Secret>,
+    name: &str,
+    what: &'static str,
+    key: String,
+) -> impl Stream<Item = Source> + Send + 'static {
+    let mut is_known = false;
+    follow(secrets, name, what).filter_map(move |seen| {
+        let source = match seen {
+            Seen::There(secret) => Some(Source::Found(Data::of(&secret, &key))),
+            Seen::Absent => Some(Source::Absent),
+            Seen::Forbidden => Some(Source::Forbidden),
+            Seen::Unknown(_) if is_known => None,
+            Seen::Unknown(why) => Some(Source::Unreadable(why)),
+        };
+        is_known |= source.is_some();
+        ready(source)
+    })
 }
 
 /// A watch of one of the syncer's objects, of which nothing but the metadata is needed.

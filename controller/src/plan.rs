@@ -16,7 +16,11 @@ use crate::sources::{Data, Desired, Global, Resolved, Source, resolve};
 pub(crate) struct Observed<'a> {
     pub(crate) spec: GlobalPullSecretSpec,
     pub(crate) additional: Source,
+    /// Type of the Secret that it is.
+    pub(crate) additional_type: Option<String>,
     pub(crate) original: Source,
+    /// `spec.sources` by name, in their order.
+    pub(crate) sources: Vec<(String, Source)>,
     pub(crate) global: Option<Global>,
     /// Somebody else deleted it, and `global` is what it was.
     pub(crate) global_is_lost: bool,
@@ -48,7 +52,7 @@ pub(crate) struct HistoryWrite {
 /// What the nodes are coming to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// No additional Secret and nothing left of an earlier one.
+    /// No additional Secret, no source, and nothing left of an earlier one.
     Nothing,
     Reach(Goal),
     /// Every node is as it was: what the controller created goes.
@@ -73,6 +77,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         &observed.spec,
         &observed.additional,
         &observed.original,
+        &observed.sources,
         observed.global.as_ref(),
     );
     match &resolved.desired {
@@ -96,6 +101,10 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     let nodes = fleet(observed, goal);
     let before_proven = before.is_some_and(|global| is_same && global.proven == revision);
     let proven = before_proven || has_one(&nodes, goal);
+    let rolled_out = before
+        .filter(|_| is_same)
+        .and_then(|global| global.rolled_out)
+        .or_else(|| is_complete(&nodes, observed.now).then_some(observed.now));
     let mut plan = Plan {
         resolved: resolved.clone(),
         aim: Aim::Reach(goal),
@@ -107,33 +116,44 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
     let next = Global {
         revision,
         merged: None,
-        last_additional: Some(desired.additional.clone()),
+        last_additional: desired.additional.clone(),
         last_original: desired.original.clone(),
+        last_sources: desired.sources.clone(),
         proven: match before {
             _ if proven => revision,
             Some(global) => global.proven,
             None => 0,
         },
-        rolled_out: before
-            .filter(|_| is_same)
-            .and_then(|global| global.rolled_out)
-            .or_else(|| is_complete(&nodes, observed.now).then_some(observed.now)),
+        rolled_out,
+        is_additional_proven: rolled_out.is_none()
+            && before.is_some_and(|global| {
+                global.last_additional == desired.additional
+                    && (global.is_additional_proven || global.rolled_out.is_some())
+            }),
         refused: resolved.refused.clone(),
         refused_why: before
             .filter(|_| resolved.refused.is_some())
             .and_then(|global| global.refused_why.clone()),
     };
-    if is_same && next.refused.is_none() && is_to_go_back(observed, &nodes, &next) {
+    if is_same
+        && next.refused.is_none()
+        && let Some(additional) = &desired.additional
+        && is_to_go_back(observed, &nodes, &next)
+    {
         match &observed.last_rolled_out {
             None => plan.asks_history = true,
-            Some(Source::Found(good)) if *good != desired.additional => {
-                return go_back(observed, desired, good, &nodes);
+            Some(Source::Found(good)) if good != additional => {
+                let back = go_back(observed, additional, good, &nodes);
+                // Where both do not fit, all stays as it is.
+                if back.resolved.too_large.is_none() {
+                    return back;
+                }
             }
             Some(_) => {}
         }
     }
     plan.history = before
-        .filter(|global| global.last_additional.as_ref() != Some(&desired.additional))
+        .filter(|global| global.last_additional != desired.additional)
         .filter(|_| !is_same && observed.spec.history_limit > 0)
         .and_then(kept);
     let merged = before.and_then(|global| global.merged.clone());
@@ -165,7 +185,8 @@ fn highest_revision(observed: &Observed) -> i64 {
     revisions.max().unwrap_or_default()
 }
 
-/// Too many failed at this revision, and the user wants the last good one then.
+/// Too many failed at this revision, and the user wants the last good one then. Where the additional Secret is the same as
+/// in that, another one would not help.
 fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) -> bool {
     let failed = nodes
         .iter()
@@ -173,11 +194,12 @@ fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) 
     observed.spec.rollout.on_failure == OnFailure::Rollback
         && !observed.spec.rollout.paused
         && global.rolled_out.is_none()
+        && !global.is_additional_proven
         && rollout::is_halted(failed.count(), &observed.spec.rollout)
 }
 
 /// The plan with the last good additional Secret in place of the present one, which is refused until it is another one.
-fn go_back(observed: &Observed, desired: &Desired, good: &Data, nodes: &[rollout::Node]) -> Plan {
+fn go_back(observed: &Observed, additional: &Data, good: &Data, nodes: &[rollout::Node]) -> Plan {
     let mut observed = observed.clone();
     let failed: Vec<&str> = nodes
         .iter()
@@ -186,7 +208,7 @@ fn go_back(observed: &Observed, desired: &Desired, good: &Data, nodes: &[rollout
         .take(3)
         .collect();
     if let Some(global) = &mut observed.global {
-        global.refused = Some(desired.additional.clone());
+        global.refused = Some(additional.clone());
         global.refused_why = Some(format!(
             "revision {} failed on {} and was taken back from every node",
             global.revision,
@@ -225,7 +247,7 @@ fn is_complete(nodes: &[rollout::Node], now: Timestamp) -> bool {
     some && selected.all(|node| node.is_done() || node.ready.is_err() || node.is_silent(now))
 }
 
-/// No additional Secret: every node is put back, and then everything goes.
+/// No additional Secret and no source: every node is put back, and then everything goes.
 fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
     let global = observed.global.as_ref();
     let mut plan = Plan {
@@ -254,7 +276,9 @@ fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
     // The way back has begun: an invalid Secret that comes now must not bring the last good one back, and no node that
     // joins takes what is being taken away.
     plan.global = global
-        .filter(|global| global.last_additional.is_some() || global.proven > 0)
+        .filter(|global| {
+            global.last_additional.is_some() || !global.last_sources.is_empty() || global.proven > 0
+        })
         .and_then(|global| {
             Some(GlobalWrite {
                 merged: global.merged.clone()?,
@@ -318,7 +342,9 @@ pub(crate) mod tests {
         let mut observed = Observed {
             spec: GlobalPullSecretSpec::default(),
             additional,
+            additional_type: None,
             original: Source::Absent,
+            sources: Vec::new(),
             last_rolled_out: None,
             daemon_set: global.is_some(),
             global,
@@ -398,7 +424,10 @@ pub(crate) mod tests {
         if let Some(GlobalWrite { global, .. }) = plan.global {
             words.push(format!("write {}", global.revision));
             let marks = [
-                (global.last_additional.is_none(), "withdrawn"),
+                (
+                    global.last_additional.is_none() && global.last_sources.is_empty(),
+                    "withdrawn",
+                ),
                 (global.refused.is_some(), "refused"),
                 (global.proven == global.revision, "proven"),
                 (global.rolled_out.is_some(), "rolled out"),
@@ -598,6 +627,13 @@ pub(crate) mod tests {
         }
         let back = plan(&failed(Some(found(A)))).global.unwrap().global;
         assert_eq!(back.last_additional, Some(data(A)));
+        let mut other_source = failed(Some(found(A)));
+        other_source.global.as_mut().unwrap().is_additional_proven = true;
+        assert_eq!(
+            line(&other_source),
+            "Reach(Revision(2)) write 2 proven",
+            "an additional Secret that every node had is not taken back"
+        );
         let why = back.refused_why.clone().unwrap();
         assert_eq!(
             why,
@@ -624,6 +660,39 @@ pub(crate) mod tests {
             "Reach(Revision(3)) write 3 proven",
             "another one is taken as it is"
         );
+    }
+
+    #[test]
+    fn the_cleanup_begins_only_when_there_is_no_source_either() {
+        let sources = |text| {
+            let global = Global {
+                last_additional: None,
+                last_sources: BTreeMap::from([("one".to_owned(), Data(Some(A.into())))]),
+                ..global(1, A)
+            };
+            let mut observed = observed(Source::Absent, Some(global), "a=1:Synced b=1:Synced");
+            observed.sources = vec![("one".to_owned(), text)];
+            line(&observed)
+        };
+        assert_eq!(sources(found(A)), "Reach(Revision(1))");
+        assert_eq!(sources(found(B)), "Reach(Revision(2)) write 2 a=2");
+        assert_eq!(sources(found(BAD)), "Reach(Revision(1))");
+        assert_eq!(sources(Source::Forbidden), "Reach(Revision(1))");
+        assert_eq!(
+            sources(Source::Absent),
+            "Reach(Restore) write 1 withdrawn a=1R"
+        );
+    }
+
+    #[test]
+    fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
+        let mut observed = observed(found(A), Some(global(1, A)), "a=1:Synced");
+        observed.sources = vec![("one".to_owned(), found(B))];
+        let next = plan(&observed).global.unwrap().global;
+        assert!(next.is_additional_proven && next.rolled_out.is_none());
+        observed.additional = found(B);
+        let next = plan(&observed).global.unwrap().global;
+        assert!(!next.is_additional_proven);
     }
 
     #[test]

@@ -106,7 +106,9 @@ impl Cluster {
             observed: Observed {
                 spec,
                 additional: Source::Absent,
+                additional_type: None,
                 original: Source::Absent,
+                sources: Vec::new(),
                 global: None,
                 global_is_lost: false,
                 last_rolled_out: None,

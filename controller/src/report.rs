@@ -1,18 +1,22 @@
 //! `GlobalPullSecret.status` from what is there and what was planned. Pure.
 
-use globalps_core::api::{Counts, GlobalPullSecretStatus, condition};
+use globalps_core::api::{
+    Counts, GlobalPullSecretStatus, SOURCE_REGISTRIES, SourceStatus, condition,
+};
 use globalps_core::dockerconfig::Finding;
-use globalps_core::names::ADDITIONAL_SECRET;
+use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
 use globalps_core::rollout::{self, Goal, Progress};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::fleet::fleet;
 use crate::plan::{Aim, Observed, Plan};
-use crate::sources::Verdict;
+use crate::sources::{ResolvedSource, Verdict};
 
 const TAKEN_BACK_HINT: &str =
     "the additional Secret from before is in force until this one is changed";
+
+const MAY_NOT_READ: &str = "the controller may not read it";
 
 /// One condition before it gets its times.
 struct Statement {
@@ -106,6 +110,7 @@ pub(crate) fn report(
     ];
     let conditions = statements
         .into_iter()
+        .chain(sources_valid(&plan.resolved.sources))
         .map(|new| dated(new, before, generation, observed.now))
         .collect();
     GlobalPullSecretStatus {
@@ -118,6 +123,7 @@ pub(crate) fn report(
         },
         counts: tally.counts,
         conflicts: plan.resolved.conflicts.clone(),
+        sources: source_statuses(&plan.resolved.sources),
         conditions,
     }
 }
@@ -169,10 +175,13 @@ fn ready(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
             (Verdict::Invalid(findings), Aim::Nothing) => {
                 no("AdditionalInvalid", sentences(findings))
             }
-            (_, Aim::Nothing) => no(
-                "NoAdditional",
-                format!("there is no Secret `{ADDITIONAL_SECRET}`"),
-            ),
+            (_, Aim::Nothing) => {
+                let mut message = format!("there is no Secret `{ADDITIONAL_SECRET}`");
+                if let Some((_, _, why)) = first_bad(&plan.resolved.sources) {
+                    message = format!("{message}, and none of the sources is valid: {why}");
+                }
+                no("NoAdditional", message)
+            }
             _ => no("Restoring", restoring(tally)),
         };
     };
@@ -248,6 +257,9 @@ fn degraded(observed: &Observed, plan: &Plan, tally: &Tally) -> Statement {
             "OriginalUnreadable",
             format!("the original pull secret: {why}"),
         ),
+        _ if let Some((_, reason, message)) = first_bad(&plan.resolved.sources) => {
+            statement(condition::DEGRADED, "True", reason, message)
+        }
         _ => statement(condition::DEGRADED, "False", "AsExpected", String::new()),
     }
 }
@@ -261,9 +273,10 @@ fn additional_valid(verdict: &Verdict, observed: &Observed) -> Statement {
             "Absent",
             format!("there is no Secret `{ADDITIONAL_SECRET}`"),
         ),
-        Verdict::Valid => new("True", "Valid", String::new()),
+        Verdict::Valid => new("True", "Valid", type_warning(observed)),
         Verdict::TakenBack(why) => new("True", "TakenBack", why.clone()),
         Verdict::Unreadable(why) => new("False", "Unreadable", why.clone()),
+        Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
             let stays = if observed.global.is_some() {
                 "; the last valid one stays in force"
@@ -290,6 +303,7 @@ fn original_valid(verdict: &Verdict) -> Statement {
         ),
         Verdict::Valid | Verdict::TakenBack(_) => new("True", "Valid", String::new()),
         Verdict::Unreadable(why) => new("False", "Unreadable", why.clone()),
+        Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
         Verdict::Partly(findings) => new(
             "False",
             "BadEntries",
@@ -297,6 +311,98 @@ fn original_valid(verdict: &Verdict) -> Statement {
         ),
         Verdict::Invalid(findings) => new("False", "Invalid", sentences(findings)),
     }
+}
+
+/// A Secret of another type has the same meaning, but the API server did not look at what is in it.
+fn type_warning(observed: &Observed) -> String {
+    match observed.additional_type.as_deref() {
+        None | Some(SECRET_TYPE) => String::new(),
+        Some(other) => format!("its type is `{other}`; `{SECRET_TYPE}` is the usual one"),
+    }
+}
+
+/// Whether the sources are valid; nothing where there are none.
+fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
+    let new =
+        |status, reason, message| statement(condition::SOURCES_VALID, status, reason, message);
+    if sources.is_empty() {
+        return None;
+    }
+    Some(match first_bad(sources) {
+        Some((reason, _, message)) => new("False", reason, message),
+        None => new("True", "Valid", String::new()),
+    })
+}
+
+/// Reason by the first source that is not valid, the same as a reason of `Degraded`, and a sentence that names each of
+/// them and what to do; `None`: all are valid.
+fn first_bad(sources: &[ResolvedSource]) -> Option<(&'static str, &'static str, String)> {
+    let bad: Vec<_> = sources
+        .iter()
+        .filter_map(|source| Some((source, source_fault(source)?)))
+        .collect();
+    let (_, (reason, degraded, _)) = bad.first()?;
+    let say =
+        |(source, (_, _, why)): &(&ResolvedSource, Fault)| format!("`{}`: {why}", source.name);
+    let mut sentences: Vec<String> = bad.iter().map(say).collect();
+    let forbidden = |source: &&ResolvedSource| source.verdict == Verdict::Forbidden;
+    let flags: Vec<String> = sources
+        .iter()
+        .filter(forbidden)
+        .map(|source| format!("--source {}", source.name))
+        .collect();
+    if !flags.is_empty() {
+        sentences.push(format!(
+            "`kubectl globalps install {} --apply` allows it",
+            flags.join(" ")
+        ));
+    }
+    Some((reason, degraded, sentences.join("; ")))
+}
+
+/// Reason of `SourcesValid`, reason of `Degraded`, and why, as a sentence.
+type Fault = (&'static str, &'static str, String);
+
+fn source_fault(source: &ResolvedSource) -> Option<Fault> {
+    let stays = if source.registries.is_empty() {
+        ""
+    } else {
+        "; what was valid last stays in force"
+    };
+    Some(match &source.verdict {
+        Verdict::Valid | Verdict::TakenBack(_) => return None,
+        Verdict::Absent => (
+            "Absent",
+            "SourceAbsent",
+            "there is no such Secret".to_owned(),
+        ),
+        Verdict::Forbidden => (
+            "Forbidden",
+            "SourceForbidden",
+            format!("{MAY_NOT_READ}{stays}"),
+        ),
+        Verdict::Unreadable(why) => ("Unreadable", "SourceUnreadable", format!("{why}{stays}")),
+        Verdict::Invalid(findings) | Verdict::Partly(findings) => (
+            "Invalid",
+            "SourceInvalid",
+            format!("{}{stays}", sentences(findings)),
+        ),
+    })
+}
+
+fn source_statuses(sources: &[ResolvedSource]) -> Vec<SourceStatus> {
+    let sources = sources.iter().map(|source| {
+        let fault = source_fault(source);
+        let registries = source.registries.iter().take(SOURCE_REGISTRIES);
+        SourceStatus {
+            name: source.name.clone(),
+            valid: fault.is_none(),
+            message: fault.map(|(_, _, why)| why).unwrap_or_default(),
+            registries: registries.cloned().collect(),
+            total: u32::try_from(source.registries.len()).unwrap_or(u32::MAX),
+        }
+    });
+    sources.collect()
 }
 
 /// Findings in one line, each with its registry, and as many as a status can hold.

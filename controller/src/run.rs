@@ -22,7 +22,7 @@ use crate::health::Health;
 use crate::history;
 use crate::lease::{Election, Held, identity};
 use crate::metrics::Metrics;
-use crate::observe::{self, Change, Changes, World};
+use crate::observe::{self, Change, Changes, OriginalRef, World};
 use crate::plan::{Aim, Observed, Plan, plan};
 use crate::report::{only_counts, report};
 use crate::sources::Source;
@@ -33,6 +33,8 @@ use crate::told::Teller;
 const RESYNC: Duration = Duration::from_mins(10);
 /// Between two questions for an original that nobody answered.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
+/// Between two looks for the original of a cluster of `OpenShift`, which the controller may not read yet.
+const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
 /// Changes are taken in for so long at most before something follows from them.
 const INTAKE: Duration = Duration::from_millis(100);
 /// After it planned, the controller rests so many times as long as that took, and longest. Where thousands of nodes make
@@ -165,12 +167,14 @@ enum Followed {
 struct Controller {
     changes: Changes,
     original_changes: BoxStream<'static, Change>,
+    source_changes: Changes,
     /// When `OpenShift`'s original was looked for the last time, and whether it was there.
     openshift: (Option<Instant>, Option<SecretRef>),
     world: World,
     applier: Applier,
     teller: Teller,
     client: Client,
+    namespace: String,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     /// The syncer's objects as they were left; `None`: not known to be there.
@@ -190,6 +194,7 @@ impl Controller {
         Self {
             changes: observe::changes(&client, namespace),
             original_changes: stream::pending().boxed(),
+            source_changes: Changes::new(),
             openshift: (None, None),
             world: World::default(),
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
@@ -199,6 +204,7 @@ impl Controller {
             reported: None,
             planning: Duration::ZERO,
             client,
+            namespace: namespace.clone(),
             health: Arc::clone(&setup.health),
             metrics: Arc::clone(&setup.metrics),
         }
@@ -220,6 +226,7 @@ impl Controller {
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
                 Some(change) = self.original_changes.next() => self.world.handle(change),
+                Some(change) = self.source_changes.next() => self.world.handle(change),
                 () = tokio::time::sleep_until(wake) => true,
             };
             news |= self.take_in_the_rest().await;
@@ -266,6 +273,10 @@ impl Controller {
                 news |= self.world.handle(change);
                 quiet = 0;
             }
+            while let Some(Some(change)) = self.source_changes.next().now_or_never() {
+                news |= self.world.handle(change);
+                quiet = 0;
+            }
             tokio::task::yield_now().await;
         }
         if let Some(additional) = self.world.additional() {
@@ -281,8 +292,10 @@ impl Controller {
             let config = self.applier.default_config().await?;
             self.world.put_config(config);
         }
+        self.follow_sources();
         match self.follow_original().await {
-            Followed::Same => {}
+            Followed::Same if self.world.is_complete() => {}
+            Followed::Same => return Ok(RESYNC),
             Followed::Other => return Ok(RESYNC),
             Followed::Unknown => return Ok(ORIGINAL_RETRY),
         }
@@ -351,6 +364,7 @@ impl Controller {
         } else {
             RESYNC
         };
+        let pause = pause.min(self.openshift_again());
         let sooner = owed.into_iter().chain(rationed).min();
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
     }
@@ -536,16 +550,31 @@ impl Controller {
         Ok(None)
     }
 
+    /// Watches the further sources that the configuration names.
+    fn follow_sources(&mut self) {
+        let sources = self.world.config().map(|config| &config.spec.sources);
+        let sources = sources.into_iter().flatten();
+        let names: Vec<String> = sources.map(|source| source.name.clone()).collect();
+        if self.world.are_sources(&names) {
+            return;
+        }
+        tracing::info!(?names, "watching the sources");
+        self.source_changes = observe::source_changes(&self.client, &self.namespace, &names);
+        self.world.expect_sources(&names);
+    }
+
     /// Watches the original pull secret that the configuration names.
     async fn follow_original(&mut self) -> Followed {
-        let configured = self
-            .world
-            .config()
-            .and_then(|config| config.spec.original.secret_ref.clone());
+        let original = self.world.config().map(|config| &config.spec.original);
+        let secret = original.and_then(|original| original.secret_ref.clone());
+        let hosted = original.and_then(|original| original.hosted_control_plane.clone());
+        let configured = secret
+            .map(OriginalRef::Secret)
+            .or(hosted.map(OriginalRef::Hosted));
         let wanted = match configured {
             Some(reference) => Some(reference),
             None => match self.openshift_original().await {
-                Some(found) => found,
+                Some(found) => found.map(OriginalRef::Secret),
                 None => return Followed::Unknown,
             },
         };
@@ -554,11 +583,7 @@ impl Controller {
         }
         self.original_changes = match &wanted {
             Some(reference) => {
-                tracing::info!(
-                    namespace = reference.namespace,
-                    name = reference.name,
-                    "watching the original"
-                );
+                tracing::info!(?reference, "watching the original");
                 observe::original_changes(&self.client, reference)
             }
             None => stream::pending().boxed(),
@@ -571,10 +596,21 @@ impl Controller {
         }
     }
 
+    /// After what time `OpenShift`'s original is looked for again: soon where it is to be expected, so that a permission
+    /// that comes late is used.
+    fn openshift_again(&self) -> Duration {
+        if self.world.original_ref().is_none() && self.world.is_openshift() {
+            OPENSHIFT_RETRY
+        } else {
+            RESYNC
+        }
+    }
+
     /// `OpenShift`'s original, where there is one that the controller may read; looked for now and then.
     /// `None`: nobody answered.
     async fn openshift_original(&mut self) -> Option<Option<SecretRef>> {
-        if self.openshift.0.is_some_and(|last| last.elapsed() < RESYNC) {
+        let again = self.openshift_again();
+        if self.openshift.0.is_some_and(|last| last.elapsed() < again) {
             return Some(self.openshift.1.clone());
         }
         let (namespace, name) = OPENSHIFT_ORIGINAL;

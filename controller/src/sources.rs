@@ -1,14 +1,22 @@
 //! From the pull secrets as they are to the one that the nodes shall have. Pure.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
-use globalps_core::dockerconfig::{self, DockerConfig, Finding, Precedence};
+use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Precedence, Severity};
+use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::combine::combine;
 
 /// A pull secret as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// There is none, and none is asked for.
     Absent,
+    /// One is asked for, but the controller is not allowed to read it.
+    Forbidden,
     /// One is asked for, but it can't be read: why, as a sentence.
     Unreadable(String),
     Found(Data),
@@ -17,6 +25,17 @@ pub(crate) enum Source {
 /// The bytes under the key of a Secret; `None`: it has no such key. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Data(pub(crate) Option<Vec<u8>>);
+
+impl Data {
+    pub(crate) fn of(secret: &Secret, key: &str) -> Self {
+        let value = secret.data.as_ref().and_then(|data| data.get(key));
+        Self(value.map(|bytes| bytes.0.clone()))
+    }
+
+    fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, Vec::len)
+    }
+}
 
 impl std::fmt::Debug for Data {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,6 +52,7 @@ impl std::fmt::Debug for Data {
 pub(crate) enum Verdict {
     Absent,
     Valid,
+    Forbidden,
     Unreadable(String),
     /// Every error; the last one that was valid stays in force.
     Invalid(Vec<Finding>),
@@ -49,10 +69,14 @@ pub(crate) struct Global {
     pub(crate) merged: Option<DockerConfig>,
     pub(crate) last_additional: Option<Data>,
     pub(crate) last_original: Option<Data>,
+    /// By the name of the source.
+    pub(crate) last_sources: BTreeMap<String, Data>,
     /// The newest revision that some node has run with; 0: none, or the way back has begun.
     pub(crate) proven: i64,
     /// When every node had the revision; `None`: not yet.
     pub(crate) rolled_out: Option<Timestamp>,
+    /// The revision is not rolled out, but the additional Secret in it was, with another original or other sources.
+    pub(crate) is_additional_proven: bool,
     /// The additional Secret that was taken back, and why.
     pub(crate) refused: Option<Data>,
     pub(crate) refused_why: Option<String>,
@@ -66,112 +90,237 @@ impl Global {
             merged: _,
             last_additional,
             last_original,
+            last_sources,
             proven,
             rolled_out,
+            is_additional_proven,
             refused,
             refused_why,
         } = self;
         *revision == other.revision
             && *last_additional == other.last_additional
             && *last_original == other.last_original
+            && *last_sources == other.last_sources
             && *proven == other.proven
             && *rolled_out == other.rolled_out
+            && *is_additional_proven == other.is_additional_proven
             && *refused == other.refused
             && *refused_why == other.refused_why
     }
 }
 
-/// What the nodes shall have, and the two good sources that it was made of.
+/// What the nodes shall have, and the good sources that it was made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
     pub(crate) config: DockerConfig,
-    pub(crate) additional: Data,
+    pub(crate) additional: Option<Data>,
     pub(crate) original: Option<Data>,
+    /// By the name of the source.
+    pub(crate) sources: BTreeMap<String, Data>,
+}
+
+/// What became of one of `spec.sources`.
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedSource {
+    pub(crate) name: String,
+    pub(crate) verdict: Verdict,
+    /// Registries whose credentials are its own.
+    pub(crate) registries: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) additional: Verdict,
     pub(crate) original: Verdict,
-    /// `None`: no additional Secret, or none that was ever valid.
+    /// In their order.
+    pub(crate) sources: Vec<ResolvedSource>,
+    /// `None`: no additional Secret and no source, or none that was ever valid.
     pub(crate) desired: Option<Desired>,
     pub(crate) conflicts: Vec<ConflictStatus>,
     /// The additional Secret as it is, if it is the one that was taken back.
     pub(crate) refused: Option<Data>,
+    /// Bytes that `global-pull-secret` would have, where they are more than it can; nothing but what is in it already
+    /// makes it so large.
+    pub(crate) too_large: Option<usize>,
+}
+
+/// A pull secret judged: what stands for it, and what stood for it before.
+struct Judged {
+    verdict: Verdict,
+    good: Option<(DockerConfig, Data)>,
+    last: Option<Data>,
+}
+
+impl Judged {
+    /// It would bring something that is not in `global-pull-secret` yet.
+    fn is_new(&self) -> bool {
+        let good = self.good.as_ref();
+        good.is_some_and(|(_, data)| self.last.as_ref() != Some(data))
+    }
+
+    /// What was in force stays, since there is no room.
+    fn refuse(&mut self, size: usize) {
+        let own = self.good.as_ref().map_or(0, |(_, data)| data.len());
+        self.verdict = Verdict::Invalid(vec![Finding {
+            severity: Severity::Error,
+            code: Code::TooLarge,
+            registry: String::new(),
+            message: format!(
+                "it has {own} bytes, and what is made of it and kept with it would have {size}, more than the \
+                 {SECRET_LIMIT} of a Secret: take out registries that no node needs"
+            )
+            .into(),
+            hint: "take out registries that no node needs",
+        }]);
+        self.good = self.last.as_ref().and_then(read);
+    }
 }
 
 /// A source that is not valid never changes what is in force: its last good bytes stand in for it, so that the other
-/// source's changes still flow.
+/// sources' changes still flow.
 pub(crate) fn resolve(
     spec: &GlobalPullSecretSpec,
     additional: &Source,
     original: &Source,
+    sources: &[(String, Source)],
     global: Option<&Global>,
 ) -> Resolved {
     let last_additional = global.and_then(|global| global.last_additional.as_ref());
     let last_original = global.and_then(|global| global.last_original.as_ref());
+    let last_source = |name| global.and_then(|global| global.last_sources.get(name));
     let refused = global
         .and_then(|global| global.refused.clone())
         .filter(|refused| *additional == Source::Found(refused.clone()));
-    let (mut additional, mut good_additional) = judge(additional, last_additional, false);
+    let mut first = judge(additional, last_additional, false);
     if refused.is_some() {
         let why = global.and_then(|global| global.refused_why.clone());
-        additional = Verdict::TakenBack(why.unwrap_or_default());
-        good_additional = last_additional.and_then(read);
+        first.verdict = Verdict::TakenBack(why.unwrap_or_default());
+        first.good = last_additional.and_then(read);
     }
-    let (original, good_original) = judge(original, last_original, true);
-    let Some((config, data)) = good_additional else {
-        return Resolved {
-            additional,
-            original,
-            desired: None,
-            conflicts: Vec::new(),
-            refused,
-        };
-    };
-    let (original_config, original_data) = good_original.unzip();
-    let merged = dockerconfig::merge(
-        &original_config.unwrap_or_default(),
-        &config,
-        spec.precedence,
+    let mut original = judge(original, last_original, true);
+    let mut all = vec![(ADDITIONAL_SECRET, first)];
+    all.extend(
+        sources
+            .iter()
+            .map(|(name, source)| (name.as_str(), judge(source, last_source(name), false))),
     );
-    let conflicts = merged
-        .conflicts
-        .into_iter()
-        .map(|conflict| ConflictStatus {
-            registry: conflict.registry,
-            winner: conflict.winner,
-        })
-        .collect();
-    let desired = Desired {
-        config: merged.config,
-        additional: data,
-        original: original_data,
+    let (merged, too_large) = loop {
+        let merged = merge(spec, &all, &original);
+        let size = merged
+            .as_ref()
+            .and_then(|merged| too_large(&merged.desired, refused.as_ref()));
+        let Some(size) = size else {
+            break (merged, None);
+        };
+        // The least important one of those that are new.
+        let judged = all.iter_mut().rev().map(|(_, judged)| judged);
+        match judged.chain([&mut original]).find(|judged| judged.is_new()) {
+            Some(judged) => judged.refuse(size),
+            None => break (merged, Some(size)),
+        }
     };
+    let mut verdicts = all.into_iter().map(|(_, judged)| judged.verdict);
+    let additional = verdicts.next().unwrap_or(Verdict::Absent);
+    let (desired, conflicts, mut registries) = match merged {
+        Some(merged) => (Some(merged.desired), merged.conflicts, merged.registries),
+        None => (None, Vec::new(), BTreeMap::new()),
+    };
+    let sources = sources.iter().zip(verdicts);
+    let sources = sources.map(|((name, _), verdict)| ResolvedSource {
+        name: name.clone(),
+        verdict,
+        registries: registries.remove(name).unwrap_or_default(),
+    });
     Resolved {
         additional,
-        original,
-        desired: Some(desired),
+        original: original.verdict,
+        sources: sources.collect(),
+        desired,
         conflicts,
         refused,
+        too_large,
     }
 }
 
+struct Merged {
+    desired: Desired,
+    conflicts: Vec<ConflictStatus>,
+    /// By the name of the source.
+    registries: BTreeMap<String, Vec<String>>,
+}
+
+/// `None`: none of them is good.
+fn merge(spec: &GlobalPullSecretSpec, all: &[(&str, Judged)], original: &Judged) -> Option<Merged> {
+    let good: Vec<(&str, &DockerConfig)> = all
+        .iter()
+        .filter_map(|(name, judged)| Some((*name, &judged.good.as_ref()?.0)))
+        .collect();
+    let combined = combine(&good);
+    let config = match good.as_slice() {
+        [] => return None,
+        [(_, config)] => (*config).clone(),
+        _ => combined.config(),
+    };
+    let (original_config, original) = original.good.clone().unzip();
+    let original_config = original_config.unwrap_or_default();
+    let merged = dockerconfig::merge(&original_config, &config, spec.precedence);
+    let with_original = merged.conflicts.into_iter().map(|conflict| ConflictStatus {
+        registry: conflict.registry,
+        winner: conflict.winner,
+        source: String::new(),
+        over: String::new(),
+    });
+    let conflicts = with_original.chain(combined.conflicts.iter().cloned());
+    let mut data: BTreeMap<String, Data> = all
+        .iter()
+        .filter_map(|(name, judged)| Some(((*name).to_owned(), judged.good.as_ref()?.1.clone())))
+        .collect();
+    let registries = good.iter().enumerate();
+    let registries = registries.filter(|(_, (name, _))| *name != ADDITIONAL_SECRET);
+    Some(Merged {
+        registries: registries
+            .map(|(at, (name, _))| ((*name).to_owned(), combined.registries(at, &merged.config)))
+            .collect(),
+        conflicts: conflicts.collect(),
+        desired: Desired {
+            config: merged.config,
+            additional: data.remove(ADDITIONAL_SECRET),
+            original,
+            sources: data,
+        },
+    })
+}
+
+/// Bytes of `global-pull-secret` with all that is kept in it, where they are more than it can have.
+fn too_large(desired: &Desired, refused: Option<&Data>) -> Option<usize> {
+    let kept = [&desired.additional, &desired.original];
+    let kept = kept.into_iter().flatten().chain(refused);
+    let kept: usize = kept.chain(desired.sources.values()).map(Data::len).sum();
+    // Each entry gets an `auth` of what it has besides, at most: no need to write it all out.
+    if kept * 4 <= SECRET_LIMIT {
+        return None;
+    }
+    let size = kept + desired.config.render().len();
+    (size > SECRET_LIMIT).then_some(size)
+}
+
 /// `lenient`: entries that are bad are left out instead of refusing all of it.
-fn judge(
-    source: &Source,
-    last: Option<&Data>,
-    lenient: bool,
-) -> (Verdict, Option<(DockerConfig, Data)>) {
+fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
+    let judged = |verdict, good| Judged {
+        verdict,
+        good,
+        last: last.cloned(),
+    };
     let stand_in = || last.and_then(read);
     let data = match source {
-        Source::Absent => return (Verdict::Absent, None),
-        Source::Unreadable(why) => return (Verdict::Unreadable(why.clone()), stand_in()),
+        Source::Absent => return judged(Verdict::Absent, None),
+        Source::Forbidden => return judged(Verdict::Forbidden, stand_in()),
+        Source::Unreadable(why) => return judged(Verdict::Unreadable(why.clone()), stand_in()),
         Source::Found(data) => data,
     };
     let (config, findings) = dockerconfig::validate_data(data.0.as_deref());
     if let Some(config) = config {
-        return (Verdict::Valid, Some((config, data.clone())));
+        return judged(Verdict::Valid, Some((config, data.clone())));
     }
     let errors: Vec<Finding> = findings.into_iter().filter(Finding::is_error).collect();
     if lenient && let Some(Ok(config)) = data.0.as_deref().map(dockerconfig::parse) {
@@ -183,10 +332,10 @@ fn judge(
         if !good.is_empty() {
             let kept = DockerConfig::new(good);
             let bytes = Data(Some(kept.render()));
-            return (Verdict::Partly(errors), Some((kept, bytes)));
+            return judged(Verdict::Partly(errors), Some((kept, bytes)));
         }
     }
-    (Verdict::Invalid(errors), stand_in())
+    judged(Verdict::Invalid(errors), stand_in())
 }
 
 fn read(data: &Data) -> Option<(DockerConfig, Data)> {
@@ -209,6 +358,7 @@ mod tests {
 
     const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
     const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
+    const C: &str = r#"{"auths":{"c":{"auth":"dTpw"}}}"#;
     const BAD: &str = r#"{"auths":{"c":{"auth":"cGFudHM="}}}"#;
     const HALF: &str = r#"{"auths":{"b":{"auth":"dTpw"},"c":{"auth":"cGFudHM="}}}"#;
 
@@ -319,16 +469,176 @@ mod tests {
                 &GlobalPullSecretSpec::default(),
                 &additional,
                 &original,
+                &[],
                 global,
             );
             assert_eq!(keys(&resolved), expected, "{sentence}");
         }
     }
 
+    /// `additional one two`, each a file, `-`: absent, `403`: not to be read; with what is in force before.
+    fn with_sources(texts: [&str; 3], before: Option<&Global>) -> Resolved {
+        let source = |text: &str| match text {
+            "-" => Source::Absent,
+            "403" => Source::Forbidden,
+            text => found(text),
+        };
+        let [additional, one, two] = texts.map(source);
+        let sources = [("one".to_owned(), one), ("two".to_owned(), two)];
+        let spec = GlobalPullSecretSpec::default();
+        resolve(&spec, &additional, &Source::Absent, &sources, before)
+    }
+
+    #[test]
+    fn a_bad_source_holds_up_no_other() {
+        let before = Global {
+            last_additional: Some(data(A)),
+            last_sources: BTreeMap::from([("one".to_owned(), data(B))]),
+            ..Global::default()
+        };
+        for (sentence, texts, before, expected, verdicts) in [
+            (
+                "each gives its own",
+                [A, B, C],
+                None,
+                "a b c",
+                "Valid Valid",
+            ),
+            (
+                "a source alone is enough",
+                ["-", B, "-"],
+                None,
+                "b",
+                "Valid Absent",
+            ),
+            (
+                "a bad one gives nothing",
+                [A, BAD, C],
+                None,
+                "a c",
+                "Invalid Valid",
+            ),
+            (
+                "or what it gave before",
+                [A, BAD, C],
+                Some(&before),
+                "a b c",
+                "Invalid Valid",
+            ),
+            (
+                "one that may not be read as well",
+                [A, "403", C],
+                Some(&before),
+                "a b c",
+                "Forbidden Valid",
+            ),
+            (
+                "one that is gone is gone",
+                [A, "-", C],
+                Some(&before),
+                "a c",
+                "Absent Valid",
+            ),
+            (
+                "a bad additional one holds up no source",
+                [BAD, B, C],
+                None,
+                "b c",
+                "Valid Valid",
+            ),
+            (
+                "nothing but what is not there",
+                ["-", "-", "-"],
+                Some(&before),
+                "nothing",
+                "Absent Absent",
+            ),
+            (
+                "nothing that was ever valid",
+                ["-", BAD, "403"],
+                None,
+                "nothing",
+                "Invalid Forbidden",
+            ),
+        ] {
+            let resolved = with_sources(texts, before);
+            assert_eq!(keys(&resolved), expected, "{sentence}");
+            let found: Vec<String> = resolved
+                .sources
+                .iter()
+                .map(|source| format!("{:?}", source.verdict))
+                .map(|text| text.split('(').next().unwrap().to_owned())
+                .collect();
+            assert_eq!(found.join(" "), verdicts, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_what_was_in_force_stays() {
+        let large = |name: &str, bytes: usize| {
+            format!(
+                r#"{{"auths":{{"{name}":{{"auth":"dTpw","x":"{}"}}}}}}"#,
+                "x".repeat(bytes)
+            )
+        };
+        let (half, most) = (large("h", 500_000), large("m", 1_000_000));
+        let before = Global {
+            last_additional: Some(data(A)),
+            last_sources: BTreeMap::from([("one".to_owned(), data(&half))]),
+            ..Global::default()
+        };
+        for (sentence, texts, before, expected, who) in [
+            ("half of it fits, twice", [&*half, "-", "-"], None, "h", ""),
+            (
+                "nearly all of it does not",
+                [&*most, "-", "-"],
+                None,
+                "nothing",
+                "additional",
+            ),
+            (
+                "a source is refused before the additional one",
+                [&*half, B, &*half],
+                None,
+                "b h",
+                "two",
+            ),
+            (
+                "what is new is refused before what is in force",
+                [&*half, &*half, "-"],
+                Some(&before),
+                "a h",
+                "additional",
+            ),
+        ] {
+            let resolved = with_sources(texts, before);
+            assert_eq!(keys(&resolved), expected, "{sentence}");
+            let verdicts = resolved
+                .sources
+                .iter()
+                .map(|s| (s.name.as_str(), &s.verdict));
+            let mut refused = [("additional", &resolved.additional)]
+                .into_iter()
+                .chain(verdicts)
+                .filter_map(|(name, verdict)| match verdict {
+                    Verdict::Invalid(findings) => Some((name, findings[0].to_string())),
+                    _ => None,
+                });
+            let found = refused.next();
+            assert_eq!(
+                found.as_ref().map_or("", |(name, _)| *name),
+                who,
+                "{sentence}"
+            );
+            assert!(found.is_none_or(|(_, text)| text.contains("more than the 1048576")));
+            assert_eq!(refused.next(), None, "{sentence}");
+        }
+    }
+
     #[test]
     fn every_bad_entry_is_in_the_verdict() {
         let spec = GlobalPullSecretSpec::default();
-        let resolved = resolve(&spec, &found(BAD), &found(HALF), None);
+        let resolved = resolve(&spec, &found(BAD), &found(HALF), &[], None);
         let Verdict::Invalid(additional) = resolved.additional else {
             panic!("{:?}", resolved.additional)
         };

@@ -1,9 +1,11 @@
 //! Events on the Secret that the user wrote: what changed since the last look, told once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
+use globalps_core::api::{
+    ConflictStatus, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
+};
 use globalps_core::names::{ADDITIONAL_SECRET, CONTROLLER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
@@ -181,25 +183,13 @@ fn changes(
             format!("revision {} is ready to roll out", after.revision),
         ));
     }
-    if after.conflicts
-        != before
-            .map(|before| before.conflicts.clone())
-            .unwrap_or_default()
-        && !after.conflicts.is_empty()
+    if let Some((_, reason, message)) = became(condition::SOURCES_VALID, "False")
+        && reason == "Invalid"
     {
-        let winner = after.conflicts[0].winner;
-        let registries: Vec<&str> = after
-            .conflicts
-            .iter()
-            .map(|conflict| conflict.registry.as_str())
-            .collect();
-        let note = format!(
-            "{}: the {} pull secret's credentials are in force, not the {}'s",
-            registries.join(", "),
-            format!("{winner:?}").to_lowercase(),
-            loser(winner),
-        );
-        events.push((WARNING, "Conflict", note));
+        events.push((WARNING, "SourceInvalid", message));
+    }
+    if before.is_none_or(|before| before.conflicts != after.conflicts) {
+        events.extend(conflicts(&after.conflicts));
     }
     if let Some((_, _, message)) = became(condition::READY, "True")
         && before.is_none_or(|before| {
@@ -217,6 +207,33 @@ fn changes(
         events.push((NORMAL, "Restored", "every node is as it was".to_owned()));
     }
     events
+}
+
+/// One note for each two that are at odds.
+fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Told> {
+    let mut registries: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
+    for conflict in conflicts {
+        let (winner, loser) = if conflict.source.is_empty() {
+            let winner = format!("the {:?} pull secret", conflict.winner).to_lowercase();
+            (winner, format!("the {}", loser(conflict.winner)))
+        } else {
+            (
+                format!("`{}`", conflict.source),
+                format!("`{}`", conflict.over),
+            )
+        };
+        let registry = conflict.registry.as_str();
+        registries
+            .entry((winner, loser))
+            .or_default()
+            .push(registry);
+    }
+    let notes = registries.into_iter().map(|((winner, loser), registries)| {
+        let registries = registries.join(", ");
+        let note = format!("{registries}: {winner}'s credentials are in force, not {loser}'s");
+        (WARNING, "Conflict", note)
+    });
+    notes.collect()
 }
 
 fn shorten(mut note: String) -> String {

@@ -84,8 +84,13 @@ impl Default for GlobalPullSecretSpec {
 /// A further source of credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!(self.name in ['additional-pull-secret', 'global-pull-secret'])",
+    "message": "a source is another Secret than additional-pull-secret and global-pull-secret",
+}]))]
 pub struct SourceRef {
-    #[schemars(length(min = 1, max = 253))]
+    /// 236 at most, so that a key of a Secret can name it.
+    #[schemars(length(min = 1, max = 236))]
     pub name: String,
 }
 
@@ -234,7 +239,7 @@ fn default_history_limit() -> u32 {
     2
 }
 fn default_kubeconfig_key() -> String {
-    "kubeconfig".to_owned()
+    names::KUBECONFIG_KEY.to_owned()
 }
 fn default_key() -> String {
     names::DATA_KEY.to_owned()
@@ -269,6 +274,9 @@ pub struct GlobalPullSecretStatus {
     /// Registries that both pull secrets name, and who won. Written when empty too: a merge patch keeps what it omits.
     #[serde(default)]
     pub conflicts: Vec<ConflictStatus>,
+    /// What became of each of `spec.sources`, in their order. Written when empty too.
+    #[serde(default)]
+    pub sources: Vec<SourceStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -298,8 +306,37 @@ pub struct Counts {
 #[serde(rename_all = "camelCase")]
 pub struct ConflictStatus {
     pub registry: String,
-    /// Whose credentials are in force.
+    /// Whose credentials are in force. A source counts as additional.
     pub winner: Precedence,
+    /// Where the original is none of the two: the Secret whose credentials are in force.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Where the original is none of the two: the Secret whose credentials are not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub over: String,
+}
+
+/// Registries that a [`SourceStatus`] names at most.
+pub const SOURCE_REGISTRIES: usize = 100;
+
+/// What became of one of `spec.sources`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceStatus {
+    pub name: String,
+    /// It could be read and is valid as it is.
+    pub valid: bool,
+    /// Why it is not, as a sentence.
+    #[serde(default)]
+    pub message: String,
+    /// Registries whose credentials are this source's, 100 at most. Of a source that is not valid: those of its last valid
+    /// content.
+    #[serde(default)]
+    pub registries: Vec<String>,
+    /// How many registries that are.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub total: u32,
 }
 
 /// Types of the conditions of a `GlobalPullSecret`.
@@ -309,6 +346,8 @@ pub mod condition {
     pub const DEGRADED: &str = "Degraded";
     pub const ADDITIONAL_VALID: &str = "AdditionalValid";
     pub const ORIGINAL_VALID: &str = "OriginalValid";
+    /// Only where `spec.sources` names one.
+    pub const SOURCES_VALID: &str = "SourcesValid";
 }
 
 /// What one node is to do (spec, by the controller) and what it did (status, by that node's syncer).

@@ -21,12 +21,20 @@ pub const CONTROLLER: &str = "globalps-controller";
 
 /// Key of a Secret's data that holds registry credentials.
 pub const DATA_KEY: &str = ".dockerconfigjson";
+/// Key of a Secret with a kubeconfig, unless the user says otherwise.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
+/// Type of a Secret that has [`DATA_KEY`], as everybody writes it.
+pub const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
 /// Key in [`GLOBAL_SECRET`] under which the last additional Secret that was valid is kept.
 pub const LAST_ADDITIONAL_KEY: &str = "last-good-additional";
 /// Key in [`GLOBAL_SECRET`] with the additional Secret that was taken back from the whole fleet, until it is another one.
 pub const REFUSED_KEY: &str = "refused-additional";
 /// Key in [`GLOBAL_SECRET`] under which the last original pull secret that was valid is kept.
 pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
+/// Keys in [`GLOBAL_SECRET`] under which the last valid content of each source is kept: this, and the source's name.
+pub const LAST_SOURCE_KEY_PREFIX: &str = "last-good-source.";
+/// Most that the API server takes as a Secret: bytes of all values together.
+pub const SECRET_LIMIT: usize = 1024 * 1024;
 
 /// Where `OpenShift` keeps the original pull secret of the cluster: namespace and name.
 pub const OPENSHIFT_ORIGINAL: (&str, &str) = ("openshift-config", "pull-secret");
@@ -43,6 +51,9 @@ pub const PROVEN_ANNOTATION: &str = "globalps.io/proven";
 /// Annotation of [`GLOBAL_SECRET`]: when every node had its revision, RFC 3339; none: not yet. Also of a Secret of the
 /// history.
 pub const ROLLED_OUT_ANNOTATION: &str = "globalps.io/rolled-out";
+/// Annotation of [`GLOBAL_SECRET`]: `true` where its revision is not rolled out, but the additional Secret in it was, with
+/// another original or other sources: if nodes fail, it is not to blame.
+pub const ADDITIONAL_PROVEN_ANNOTATION: &str = "globalps.io/additional-proven";
 /// Annotation of [`GLOBAL_SECRET`]: why the additional Secret is not in force although it is valid, as a sentence.
 pub const REFUSED_ANNOTATION: &str = "globalps.io/refused";
 /// Annotation of a `NodePullSecret`: each new value asks for one more try on a node that failed.

@@ -19,7 +19,7 @@ pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{Named, Original, Span};
+pub(crate) use values::{ControlPlane, Named, Original, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -223,18 +223,36 @@ Examples:
   kubectl globalps install --controller-image REGISTRY/globalps-controller:TAG --syncer-image REGISTRY/globalps-syncer:TAG
 
   # Apply them and wait until the controller runs
-  kubectl globalps install --controller-image ... --syncer-image ... --apply"
+  kubectl globalps install --controller-image ... --syncer-image ... --apply
+
+  # Let the Secret of another team be one more source
+  kubectl globalps install --source team-a-pull-secret --apply"
 )]
 pub(crate) struct Install {
-    /// Image of the controller
-    #[arg(long, value_name = "IMAGE")]
-    pub controller_image: String,
-    /// Image of the agent that runs on every node
-    #[arg(long, value_name = "IMAGE")]
-    pub syncer_image: String,
+    /// Image of the controller; with --apply, the one that is installed
+    #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
+    pub controller_image: Option<String>,
+    /// Image of the agent that runs on every node; with --apply, the one that is installed
+    #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
+    pub syncer_image: Option<String>,
     /// Secret with the cluster's original pull secret, which the controller may read then
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub original: Option<Original>,
+    /// Further Secret of the namespace with credentials, which the controller may read then; may be repeated. With --apply,
+    /// beside those that are sources already
+    #[arg(long, value_name = "NAME")]
+    pub source: Vec<String>,
+    /// Control plane of HyperShift whose pull secret is the original one
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        requires = "kubeconfig_secret",
+        conflicts_with = "original"
+    )]
+    pub hosted_control_plane: Option<ControlPlane>,
+    /// Secret of namespace globalps-system with a kubeconfig of its management cluster, under the key `kubeconfig`
+    #[arg(long, value_name = "NAME", requires = "hosted_control_plane")]
+    pub kubeconfig_secret: Option<String>,
     /// Apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,
@@ -355,6 +373,18 @@ mod tests {
             (
                 "install --controller-image c --syncer-image s --original a/b",
                 None,
+            ),
+            (
+                "install --apply --source a --source b --hosted-control-plane a/b --kubeconfig-secret k",
+                None,
+            ),
+            (
+                "install --apply --hosted-control-plane a/b",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "install --apply --hosted-control-plane a/b --kubeconfig-secret k --original a/b",
+                Some(ErrorKind::ArgumentConflict),
             ),
             (
                 "install --controller-image c",

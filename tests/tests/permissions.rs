@@ -342,6 +342,8 @@ fn rights() -> BTreeSet<Right> {
         syncer_image: "s".to_owned(),
         namespace: NAMESPACE.to_owned(),
         original: Some(original()),
+        sources: Vec::new(),
+        hosted_control_plane: None,
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();
@@ -399,11 +401,10 @@ fn rights_of(user: &str, namespace: &str, rule: &Value) -> Vec<Right> {
 }
 
 fn of_kind<'a>(objects: &'a [Value], ending: &'a str) -> impl Iterator<Item = &'a Value> {
-    let roles = objects.iter().filter(move |object| {
+    objects.iter().filter(move |object| {
         let kind = object["kind"].as_str().unwrap_or_default();
         kind == format!("Role{ending}") || kind == format!("ClusterRole{ending}")
-    });
-    roles
+    })
 }
 
 fn list(value: &Value) -> &[Value] {

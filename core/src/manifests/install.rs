@@ -11,11 +11,11 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResourceExt as _, Resource as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{leader, named, own_node, syncer, value};
-use crate::api::{GlobalPullSecret, NodePullSecret, SecretRef};
+use crate::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use crate::names::{
     self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
     METRICS_PORT, METRICS_PORT_NAME, SYNCER,
@@ -34,6 +34,10 @@ pub struct Install {
     pub namespace: String,
     /// An original pull secret that the controller shall be allowed to read.
     pub original: Option<SecretRef>,
+    /// Secrets of the namespace that the controller shall be allowed to read, in their order.
+    pub sources: Vec<String>,
+    /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
+    pub hosted_control_plane: Option<HostedControlPlaneRef>,
 }
 
 impl Install {
@@ -66,16 +70,46 @@ impl Install {
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
+        let by_name = |role_name: &str, namespace: &str, names: Vec<String>| {
+            let rule = PolicyRule {
+                resource_names: Some(names),
+                ..rule("", ["secrets"], [], ["list", "watch"])
+            };
+            [
+                value(role(role_name, namespace, vec![rule])),
+                value(role_binding(role_name, namespace, account)),
+            ]
+        };
+        if !self.sources.is_empty() {
+            let role_name = format!("{CONTROLLER}-sources");
+            objects.extend(by_name(&role_name, &self.namespace, self.sources.clone()));
+        }
+        if let Some(hosted) = &self.hosted_control_plane {
+            let role_name = format!("{CONTROLLER}-kubeconfig");
+            let names = vec![hosted.kubeconfig_secret_ref.name.clone()];
+            objects.extend(by_name(&role_name, CONTROLLER_NAMESPACE, names));
+        }
         objects.extend(leader::objects(account));
         objects.extend(own_node::objects(&self.namespace));
         objects.push(value(self.deployment()));
+        // Only what was asked for: every other field is the user's, with its default.
+        let mut spec = serde_json::Map::new();
         if let Some(original) = &self.original {
-            // Only what was asked for: every other field is the user's, with its default.
-            objects.push(serde_json::json!({
+            spec.insert("original".to_owned(), json!({"secretRef": original}));
+        }
+        if let Some(hosted) = &self.hosted_control_plane {
+            spec.insert("original".to_owned(), json!({"hostedControlPlane": hosted}));
+        }
+        if !self.sources.is_empty() {
+            let sources = self.sources.iter().map(|name| json!({"name": name}));
+            spec.insert("sources".to_owned(), sources.collect());
+        }
+        if !spec.is_empty() {
+            objects.push(json!({
                 "apiVersion": GlobalPullSecret::api_version(&()),
                 "kind": GlobalPullSecret::kind(&()),
                 "metadata": {"name": GLOBAL_SECRET, "namespace": self.namespace},
-                "spec": {"original": {"secretRef": original}},
+                "spec": spec,
             }));
         }
         objects

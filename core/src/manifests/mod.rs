@@ -72,6 +72,8 @@ mod tests {
             syncer_image: format!("globalps-syncer:{version}"),
             namespace: crate::names::NAMESPACE.to_owned(),
             original: None,
+            sources: Vec::new(),
+            hosted_control_plane: None,
         };
         let (crds, rest): (Vec<Value>, Vec<Value>) = install
             .objects()

@@ -49,18 +49,13 @@ impl FromStr for Original {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('/') {
-            Some((namespace, name))
-                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-            {
-                Ok(Self(api::SecretRef {
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                    key: names::DATA_KEY.to_owned(),
-                }))
-            }
-            _ => Err("must be NAMESPACE/NAME, for example `openshift-config/pull-secret`"),
-        }
+        let (namespace, name) = namespaced(text)
+            .ok_or("must be NAMESPACE/NAME, for example `openshift-config/pull-secret`")?;
+        Ok(Self(api::SecretRef {
+            namespace,
+            name,
+            key: names::DATA_KEY.to_owned(),
+        }))
     }
 }
 
@@ -90,6 +85,26 @@ impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// Namespace and name of a `HostedControlPlane`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlPlane(pub String, pub String);
+
+impl FromStr for ControlPlane {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) =
+            namespaced(text).ok_or("must be NAMESPACE/NAME, for example `clusters-prod/prod`")?;
+        Ok(Self(namespace, name))
+    }
+}
+
+fn namespaced(text: &str) -> Option<(String, String)> {
+    let (namespace, name) = text.split_once('/')?;
+    let is_one = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+    is_one.then(|| (namespace.to_owned(), name.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! `install`: the manifests, printed or applied.
 
+use globalps_core::api::{
+    GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
+};
 use globalps_core::manifests::{Install as Manifests, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,7 +15,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::cli::{Connection, Install};
+use crate::cli::{Connection, ControlPlane, Install};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
@@ -22,18 +25,34 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let manifests = Manifests {
-        controller_image: args.controller_image.clone(),
-        syncer_image: args.syncer_image.clone(),
+    let mut manifests = Manifests {
+        controller_image: args.controller_image.clone().unwrap_or_default(),
+        syncer_image: args.syncer_image.clone().unwrap_or_default(),
         namespace: flags.namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
+        sources: args.source.clone(),
+        hosted_control_plane: args
+            .hosted_control_plane
+            .as_ref()
+            .zip(args.kubeconfig_secret.clone())
+            .map(
+                |(ControlPlane(namespace, name), secret)| HostedControlPlaneRef {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    kubeconfig_secret_ref: KubeconfigRef {
+                        name: secret,
+                        key: names::KUBECONFIG_KEY.to_owned(),
+                    },
+                },
+            ),
     };
-    let objects = manifests.objects();
     if !args.apply {
-        printer.data(&to_yaml(&objects));
+        printer.data(&to_yaml(&manifests.objects()));
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer).await?;
+    complete(&mut manifests, &cluster).await?;
+    let objects = manifests.objects();
     let deadline = Instant::now() + args.timeout.0;
     let late =
         |what: &str, hint: &str| Failure::no(format!("{what} within {}", args.timeout), hint);
@@ -85,6 +104,70 @@ pub(super) async fn run(
     .map_err(|error| unwatchable(names::CONTROLLER, &error))?;
     printer.note("globalps is installed; add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`");
     Ok(Exit::Done)
+}
+
+/// With what is installed already, where nothing else was asked for: the images, the sources and the original.
+async fn complete(manifests: &mut Manifests, cluster: &Cluster<'_>) -> Result<(), Failure> {
+    if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
+        let api: Api<Deployment> =
+            Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+        let call = api.get_opt(names::CONTROLLER);
+        let deployment = cluster.call("see what is installed", call).await?;
+        let (controller, syncer) = deployment.as_ref().and_then(images).ok_or_else(|| {
+            Failure::new(
+                "no images are named, and globalps is not installed",
+                "name them with `--controller-image` and `--syncer-image`",
+            )
+        })?;
+        for (image, installed) in [
+            (&mut manifests.controller_image, controller),
+            (&mut manifests.syncer_image, syncer),
+        ] {
+            if image.is_empty() {
+                *image = installed;
+            }
+        }
+    }
+    let asks_nothing = manifests.original.is_none()
+        && manifests.hosted_control_plane.is_none()
+        && manifests.sources.is_empty();
+    if asks_nothing {
+        return Ok(());
+    }
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    match cluster.call("see what is configured", call).await {
+        Ok(Some(config)) => extend(manifests, config.spec),
+        Ok(None) => {}
+        // Not even its kind is known yet.
+        Err(failure) if failure.is(404) => {}
+        Err(failure) => return Err(failure),
+    }
+    Ok(())
+}
+
+/// Server-side apply takes back what the last one named and this one does not.
+fn extend(manifests: &mut Manifests, spec: GlobalPullSecretSpec) {
+    let asked = std::mem::take(&mut manifests.sources);
+    let known = spec.sources.into_iter().map(|source| source.name);
+    for name in known.chain(asked) {
+        if !manifests.sources.contains(&name) {
+            manifests.sources.push(name);
+        }
+    }
+    if manifests.original.is_none() && manifests.hosted_control_plane.is_none() {
+        manifests.original = spec.original.secret_ref;
+        manifests.hosted_control_plane = spec.original.hosted_control_plane;
+    }
+}
+
+/// Images of the controller and of the syncer that it deploys.
+fn images(deployment: &Deployment) -> Option<(String, String)> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let container = pod.containers.first()?;
+    let mut args = container.args.iter().flatten();
+    let syncer = args.find_map(|arg| arg.strip_prefix("--syncer-image="))?;
+    Some((container.image.clone()?, syncer.to_owned()))
 }
 
 /// Whether every replica runs what the Deployment says now. Its own conditions are no answer: just after an apply they
@@ -214,12 +297,45 @@ mod tests {
     }
 
     #[test]
+    fn what_is_installed_stays_where_nothing_else_is_asked_for() {
+        let mut manifests = Manifests {
+            controller_image: "registry/c:1".to_owned(),
+            syncer_image: "registry/s:1".to_owned(),
+            namespace: "kube-system".to_owned(),
+            original: None,
+            sources: vec!["b".to_owned(), "c".to_owned()],
+            hosted_control_plane: None,
+        };
+        let objects = manifests.objects();
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+        let deployment = deployment.cloned().map(serde_json::from_value);
+        let deployment: Deployment = deployment.expect("one").expect("a Deployment");
+        let expected = ("registry/c:1".to_owned(), "registry/s:1".to_owned());
+        assert_eq!(images(&deployment), Some(expected));
+        let spec = serde_json::json!({
+            "sources": [{"name": "a"}, {"name": "b"}],
+            "original": {"secretRef": {"namespace": "n", "name": "o"}},
+        });
+        extend(
+            &mut manifests,
+            serde_json::from_value(spec).expect("a spec"),
+        );
+        assert_eq!(manifests.sources, ["a", "b", "c"]);
+        assert_eq!(
+            manifests.original.map(|original| original.name),
+            Some("o".to_owned())
+        );
+    }
+
+    #[test]
     fn objects_are_named_and_placed_as_kubectl_does() {
         let manifests = Manifests {
             controller_image: "c".to_owned(),
             syncer_image: "s".to_owned(),
             namespace: "kube-system".to_owned(),
             original: None,
+            sources: Vec::new(),
+            hosted_control_plane: None,
         };
         let objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
         let titles: Vec<String> = objects.iter().map(Object::title).collect();

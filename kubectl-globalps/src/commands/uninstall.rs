@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use globalps_core::api::SecretRef;
+use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef};
 use globalps_core::manifests::Install as Manifests;
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -49,6 +49,7 @@ pub(super) async fn run(
         args.yes,
     )?;
     let deadline = Instant::now() + args.timeout.0;
+    forget_sources(&cluster, &facts).await?;
     delete_additional(&cluster).await?;
     if to_restore {
         let how = Follow {
@@ -107,6 +108,27 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The Secrets of other teams stay, but are no sources any more.
+async fn forget_sources(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
+    if facts.gps().is_none_or(|gps| gps.spec.sources.is_empty()) {
+        return Ok(());
+    }
+    let api = cluster.api::<GlobalPullSecret>();
+    let patch = Patch::Merge(json!({"spec": {"sources": []}}));
+    let params = PatchParams {
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let name = names::GLOBAL_SECRET;
+    cluster
+        .call(
+            &format!("forget the sources of GlobalPullSecret `{name}`"),
+            api.patch(name, &params, &patch),
+        )
+        .await?;
+    Ok(())
+}
+
 /// What the controller makes while there is something to sync.
 fn syncer_objects(namespace: &str) -> [Object; 4] {
     [
@@ -141,6 +163,16 @@ fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
         syncer_image: String::new(),
         namespace: namespace.to_owned(),
         original: Some(original),
+        // Their Roles have one name, whatever is in them.
+        sources: vec![String::new()],
+        hosted_control_plane: Some(HostedControlPlaneRef {
+            namespace: String::new(),
+            name: String::new(),
+            kubeconfig_secret_ref: KubeconfigRef {
+                name: String::new(),
+                key: String::new(),
+            },
+        }),
     };
     let mut objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
     objects.reverse();

@@ -46,6 +46,8 @@ impl Stage {
             syncer_image: "none".to_owned(),
             namespace: NAMESPACE.to_owned(),
             original: None,
+            sources: Vec::new(),
+            hosted_control_plane: None,
         };
         let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
         stage.apply(&list.to_string())?;

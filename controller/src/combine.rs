@@ -1,0 +1,97 @@
+//! Several sources into one, the earlier before the later, and whose each registry is. Pure.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use globalps_core::api::ConflictStatus;
+use globalps_core::dockerconfig::{DockerConfig, Entry, Precedence, shown_key};
+
+/// The entries of several sources, one for each registry.
+pub(crate) struct Combined<'a> {
+    /// By canonical key: whose it is, as an index into the sources, and the entry.
+    entries: BTreeMap<Cow<'a, str>, (usize, &'a Entry)>,
+    pub(crate) conflicts: Vec<ConflictStatus>,
+}
+
+/// Each with the name of its Secret. Entries that mean the same are no conflict.
+pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> {
+    let mut entries: BTreeMap<_, (usize, &Entry)> = BTreeMap::new();
+    let mut conflicts = Vec::new();
+    for (at, (name, config)) in sources.iter().enumerate() {
+        for (key, entry) in config.by_canonical_key() {
+            match entries.get(&key) {
+                None => {
+                    entries.insert(key, (at, entry));
+                }
+                Some((_, other)) if other.means_the_same(entry) => {}
+                Some((winner, _)) => conflicts.push(ConflictStatus {
+                    registry: shown_key(&key),
+                    winner: Precedence::Additional,
+                    source: sources[*winner].0.to_owned(),
+                    over: (*name).to_owned(),
+                }),
+            }
+        }
+    }
+    Combined { entries, conflicts }
+}
+
+impl Combined<'_> {
+    pub(crate) fn config(&self) -> DockerConfig {
+        let entries = self.entries.values();
+        DockerConfig::new(entries.map(|(_, entry)| (*entry).clone()).collect())
+    }
+
+    /// Registries whose credentials in `merged` are this source's.
+    pub(crate) fn registries(&self, source: usize, merged: &DockerConfig) -> Vec<String> {
+        let merged = merged.by_canonical_key();
+        let in_force = |key: &str, entry: &Entry| {
+            let other = merged.get(key);
+            other.is_some_and(|other| other.means_the_same(entry))
+        };
+        self.entries
+            .iter()
+            .filter(|(key, (at, entry))| *at == source && in_force(key, entry))
+            .map(|(key, _)| shown_key(key))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::dockerconfig::parse;
+
+    use super::*;
+
+    fn config(text: &str) -> DockerConfig {
+        let auths: Vec<String> = text
+            .split_whitespace()
+            .map(|word| word.split_once('=').unwrap())
+            .map(|(key, auth)| format!(r#""{key}":{{"auth":"{auth}"}}"#))
+            .collect();
+        parse(format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")).as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_earlier_wins_over_the_later_and_each_registry_is_somebodys() {
+        let (first, second, third) = (
+            config("a=dTpw b=dTpw"),
+            config("https://a/=dTpx b=dTpw c=dTpw"),
+            config("c=dTpx d=dTpw"),
+        );
+        let combined = combine(&[("one", &first), ("two", &second), ("three", &third)]);
+        let told: Vec<_> = combined
+            .conflicts
+            .iter()
+            .map(|c| format!("{}: {} over {}", c.registry, c.source, c.over))
+            .collect();
+        assert_eq!(told, ["a: one over two", "c: two over three"]);
+        let merged = combined.config();
+        assert!(merged.means_the_same(&config("a=dTpw b=dTpw c=dTpw d=dTpw")));
+        let of = |at| combined.registries(at, &merged).join(" ");
+        assert_eq!([of(0), of(1), of(2)], ["a b", "c", "d"]);
+        let original_wins = config("a=dTpw b=dTpw c=dTpz d=dTpw");
+        assert_eq!(combined.registries(1, &original_wins), [""; 0]);
+    }
+}
