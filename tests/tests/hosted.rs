@@ -1,0 +1,262 @@
+//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in force on the hosted cluster's
+//! nodes. Two control planes, each with an API server of its own; the hosted one's controller knows the other by a kubeconfig.
+
+mod common;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::{Cluster, Node, config_file, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(20);
+const PASSWORDS: [&str; 3] = ["0rig-one", "0rig-two", "0rig-three"];
+const REGISTRY: &str = "original.example.com";
+
+#[test]
+fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
+    let management = cluster("hosted-management", 0);
+    let hosted = cluster("hosted", 2);
+    let product = Product::install(&hosted).unwrap();
+    let nodes = hosted.nodes().unwrap();
+    let token = prepare(&management);
+
+    product
+        .apply(&docker_config(&[("additional.example.com", "u:p")]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    let flags = [
+        "--hosted-control-plane",
+        "clusters/prod",
+        "--kubeconfig-secret",
+        "management",
+    ];
+    let ran = product
+        .plugin(&[&["install", "--apply"][..], &flags].concat(), "")
+        .unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+    says(&product, "there is no Secret `globalps-system/management`");
+    give(
+        &hosted,
+        &kubeconfig(&management, &json!({"exec": {"command": "aws"}})),
+    );
+    says(&product, "runs a program to log in");
+    let unknown = kubeconfig(&management, &json!({"token": format!("{token}x")}));
+    give(&hosted, &unknown);
+    says(
+        &product,
+        "HostedControlPlane `clusters/prod` could not be read",
+    );
+
+    let good = kubeconfig(&management, &json!({"token": token}));
+    give(&hosted, &good);
+    wait_auth(&nodes, PASSWORDS[0]);
+    product.wait_condition("OriginalValid", "True").unwrap();
+
+    original(&management, "pull-secret", PASSWORDS[1]);
+    let begun = Instant::now();
+    wait_auth(&nodes, PASSWORDS[1]);
+    println!(
+        "the original, rotated on the management cluster, is in force on {} nodes after {:.2} s",
+        nodes.len(),
+        begun.elapsed().as_secs_f32()
+    );
+
+    the_original_stays_while_the_management_cluster_is_away(
+        &management,
+        &hosted,
+        &product,
+        &nodes,
+        &good,
+    );
+
+    // Another Secret, by name.
+    original(&management, "next", PASSWORDS[0]);
+    let patch = r#"{"spec":{"pullSecret":{"name":"next"}}}"#;
+    management
+        .kubectl(&[
+            "patch",
+            "hostedcontrolplane",
+            "prod",
+            "-n",
+            "clusters",
+            "--type=merge",
+            "-p",
+            patch,
+        ])
+        .unwrap();
+    wait_auth(&nodes, PASSWORDS[0]);
+
+    let mut hidden: Vec<String> = PASSWORDS.map(str::to_owned).into();
+    hidden.extend(PASSWORDS.map(|password| base64(&format!("o:{password}"))));
+    hidden.push(token);
+    let hidden: Vec<&str> = hidden.iter().map(String::as_str).collect();
+    product.assert_never_shown(&hidden).unwrap();
+}
+
+fn the_original_stays_while_the_management_cluster_is_away(
+    management: &Cluster,
+    hosted: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+    kubeconfig: &Value,
+) {
+    management.signal("kube-apiserver", "STOP").unwrap();
+    // Spelled otherwise, so that the connection is made anew: one that is silent is taken for dead only after minutes.
+    let mut again = kubeconfig.clone();
+    again["preferences"] = json!({});
+    give(hosted, &again);
+    says(product, "could not be read from the management cluster");
+    for node in nodes {
+        assert_eq!(
+            auth(node).as_deref(),
+            Some(&*base64(&format!("o:{}", PASSWORDS[1])))
+        );
+    }
+    // What else changes still flows.
+    product
+        .apply(&docker_config(&[("additional.example.com", "u:p2")]))
+        .unwrap();
+    until("the additional one flows", DEADLINE, POLL, || {
+        let all = nodes.iter().all(|node| {
+            config_file::auth(node, "additional.example.com").unwrap() == Some(base64("u:p2"))
+        });
+        Ok(all.then_some(()))
+    })
+    .unwrap();
+    management.signal("kube-apiserver", "CONT").unwrap();
+    let begun = Instant::now();
+    product.wait_condition("OriginalValid", "True").unwrap();
+    println!(
+        "the original is known again {:.1} s after the management cluster came back",
+        begun.elapsed().as_secs_f32()
+    );
+    original(management, "pull-secret", PASSWORDS[2]);
+    wait_auth(nodes, PASSWORDS[2]);
+}
+
+fn apply(cluster: &Cluster, manifest: &Value) {
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+/// A control plane with its pull secret, and a user who may read these two. Returns the user's token.
+fn prepare(management: &Cluster) -> String {
+    let spec = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "pullSecret": {"type": "object", "properties": {"name": {"type": "string"}}}}}}});
+    apply(
+        management,
+        &json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "hostedcontrolplanes.hypershift.openshift.io"},
+            "spec": {
+                "group": "hypershift.openshift.io", "scope": "Namespaced",
+                "names": {"kind": "HostedControlPlane", "plural": "hostedcontrolplanes", "singular": "hostedcontrolplane"},
+                "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": spec}}],
+            },
+        }),
+    );
+    let crd = "crd/hostedcontrolplanes.hypershift.openshift.io";
+    management
+        .kubectl(&["wait", "--for=condition=Established", "--timeout=60s", crd])
+        .unwrap();
+    management
+        .kubectl(&["create", "namespace", "clusters"])
+        .unwrap();
+    original(management, "pull-secret", PASSWORDS[0]);
+    let metadata = |name: &str| json!({"name": name, "namespace": "clusters"});
+    let rule = |group: &str, resource: &str, names: &[&str]| json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["list", "watch"]});
+    for manifest in [
+        json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane",
+            "metadata": metadata("prod"), "spec": {"pullSecret": {"name": "pull-secret"}}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("globalps")}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata("globalps"), "rules": [
+            rule("hypershift.openshift.io", "hostedcontrolplanes", &["prod"]),
+            rule("", "secrets", &["pull-secret", "next"]),
+        ]}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata("globalps"),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "globalps"},
+            "subjects": [{"kind": "ServiceAccount", "name": "globalps", "namespace": "clusters"}]}),
+    ] {
+        apply(management, &manifest);
+    }
+    let token = management.kubectl(&[
+        "create",
+        "token",
+        "globalps",
+        "-n",
+        "clusters",
+        "--duration=2h",
+    ]);
+    token.unwrap().trim().to_owned()
+}
+
+fn original(management: &Cluster, name: &str, password: &str) {
+    apply(
+        management,
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "clusters"},
+            "type": "kubernetes.io/dockerconfigjson",
+            "stringData": {".dockerconfigjson": docker_config(&[(REGISTRY, &format!("o:{password}"))])},
+        }),
+    );
+}
+
+/// The admin's kubeconfig of the cluster, with another user.
+fn kubeconfig(cluster: &Cluster, user: &Value) -> Value {
+    let text = fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let mut kubeconfig: Value = serde_json::from_str(&text).unwrap();
+    kubeconfig["users"][0]["user"] = user.clone();
+    kubeconfig
+}
+
+fn give(hosted: &Cluster, kubeconfig: &Value) {
+    apply(
+        hosted,
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "management", "namespace": "globalps-system"},
+            "stringData": {"kubeconfig": kubeconfig.to_string()},
+        }),
+    );
+}
+
+/// Waits until the condition says so, as a sentence.
+fn says(product: &Product, text: &str) {
+    let waited = until(
+        &format!("OriginalValid says {text}"),
+        DEADLINE,
+        POLL,
+        || {
+            let (status, reason, message) = product.condition("OriginalValid")?;
+            let is_so = status == "False" && reason == "Unreadable" && message.contains(text);
+            Ok(is_so.then_some(()))
+        },
+    );
+    let now = product.condition("OriginalValid");
+    waited.unwrap_or_else(|error| panic!("{error:#}, but {now:?} in {NAMESPACE}"));
+}
+
+fn auth(node: &Node) -> Option<String> {
+    config_file::auth(node, REGISTRY).unwrap()
+}
+
+fn wait_auth(nodes: &[Node], password: &str) {
+    let wanted = base64(&format!("o:{password}"));
+    until(
+        "the original is in force on every node",
+        DEADLINE,
+        POLL,
+        || {
+            let all = nodes
+                .iter()
+                .all(|node| auth(node).as_deref() == Some(&wanted));
+            Ok(all.then_some(()))
+        },
+    )
+    .unwrap();
+}

@@ -1,0 +1,234 @@
+//! Several sources of credentials: each by itself, in their order, with permissions by name. And the Secrets that a user may
+//! write but nobody expects: nearly as large as can be, immutable, of another type.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{base64, cluster, docker_config};
+use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::{Cluster, Node, config_file, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(50);
+const HIDDEN: &str = "s0urce-hidden";
+
+#[test]
+fn each_source_is_judged_by_itself_and_large_and_strange_secrets_lose_nothing() {
+    let cluster = cluster("sources", 2);
+    let product = Product::install(&cluster).unwrap();
+    let nodes = cluster.nodes().unwrap();
+
+    sources_alone_are_rolled_out_and_put_back(&cluster, &product, &nodes);
+    a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(&product, &nodes);
+    an_immutable_one_of_another_type_is_taken_with_a_warning(&product, &nodes);
+
+    product
+        .assert_never_shown(&[HIDDEN, &base64(&format!("u:{HIDDEN}"))])
+        .unwrap();
+}
+
+fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    source(
+        cluster,
+        "team-a",
+        &docker_config(&[("a.example.com", "u:a"), ("both.example.com", "u:a")]),
+    );
+    let config = json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
+        "spec": {"sources": [{"name": "team-a"}, {"name": "team-b"}]},
+    });
+    apply(cluster, &config);
+    let forbidden = wait_sources(product, "False", "Forbidden");
+    assert!(
+        forbidden.contains("`team-a`: the controller may not read it")
+            && forbidden
+                .contains("`kubectl globalps install --source team-a --source team-b --apply`"),
+        "{forbidden}"
+    );
+    // The other one is there later.
+    let ran = product
+        .plugin(
+            &[
+                "install", "--source", "team-a", "--source", "team-b", "--apply",
+            ],
+            "",
+        )
+        .unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    wait_auth(nodes, "a.example.com", Some("u:a"));
+    let absent = wait_sources(product, "False", "Absent");
+    assert_eq!(absent, "`team-b`: there is no such Secret");
+
+    let content = [
+        ("b.example.com", "u:b"),
+        ("both.example.com", &*format!("u:{HIDDEN}")),
+    ];
+    source(cluster, "team-b", &docker_config(&content));
+    wait_auth(nodes, "b.example.com", Some("u:b"));
+    wait_auth(nodes, "both.example.com", Some("u:a"));
+    wait_sources(product, "True", "Valid");
+    let status = product.status().unwrap();
+    assert_eq!(
+        status["sources"],
+        json!([
+            {"name": "team-a", "valid": true, "message": "", "registries": ["a.example.com", "both.example.com"], "total": 2},
+            {"name": "team-b", "valid": true, "message": "", "registries": ["b.example.com"], "total": 1},
+        ])
+    );
+    assert_eq!(
+        status["conflicts"],
+        json!([{"registry": "both.example.com", "winner": "Additional", "source": "team-a", "over": "team-b"}])
+    );
+
+    // A bad one keeps what it gave, and the other one flows.
+    source(
+        cluster,
+        "team-a",
+        r#"{"auths":{"a.example.com":{"auth":"!"}}}"#,
+    );
+    let invalid = wait_sources(product, "False", "Invalid");
+    assert!(
+        invalid.contains("`a.example.com`: `auth` is not base64"),
+        "{invalid}"
+    );
+    source(
+        cluster,
+        "team-b",
+        &docker_config(&[("b.example.com", "u:b2")]),
+    );
+    wait_auth(nodes, "b.example.com", Some("u:b2"));
+    wait_auth(nodes, "a.example.com", Some("u:a"));
+
+    // The additional one wins over both, and its end is not theirs.
+    product
+        .apply(&docker_config(&[
+            ("b.example.com", "u:first"),
+            ("c.example.com", "u:c"),
+        ]))
+        .unwrap();
+    wait_auth(nodes, "b.example.com", Some("u:first"));
+    product.delete().unwrap();
+    wait_auth(nodes, "c.example.com", None);
+    wait_auth(nodes, "b.example.com", Some("u:b2"));
+
+    for name in ["team-a", "team-b"] {
+        cluster
+            .kubectl(&["delete", "secret", name, "-n", NAMESPACE])
+            .unwrap();
+    }
+    product.wait_clean().unwrap();
+    for node in nodes {
+        assert_eq!(config_file::read(node).unwrap(), None);
+    }
+    let none = r#"{"spec":{"sources":[]}}"#;
+    cluster
+        .kubectl(&[
+            "patch",
+            "globalpullsecret",
+            "global-pull-secret",
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            none,
+        ])
+        .unwrap();
+}
+
+fn a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(
+    product: &Product,
+    nodes: &[Node],
+) {
+    let large = |bytes: usize| {
+        let mut content: Value =
+            serde_json::from_str(&docker_config(&[("large.example.com", "u:large")])).unwrap();
+        content["auths"]["large.example.com"]["note"] = "x".repeat(bytes).into();
+        content.to_string()
+    };
+    product
+        .apply(&docker_config(&[("first.example.com", "u:first")]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    product.apply(&large(1_048_000)).unwrap();
+    let (_, reason, message) = product.wait_condition("AdditionalValid", "False").unwrap();
+    assert_eq!(reason, "Invalid");
+    for part in [
+        "more than the 1048576 of a Secret",
+        "take out registries",
+        "stays in force",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    wait_auth(nodes, "first.example.com", Some("u:first"));
+    assert_eq!(product.status().unwrap()["revision"], 1);
+    // As large as fits.
+    product.apply(&large(520_000)).unwrap();
+    product.wait_synced().unwrap();
+    wait_auth(nodes, "large.example.com", Some("u:large"));
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+}
+
+fn an_immutable_one_of_another_type_is_taken_with_a_warning(product: &Product, nodes: &[Node]) {
+    let content = docker_config(&[("fixed.example.com", "u:fixed")]);
+    product
+        .apply_secret(&json!({
+            "type": "example.com/mine", "immutable": true, "stringData": {".dockerconfigjson": content},
+        }))
+        .unwrap();
+    product.wait_synced().unwrap();
+    wait_auth(nodes, "fixed.example.com", Some("u:fixed"));
+    let (status, _, message) = product.condition("AdditionalValid").unwrap();
+    assert_eq!(status, "True");
+    assert!(
+        message.contains("its type is `example.com/mine`"),
+        "{message}"
+    );
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(
+        product.get(&format!("secret/{ADDITIONAL}")).unwrap(),
+        Value::Null
+    );
+}
+
+fn apply(cluster: &Cluster, manifest: &Value) {
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+fn source(cluster: &Cluster, name: &str, content: &str) {
+    apply(
+        cluster,
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
+            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": content},
+        }),
+    );
+}
+
+/// Waits for status and reason of `SourcesValid`. Returns its message.
+fn wait_sources(product: &Product, wanted: &str, wanted_reason: &str) -> String {
+    let what = format!("SourcesValid={wanted} {wanted_reason}");
+    let waited = until(&what, DEADLINE, POLL, || {
+        let (status, reason, message) = product.condition("SourcesValid")?;
+        Ok((status == wanted && reason == wanted_reason).then_some(message))
+    });
+    waited.unwrap_or_else(|error| panic!("{error:#}, but {}", product.status().unwrap()))
+}
+
+fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
+    let wanted = pair.map(base64);
+    let what = format!("{registry} is on every node as it should be");
+    until(&what, DEADLINE, POLL, || {
+        let all = nodes
+            .iter()
+            .all(|node| config_file::auth(node, registry).unwrap() == wanted);
+        Ok(all.then_some(()))
+    })
+    .unwrap();
+}
