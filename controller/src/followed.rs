@@ -31,8 +31,9 @@ struct Following<K> {
     /// `None`: it is to be started anew, after a pause.
     watch: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
     backoff: DefaultBackoff,
-    /// In the middle of a list, and what it has shown.
-    list: Option<Option<K>>,
+    is_listing: bool,
+    /// What the list has shown so far.
+    found: Option<K>,
 }
 
 /// The object of this name, told again whenever it changes. A watch that failed begins anew with a list, and not where it
@@ -49,7 +50,8 @@ where
         api,
         config,
         backoff: DefaultBackoff::default(),
-        list: Some(None),
+        is_listing: true,
+        found: None,
     };
     stream::unfold(following, move |mut following| async move {
         let seen = following.next().await;
@@ -71,10 +73,10 @@ where
             let Some(watch) = &mut self.watch else {
                 sleep(self.backoff.next().unwrap_or(LIST)).await;
                 self.watch = Some(watcher::watcher(self.api.clone(), self.config.clone()).boxed());
-                self.list = Some(None);
+                self.begin_list();
                 continue;
             };
-            let event = if self.list.is_some() {
+            let event = if self.is_listing {
                 timeout(LIST, watch.next()).await
             } else {
                 Ok(watch.next().await)
@@ -93,13 +95,18 @@ where
         }
     }
 
+    fn begin_list(&mut self) {
+        self.is_listing = true;
+        self.found = None;
+    }
+
     fn take(&mut self, event: Event<K>) -> Option<Seen<K>> {
         match event {
-            Event::Init => self.list = Some(None),
-            Event::InitApply(object) => self.list = Some(Some(object)),
+            Event::Init => self.begin_list(),
+            Event::InitApply(object) => self.found = Some(object),
             Event::InitDone => {
-                let found = self.list.take().flatten();
-                return Some(found.map_or(Seen::Absent, Seen::There));
+                self.is_listing = false;
+                return Some(self.found.take().map_or(Seen::Absent, Seen::There));
             }
             Event::Apply(object) => return Some(Seen::There(object)),
             Event::Delete(_) => return Some(Seen::Absent),

@@ -161,6 +161,7 @@ impl World {
             Change::Node(event) => self.nodes.handle(event),
             Change::NodePullSecret(event) => {
                 // A status is the syncer's, a spec is ours.
+                #[allow(clippy::borrowed_box)] // As the cache keeps them.
                 let is_ours = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
                     known.metadata.generation != new.metadata.generation
                 };

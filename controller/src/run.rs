@@ -77,7 +77,7 @@ pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
         };
         setup.metrics.leads(Some(&held.term));
         setup.health.is_blind(true);
-        let ended = lead(&setup, &me, held, &mut stop).await;
+        let ended = Box::pin(lead(&setup, &me, held, &mut stop)).await;
         setup.metrics.leads(None);
         setup.health.is_blind(false);
         match ended {
@@ -295,8 +295,7 @@ impl Controller {
         self.follow_sources();
         match self.follow_original().await {
             Followed::Same if self.world.is_complete() => {}
-            Followed::Same => return Ok(RESYNC),
-            Followed::Other => return Ok(RESYNC),
+            Followed::Same | Followed::Other => return Ok(RESYNC),
             Followed::Unknown => return Ok(ORIGINAL_RETRY),
         }
         let now = Timestamp::now();
