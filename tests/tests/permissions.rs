@@ -68,6 +68,10 @@ const UNUSED: &[(&str, &str)] = &[
         "whoever makes a Role must hold what it allows",
     ),
     (
+        "globalps-controller: get /secrets `global-pull-secret`",
+        "whoever makes a Role must hold what it allows",
+    ),
+    (
         "secrets `additional-pull-secret-history-",
         "what of the history is used depends on `historyLimit`",
     ),
