@@ -135,7 +135,10 @@ fn meaning(object: &Value) -> Value {
         // Of a Secret that was changed there is a new revision.
         spec = spec["restore"].clone();
     }
-    if let Some(template) = spec["template"]["metadata"].as_object_mut() {
+    if let Some(template) = spec
+        .pointer_mut("/template/metadata")
+        .and_then(Value::as_object_mut)
+    {
         // Another ServiceAccount is another one.
         template.remove("annotations");
     }

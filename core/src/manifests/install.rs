@@ -18,7 +18,7 @@ use super::{leader, named, own_node, syncer, value};
 use crate::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use crate::names::{
     self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
-    METRICS_PORT, METRICS_PORT_NAME, SYNCER,
+    METRICS_PORT, METRICS_PORT_NAME, OPENSHIFT_ORIGINAL, SYNCER,
 };
 
 /// uid and gid of the controller; the image names them too.
@@ -66,7 +66,11 @@ impl Install {
         }) = &self.original
         {
             let role_name = format!("{CONTROLLER}-original");
-            let rules = vec![rule("", ["secrets"], [name], ["get", "list", "watch"])];
+            let mut rules = vec![rule("", ["secrets"], [name], ["list", "watch"])];
+            if (namespace.as_str(), name.as_str()) == OPENSHIFT_ORIGINAL {
+                // That one is also looked for where nobody names it.
+                rules.push(rule("", ["secrets"], [name], ["get"]));
+            }
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
@@ -227,12 +231,7 @@ fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
         rule("", ["secrets"], [ADDITIONAL_SECRET], ["list", "watch"]),
-        rule(
-            "",
-            ["secrets"],
-            [GLOBAL_SECRET],
-            ["get", "list", "watch", "create", "patch", "delete"],
-        ),
+        rule("", ["secrets"], [GLOBAL_SECRET], OWN),
         PolicyRule {
             resource_names: Some((0..HISTORY_SLOTS).map(names::history_secret).collect()),
             ..rule("", ["secrets"], [], ["get", "create", "patch", "delete"])

@@ -206,7 +206,6 @@ impl<'a> Chaos<'a> {
             r#"{"auths":{"soak.example.com":{"auth":"no base64"}}}"#,
             r#"{"auths":{"soak.example.com":{"auth":"bm8gY29sb24="}}}"#,
             r#"{"auths":[]}"#,
-            "not JSON",
         ];
         let bad = bad[self.random.usize(..bad.len())];
         self.product.apply(bad)

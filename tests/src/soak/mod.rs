@@ -168,5 +168,6 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
 fn kubelet_starts(node: &Node) -> Result<usize> {
     let log = std::fs::read(node.log()).with_context(|| format!("{}", node.log().display()))?;
     let log = String::from_utf8_lossy(&log);
-    Ok(log.matches("Started kubelet.service").count())
+    // At boot the console has a line of its own, too.
+    Ok(log.matches("systemd[1]: Started kubelet.service").count())
 }
