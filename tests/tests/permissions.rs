@@ -319,7 +319,7 @@ fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
     );
 }
 
-fn rights_come_and_go<'a>(event: &Value, done: &mut BTreeSet<&'a str>) {
+fn rights_come_and_go(event: &Value, done: &mut BTreeSet<&str>) {
     let target = &event["objectRef"];
     let is_rbac = target["resource"] == "roles" || target["resource"] == "rolebindings";
     let user = match target["name"].as_str() {
