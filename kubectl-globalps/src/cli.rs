@@ -242,7 +242,7 @@ pub(crate) struct Install {
     /// beside those that are sources already
     #[arg(long, value_name = "NAME")]
     pub source: Vec<String>,
-    /// Control plane of HyperShift whose pull secret is the original one
+    /// `HostedControlPlane` whose pull secret is the original one, on its management cluster
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
