@@ -593,6 +593,36 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_was_lost_comes_back_and_no_number_comes_back_with_another_meaning() {
+        let mut lost = observed(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
+        lost.global_is_lost = true;
+        for (sentence, observed, expected) in [
+            (
+                "deleted by somebody: as it was",
+                lost,
+                "Reach(Revision(2)) write 2 proven rolled out",
+            ),
+            (
+                "lost while nobody looked: above what any node has or was granted",
+                observed(found(B), None, "a=2:Synced b=3"),
+                "Reach(Revision(4)) write 4 b=4",
+            ),
+            (
+                "its revision was set back",
+                observed(found(A), Some(global(1, A)), "a=2:Synced"),
+                "Reach(Revision(3)) write 3 a=3",
+            ),
+            (
+                "lost, and nobody knows what was good: the nodes keep what they have",
+                observed(found(BAD), None, "a=2:Synced"),
+                "Nothing",
+            ),
+        ] {
+            assert_eq!(line(&observed), expected, "{sentence}");
+        }
+    }
+
+    #[test]
     fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had() {
         let failed = |last_rolled_out| {
             let mut observed = observed(
