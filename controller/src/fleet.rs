@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, Phase};
 use globalps_core::names::{EXCLUDE_LABEL, MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
 use globalps_core::rollout::{self, Goal, Progress};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
@@ -24,7 +24,11 @@ pub(crate) struct NodeView {
     pub(crate) ready: Result<(), Timestamp>,
     /// The Machine Config Operator manages its credentials file.
     pub(crate) is_foreign: bool,
+    pub(crate) created: Timestamp,
 }
+
+/// A Node that is older and has no object had one, which somebody deleted: it waits for its turn again.
+const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 impl NodeView {
     fn has(&self, label: &str, value: &str) -> bool {
@@ -34,6 +38,10 @@ impl NodeView {
     /// A syncer runs there.
     fn is_linux(&self) -> bool {
         self.has("kubernetes.io/os", "linux")
+    }
+
+    fn is_new(&self, now: Timestamp) -> bool {
+        now.duration_since(self.created) < NEW_FOR
     }
 
     fn foreign_owner(&self) -> String {
@@ -142,11 +150,13 @@ fn unasked(object: &NodePullSecret) -> Option<(Goal, Progress)> {
     may_have_some.then_some((Goal::Revision(revision), Progress::Done))
 }
 
-/// A node of which nothing is known may have taken a revision by itself, if one was ever proven.
-fn may_have_joined(observed: &Observed) -> bool {
+/// A node of which nothing is known may have taken a revision by itself, if one was ever proven. One that is not new had
+/// an object, which somebody deleted, and may have been granted anything by it.
+fn may_have_some(observed: &Observed, node: &NodeView, is_unseen: bool) -> bool {
     let global = observed.global.as_ref();
-    observed.daemon_set
-        && global.is_some_and(|global| global.proven > 0 || global.last_additional.is_none())
+    let may_have_joined =
+        global.is_some_and(|global| global.proven > 0 || global.last_additional.is_none());
+    observed.daemon_set && (may_have_joined || is_unseen && !node.is_new(observed.now))
 }
 
 /// Specs to be written, in this order.
@@ -188,7 +198,11 @@ fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, Node
     let spec = |node: &NodeView| {
         let is_selected = is_selected(&observed.spec, node);
         let revision = match goal {
-            Goal::Revision(revision) if proven && is_selected && !node.is_foreign => revision,
+            Goal::Revision(revision)
+                if proven && is_selected && !node.is_foreign && node.is_new(observed.now) =>
+            {
+                revision
+            }
             _ => 0,
         };
         NodePullSecretSpec {
@@ -201,9 +215,12 @@ fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, Node
         }
     };
     let wanted = |node: &&NodeView| match observed.node_pull_secrets.get(&node.name) {
-        _ if goal == Goal::Restore && !may_have_joined(observed) => false,
-        None => node.is_linux(),
+        None => {
+            let is_asked = goal != Goal::Restore || may_have_some(observed, node, true);
+            node.is_linux() && is_asked
+        }
         Some(object) if object.status.is_some() => false,
+        Some(_) if goal == Goal::Restore && !may_have_some(observed, node, false) => false,
         Some(object) => {
             let is_to_restore = goal == Goal::Restore || !is_selected(&observed.spec, node);
             let asked = object.spec.revision;

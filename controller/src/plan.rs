@@ -332,7 +332,8 @@ pub(crate) mod tests {
     }
 
     /// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never !n6 -n7 %n8`: name, what it was granted (`R`: restore), what it says of
-    /// it (`never`: anything); before the name: `!` not ready for a minute, `-` excluded, `%` its file is another program's.
+    /// it (`never`: anything); before the name: `!` not ready for a minute, `-` excluded, `%` its file is another program's, `@` it has been
+    /// there for an hour.
     pub(crate) fn observed(
         additional: Source,
         global: Option<Global>,
@@ -356,7 +357,8 @@ pub(crate) mod tests {
         for word in nodes.split_whitespace() {
             let mut labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
             let (mut ready, is_foreign) = (Ok(()), word.starts_with('%'));
-            let word = word.trim_start_matches('%');
+            let is_old = word.starts_with('@');
+            let word = word.trim_start_matches(['%', '@']);
             let word = if let Some(rest) = word.strip_prefix('!') {
                 ready = Err(now - jiff::SignedDuration::from_mins(1));
                 rest
@@ -381,6 +383,11 @@ pub(crate) mod tests {
                     labels: (&labels).into(),
                     ready,
                     is_foreign,
+                    created: if is_old {
+                        now - jiff::SignedDuration::from_hours(1)
+                    } else {
+                        now
+                    },
                 },
             );
             let Some(granted) = granted else { continue };
@@ -485,6 +492,11 @@ pub(crate) mod tests {
                 "one that joins takes what is, beside the others",
                 observed(found(A), Some(global(1, A)), "a=1 b"),
                 "Reach(Revision(1)) b=1",
+            ),
+            (
+                "an old one whose object is gone does not: somebody deleted it, and it waits for its turn",
+                observed(found(A), Some(global(1, A)), "a=1 @b"),
+                "Reach(Revision(1)) b=0",
             ),
             (
                 "and the next one, if it has not said anything since",

@@ -42,6 +42,8 @@ enum Event {
     Paused,
     Resumed,
     Minutes(u8),
+    /// Somebody deletes the object of a node that is not new.
+    ObjectDeleted(u8),
     /// A syncer does one thing.
     Steps(u8),
     /// The controller plans, and is killed after so many writes.
@@ -61,6 +63,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<u8>().prop_map(Event::Excluded),
         2 => any::<u8>().prop_map(Event::Included),
         1 => any::<u8>().prop_map(Event::Retried),
+        1 => any::<u8>().prop_map(Event::ObjectDeleted),
         2 => Just(Event::Rotated),
         1 => Just(Event::Deleted),
         1 => Just(Event::Paused),
@@ -158,6 +161,14 @@ impl Cluster {
                     self.observed.node_pull_secrets.to_mut().remove(&name);
                 }
             }
+            Event::ObjectDeleted(at) => {
+                let is_old = |view: &NodeView| now.duration_since(view.created).as_mins() >= 10;
+                if let Some(name) = self.name(at)
+                    && is_old(&self.observed.nodes[&name])
+                {
+                    self.observed.node_pull_secrets.to_mut().remove(&name);
+                }
+            }
             Event::Steps(at) => {
                 if let Some(name) = self.name(at) {
                     self.step(&name);
@@ -216,6 +227,7 @@ impl Cluster {
                 labels: labels(&[LINUX]),
                 ready: Ok(()),
                 is_foreign: false,
+                created: self.observed.now,
             },
         );
         self.nodes.insert(name, SimulatedNode::default());
