@@ -103,7 +103,10 @@ impl Applier {
         ];
         let annotations = [
             (REVISION_ANNOTATION, Some(revision.to_string())),
-            (PROVEN_ANNOTATION, (*proven > 0).then(|| proven.to_string())),
+            (
+                PROVEN_ANNOTATION,
+                (*proven != 0).then(|| proven.to_string()),
+            ),
             (
                 ROLLED_OUT_ANNOTATION,
                 rolled_out.map(|time| time.to_string()),

@@ -3,6 +3,7 @@
 mod watches;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
@@ -111,6 +112,8 @@ pub(crate) struct World {
     created: [Cache<Created>; PIECES.len()],
     /// What somebody else did to what was created; taken by whoever tells of it.
     tampered: Vec<Tampered>,
+    /// Nodes whose object somebody deleted, until there is another one.
+    robbed: BTreeSet<String>,
     nodes: Cache<NodeView>,
     pub(crate) node_pull_secrets: Cache<Box<NodePullSecret>>,
 }
@@ -164,6 +167,9 @@ impl World {
                 let tampered = tampered("NodePullSecret", &self.node_pull_secrets, &event, is_ours);
                 // One of a Node that is gone goes with it.
                 let tampered = tampered.filter(|tampered| self.nodes.get(&tampered.name).is_some());
+                if let Some(tampered) = tampered.as_ref().filter(|tampered| tampered.is_deleted) {
+                    self.robbed.insert(tampered.name.clone());
+                }
                 self.tampered.extend(tampered);
                 self.node_pull_secrets.handle(event)
             }
@@ -271,7 +277,9 @@ impl World {
     }
 
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
-        self.node_pull_secrets.put(stripped(object));
+        let object = stripped(object);
+        self.robbed.remove(&object.key());
+        self.node_pull_secrets.put(object);
     }
 
     pub(crate) fn put_config(&mut self, config: GlobalPullSecret) {
@@ -308,6 +316,7 @@ impl World {
             last_rolled_out: None,
             daemon_set: self.has_daemon_set(),
             nodes: Cow::Borrowed(&self.nodes.live),
+            robbed: Cow::Borrowed(&self.robbed),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }

@@ -1,7 +1,7 @@
 //! What is to be done next, from what is there. Pure: everything that the controller decides is decided here.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, OnFailure};
 use globalps_core::dockerconfig::DockerConfig;
@@ -29,6 +29,8 @@ pub(crate) struct Observed<'a> {
     /// The syncer's `DaemonSet` is there.
     pub(crate) daemon_set: bool,
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
+    /// Nodes whose object somebody deleted.
+    pub(crate) robbed: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
     pub(crate) now: Timestamp,
 }
@@ -285,6 +287,8 @@ fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
                 global: Global {
                     revision: global.revision,
                     last_original: global.last_original.clone(),
+                    // No node that joins takes it now, and that some may have is not forgotten.
+                    proven: -global.proven.abs(),
                     ..Global::default()
                 },
             })
@@ -351,6 +355,7 @@ pub(crate) mod tests {
             global,
             global_is_lost: false,
             nodes: Cow::default(),
+            robbed: Cow::default(),
             node_pull_secrets: Cow::default(),
             now,
         };

@@ -71,7 +71,8 @@ pub(crate) struct Global {
     pub(crate) last_original: Option<Data>,
     /// By the name of the source.
     pub(crate) last_sources: BTreeMap<String, Data>,
-    /// The newest revision that some node has run with; 0: none, or the way back has begun.
+    /// The newest revision that some node has run with; 0: none; negative: no node that joins takes it,
+    /// since the way back has begun.
     pub(crate) proven: i64,
     /// When every node had the revision; `None`: not yet.
     pub(crate) rolled_out: Option<Timestamp>,
