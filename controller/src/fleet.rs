@@ -156,8 +156,12 @@ fn may_have_some(observed: &Observed, node: &NodeView, is_unseen: bool) -> bool 
     let global = observed.global.as_ref();
     let may_have_joined =
         global.is_some_and(|global| global.proven != 0 || global.last_additional.is_none());
-    let is_robbed = !node.is_new(observed.now) || observed.robbed.contains(&node.name);
-    observed.daemon_set && (may_have_joined || is_unseen && is_robbed)
+    observed.daemon_set && (may_have_joined || is_unseen && is_robbed(observed, node))
+}
+
+/// Without an object, it is one that had one.
+fn is_robbed(observed: &Observed, node: &NodeView) -> bool {
+    !node.is_new(observed.now) || observed.robbed.contains(&node.name)
 }
 
 /// Specs to be written, in this order.
@@ -196,13 +200,11 @@ pub(crate) fn grants(
 /// A node without an object gets one, so that each one that waits can be seen. Where the revision is proven, it has it by
 /// right. One that has never said anything, and so has nothing under way, is asked for what it would be asked for now.
 fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, NodePullSecretSpec)> {
-    let is_new =
-        |node: &NodeView| node.is_new(observed.now) && !observed.robbed.contains(&node.name);
     let spec = |node: &NodeView| {
         let is_selected = is_selected(&observed.spec, node);
         let revision = match goal {
             Goal::Revision(revision)
-                if proven && is_selected && !node.is_foreign && is_new(node) =>
+                if proven && is_selected && !node.is_foreign && !is_robbed(observed, node) =>
             {
                 revision
             }

@@ -74,6 +74,20 @@ pub(crate) struct Plan {
     pub(crate) grants: Vec<(String, NodePullSecretSpec)>,
 }
 
+impl Plan {
+    /// Nothing is to be done.
+    fn new(resolved: Resolved, aim: Aim) -> Self {
+        Self {
+            resolved,
+            aim,
+            asks_history: false,
+            history: None,
+            global: None,
+            grants: Vec::new(),
+        }
+    }
+}
+
 pub(crate) fn plan(observed: &Observed) -> Plan {
     let resolved = resolve(
         &observed.spec,
@@ -107,14 +121,7 @@ fn reach(observed: &Observed, resolved: &Resolved, desired: &Desired) -> Plan {
         .filter(|_| is_same)
         .and_then(|global| global.rolled_out)
         .or_else(|| is_complete(&nodes, observed.now).then_some(observed.now));
-    let mut plan = Plan {
-        resolved: resolved.clone(),
-        aim: Aim::Reach(goal),
-        asks_history: false,
-        history: None,
-        global: None,
-        grants: Vec::new(),
-    };
+    let mut plan = Plan::new(resolved.clone(), Aim::Reach(goal));
     let next = Global {
         revision,
         merged: None,
@@ -190,22 +197,17 @@ fn highest_revision(observed: &Observed) -> i64 {
 /// Too many failed at this revision, and the user wants the last good one then. Where the additional Secret is the same as
 /// in that, another one would not help.
 fn is_to_go_back(observed: &Observed, nodes: &[rollout::Node], global: &Global) -> bool {
-    let failed = nodes
-        .iter()
-        .filter(|node| node.goal != Goal::Restore && node.has_failed());
     observed.spec.rollout.on_failure == OnFailure::Rollback
         && !observed.spec.rollout.paused
         && global.rolled_out.is_none()
         && !global.is_additional_proven
-        && rollout::is_halted(failed.count(), &observed.spec.rollout)
+        && rollout::is_halted(failed(nodes).count(), &observed.spec.rollout)
 }
 
 /// The plan with the last good additional Secret in place of the present one, which is refused until it is another one.
 fn go_back(observed: &Observed, additional: &Data, good: &Data, nodes: &[rollout::Node]) -> Plan {
     let mut observed = observed.clone();
-    let failed: Vec<&str> = nodes
-        .iter()
-        .filter(|node| node.goal != Goal::Restore && node.has_failed())
+    let failed: Vec<&str> = failed(nodes)
         .map(|node| node.name.as_str())
         .take(3)
         .collect();
@@ -239,27 +241,23 @@ fn has_one(nodes: &[rollout::Node], goal: Goal) -> bool {
 
 /// Every node that can be reached has it, and there is one.
 fn is_complete(nodes: &[rollout::Node], now: Timestamp) -> bool {
-    let mut selected = nodes
-        .iter()
-        .filter(|node| node.goal != Goal::Restore)
-        .peekable();
-    let some = nodes
-        .iter()
-        .any(|node| node.goal != Goal::Restore && node.is_done());
-    some && selected.all(|node| node.is_done() || node.ready.is_err() || node.is_silent(now))
+    selected(nodes).any(rollout::Node::is_done)
+        && selected(nodes).all(|node| node.is_done() || node.ready.is_err() || node.is_silent(now))
+}
+
+/// Those that are to come to a revision.
+fn selected(nodes: &[rollout::Node]) -> impl Iterator<Item = &rollout::Node> {
+    nodes.iter().filter(|node| node.goal != Goal::Restore)
+}
+
+fn failed(nodes: &[rollout::Node]) -> impl Iterator<Item = &rollout::Node> {
+    selected(nodes).filter(|node| node.has_failed())
 }
 
 /// No additional Secret and no source: every node is put back, and then everything goes.
 fn put_back(observed: &Observed, resolved: Resolved) -> Plan {
     let global = observed.global.as_ref();
-    let mut plan = Plan {
-        resolved,
-        aim: Aim::Nothing,
-        asks_history: false,
-        history: None,
-        global: None,
-        grants: Vec::new(),
-    };
+    let mut plan = Plan::new(resolved, Aim::Nothing);
     let left_over =
         global.is_some() || observed.daemon_set || !observed.node_pull_secrets.is_empty();
     // What was the last good one is lost with the Secret; the nodes keep what they have until there is a good one.

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream};
+use futures::stream::{self, BoxStream, Stream};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::SecretRef;
 use jiff::Timestamp;
@@ -242,17 +242,16 @@ impl Controller {
         // What waits in a connection is handed on by a task of its own, which needs its turn; more than one to be sure.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
-            while let Some(Some(change)) = self.changes.next().now_or_never() {
-                news |= self.world.handle(change);
-                quiet = 0;
-            }
-            while let Some(Some(change)) = self.original_changes.next().now_or_never() {
-                news |= self.world.handle(change);
-                quiet = 0;
-            }
-            while let Some(Some(change)) = self.source_changes.next().now_or_never() {
-                news |= self.world.handle(change);
-                quiet = 0;
+            let streams: [&mut (dyn Stream<Item = Change> + Send + Unpin); 3] = [
+                &mut self.changes,
+                &mut self.original_changes,
+                &mut self.source_changes,
+            ];
+            for changes in streams {
+                while let Some(Some(change)) = changes.next().now_or_never() {
+                    news |= self.world.handle(change);
+                    quiet = 0;
+                }
             }
             tokio::task::yield_now().await;
         }

@@ -201,7 +201,7 @@ impl Agent {
         };
         match decide(&facts) {
             Action::Rest => {
-                self.tell_waiting(foreign_owner);
+                self.tell_waiting();
                 Ok(FOR_EVER)
             }
             Action::Join => Ok(self.join().await),
@@ -236,7 +236,7 @@ impl Agent {
                 self.tell_failure(&failure);
                 Ok(FOR_EVER)
             }
-            Action::Yield if !foreign_owner.is_empty() => {
+            Action::LeaveAlone => {
                 self.tell_foreign(foreign_owner);
                 Ok(FOR_EVER)
             }

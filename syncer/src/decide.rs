@@ -52,7 +52,9 @@ pub(crate) enum Action {
         set_aside: bool,
         drift: bool,
     },
-    /// The file is somebody else's: it is known to be, or they undo again and again what was in force.
+    /// The file is known to be another program's.
+    LeaveAlone,
+    /// The task was in force, and somebody else undoes it again and again. It is left to them.
     Yield,
     /// The task failed before and is not tried again.
     Refuse(Failure),
@@ -75,6 +77,9 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
             Step::Forward | Step::Back => return Action::Resume,
         }
     }
+    if facts.is_foreign && facts.task.is_none_or(|task| task.goal() != Goal::Restore) {
+        return Action::LeaveAlone;
+    }
     let Some(task) = facts.task else {
         return if facts.is_unseen {
             Action::Join
@@ -82,9 +87,6 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
             Action::Rest
         };
     };
-    if facts.is_foreign && task.goal() != Goal::Restore {
-        return Action::Yield;
-    }
     if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
         && failure.task == *task
     {
@@ -761,8 +763,14 @@ mod tests {
         under_way.change = Some(with_step(Step::Forward));
         let (one, restore) = (task(1), task(0));
         for (sentence, task, state, content, expected) in [
-            ("no first revision", &one, None, OWN, "Yield"),
-            ("no other one", &task(2), Some(&synced(OWN)), OWN, "Yield"),
+            ("no first revision", &one, None, OWN, "LeaveAlone"),
+            (
+                "no other one",
+                &task(2),
+                Some(&synced(OWN)),
+                OWN,
+                "LeaveAlone",
+            ),
             (
                 "what was begun is ended",
                 &one,
@@ -785,6 +793,16 @@ mod tests {
             };
             assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
         }
+        let file = file(OWN);
+        let facts = NodeFacts {
+            is_foreign: true,
+            ..facts(None, None, &file, None)
+        };
+        assert_eq!(
+            in_one_line(decide(&facts)),
+            "LeaveAlone",
+            "it is told before anything is granted"
+        );
     }
 
     #[test]

@@ -205,10 +205,9 @@ impl Cluster {
                             backoff.reset();
                             break;
                         }
-                        // The object is gone, or another one has its name, and with it whoever wants to know.
-                        Ok(Err(kube::Error::Api(error))) if matches!(error.code, 404 | 409) => {
-                            break;
-                        }
+                        // The object is gone, and with it whoever wants to know. A conflict may be another object of
+                        // that name, which is told something newer soon, or two writes at once: it is tried again.
+                        Ok(Err(kube::Error::Api(error))) if error.code == 404 => break,
                         Ok(Err(error)) => tracing::warn!(%error, "the status could not be written"),
                         Err(_) => tracing::warn!("the status could not be written in time"),
                     }

@@ -25,10 +25,8 @@ impl Agent {
     }
 
     /// A node that waits for its turn says so, which tells that somebody is there to take it.
-    pub(super) fn tell_waiting(&mut self, foreign_owner: &str) {
-        if !foreign_owner.is_empty() {
-            self.tell_foreign(foreign_owner);
-        } else if self.about.is_some() {
+    pub(super) fn tell_waiting(&mut self) {
+        if self.about.is_some() {
             self.tell(Phase::Pending, "", "");
         }
     }
