@@ -52,3 +52,14 @@ pub use node::{Node, Output};
 pub use reaper::reap;
 pub use registry::{Access, Registry};
 pub use wait::until;
+
+/// A program's end: what went wrong, with its causes, is told on standard error.
+pub fn exit_code(result: &anyhow::Result<()>) -> std::process::ExitCode {
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

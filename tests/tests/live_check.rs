@@ -8,19 +8,24 @@ use std::time::{Duration, Instant};
 
 use common::desk::{Desk, LOUD, PASSWORD, goes_on, refuses};
 use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer};
-use globalps_tests::web::{Authority, Reply, Server, Validity, self_signed};
+use globalps_tests::web::{Authority, Identity, Reply, Server, Validity, self_signed};
 
 const HERE: &[&str] = &["127.0.0.1"];
 const SKIP: &str = "`--skip-check` goes on without the check";
 /// File of an authority.
 const CA: &str = "ca.crt";
 
+/// File of an authority, and a server's certificate by it.
+fn issued(desk: &Desk) -> (String, Identity) {
+    let authority = Authority::new().unwrap();
+    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    (desk.write(CA, authority.pem()), identity)
+}
+
 #[test]
 fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
     let desk = Desk::new();
-    let authority = Authority::new().unwrap();
-    let ca = desk.write(CA, authority.pem());
-    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let (ca, identity) = issued(&desk);
     let registry = LoneRegistry::basic(&desk.path("r"), Some(&identity), PASSWORD).unwrap();
     let address = registry.address();
     let names = [(address.as_str(), "R")];
@@ -63,9 +68,7 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
 #[test]
 fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
     let desk = Desk::new();
-    let authority = Authority::new().unwrap();
-    let ca = desk.write(CA, authority.pem());
-    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let (ca, identity) = issued(&desk);
     let tokens = TokenServer::start(Some(&identity), PASSWORD).unwrap();
     let registry = LoneRegistry::bearer(&desk.path("r"), &identity, &tokens).unwrap();
     let (address, token_address) = (registry.address(), tokens.server.address());
@@ -230,9 +233,7 @@ fn plain_http_is_for_those_who_ask_for_it() {
 #[test]
 fn each_answer_that_is_not_a_registrys_is_told_apart() {
     let desk = Desk::new();
-    let authority = Authority::new().unwrap();
-    let ca = desk.write(CA, authority.pem());
-    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let (ca, identity) = issued(&desk);
     let header = |name, value: &str| vec![(name, value.to_owned())];
     let login = "www-authenticate";
     for (reply, message, hint) in [
@@ -301,9 +302,7 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
 #[test]
 fn a_redirect_takes_the_password_to_no_other_server() {
     let desk = Desk::new();
-    let authority = Authority::new().unwrap();
-    let ca = desk.write(CA, authority.pem());
-    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let (ca, identity) = issued(&desk);
     let asks = vec![("www-authenticate", "Basic realm=\"x\"".to_owned())];
     let (sent, received) = std::sync::mpsc::channel();
     let other = Server::web(Some(&identity), move |request| {
@@ -330,9 +329,7 @@ fn a_redirect_takes_the_password_to_no_other_server() {
 #[test]
 fn a_token_server_that_is_none_is_told() {
     let desk = Desk::new();
-    let authority = Authority::new().unwrap();
-    let ca = desk.write(CA, authority.pem());
-    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let (ca, identity) = issued(&desk);
     for (status, body, message, hint) in [
         (
             200,
@@ -445,9 +442,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
 #[test]
 fn proxies_are_used_as_the_environment_says() {
     let desk = Desk::new();
-    let authority = Authority::new().unwrap();
-    let ca = desk.write(CA, authority.pem());
-    let identity = authority.issue(HERE, Validity::Now).unwrap();
+    let (ca, identity) = issued(&desk);
     let registry = LoneRegistry::basic(&desk.path("r"), Some(&identity), PASSWORD).unwrap();
     let address = registry.address();
     let trusting = ["--ca-file", ca.as_str()];

@@ -2,13 +2,13 @@
 //! its holder.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
+    MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicySpec, Validation,
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
+use super::policy::{binding, by_account, writes};
 use super::rbac::{role, role_binding, rule};
 use super::{named, strings, value};
 use crate::names::{
@@ -23,7 +23,7 @@ pub(super) fn objects(account: (&str, &str)) -> Vec<Value> {
         value(role(CONTROLLER, CONTROLLER_NAMESPACE, lease_rules())),
         value(role_binding(CONTROLLER, CONTROLLER_NAMESPACE, account)),
         value(policy(account)),
-        value(binding()),
+        value(binding(POLICY, Some(lease()))),
     ]
 }
 
@@ -38,17 +38,7 @@ fn lease_rules() -> Vec<PolicyRule> {
 
 /// A controller that was frozen, or whose write was held up on its way, may not know that another one leads. It never
 /// passes this: what it writes names itself, and the Lease names the other.
-fn policy((name, namespace): (&str, &str)) -> ValidatingAdmissionPolicy {
-    let rule = |group: &str, version: &str, resource: &str, names: Option<Vec<String>>| {
-        NamedRuleWithOperations {
-            api_groups: Some(strings([group])),
-            api_versions: Some(strings([version])),
-            operations: Some(strings(["CREATE", "UPDATE"])),
-            resources: Some(strings([resource])),
-            resource_names: names,
-            ..NamedRuleWithOperations::default()
-        }
-    };
+fn policy(account: (&str, &str)) -> ValidatingAdmissionPolicy {
     ValidatingAdmissionPolicy {
         spec: Some(ValidatingAdmissionPolicySpec {
             failure_policy: Some("Fail".to_owned()),
@@ -58,17 +48,15 @@ fn policy((name, namespace): (&str, &str)) -> ValidatingAdmissionPolicy {
             }),
             match_constraints: Some(MatchResources {
                 resource_rules: Some(vec![
-                    rule(GROUP, VERSION, "nodepullsecrets", None),
-                    rule("", "v1", "secrets", Some(strings([GLOBAL_SECRET]))),
+                    writes(GROUP, VERSION, ["nodepullsecrets"]),
+                    NamedRuleWithOperations {
+                        resource_names: Some(strings([GLOBAL_SECRET])),
+                        ..writes("", "v1", ["secrets"])
+                    },
                 ]),
                 ..MatchResources::default()
             }),
-            match_conditions: Some(vec![MatchCondition {
-                name: "by-the-controller".to_owned(),
-                expression: format!(
-                    "request.userInfo.username == 'system:serviceaccount:{namespace}:{name}'"
-                ),
-            }]),
+            match_conditions: Some(vec![by_account("by-the-controller", account)]),
             validations: Some(vec![Validation {
                 expression: format!(
                     "has(params.spec.holderIdentity) && has(object.metadata.annotations) && \
@@ -86,19 +74,11 @@ fn policy((name, namespace): (&str, &str)) -> ValidatingAdmissionPolicy {
     }
 }
 
-fn binding() -> ValidatingAdmissionPolicyBinding {
-    ValidatingAdmissionPolicyBinding {
-        spec: Some(ValidatingAdmissionPolicyBindingSpec {
-            policy_name: Some(POLICY.to_owned()),
-            param_ref: Some(ParamRef {
-                name: Some(LEASE.to_owned()),
-                namespace: Some(CONTROLLER_NAMESPACE.to_owned()),
-                parameter_not_found_action: Some("Deny".to_owned()),
-                ..ParamRef::default()
-            }),
-            validation_actions: Some(strings(["Deny"])),
-            ..ValidatingAdmissionPolicyBindingSpec::default()
-        }),
-        ..named(POLICY, "")
+fn lease() -> ParamRef {
+    ParamRef {
+        name: Some(LEASE.to_owned()),
+        namespace: Some(CONTROLLER_NAMESPACE.to_owned()),
+        parameter_not_found_action: Some("Deny".to_owned()),
+        ..ParamRef::default()
     }
 }

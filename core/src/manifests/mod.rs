@@ -3,6 +3,7 @@
 mod install;
 mod leader;
 mod own_node;
+mod policy;
 mod rbac;
 mod syncer;
 

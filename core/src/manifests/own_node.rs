@@ -1,13 +1,12 @@
 //! What binds a syncer to its node: the API server takes a node's status from a pod of that node only.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
-    ValidatingAdmissionPolicySpec, Validation,
+    MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec, Validation,
 };
 use serde_json::Value;
 
-use super::{named, strings, value};
+use super::policy::{binding, by_account, writes};
+use super::{named, value};
 use crate::names::{GROUP, SYNCER, VERSION};
 
 /// Name of the policy and of its binding.
@@ -17,7 +16,7 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// `namespace`: the syncer's.
 pub(super) fn objects(namespace: &str) -> Vec<Value> {
-    vec![value(policy(namespace)), value(binding())]
+    vec![value(policy(namespace)), value(binding(POLICY, None))]
 }
 
 /// RBAC knows names of objects, but not that a token's node has the object's name.
@@ -26,21 +25,14 @@ fn policy(namespace: &str) -> ValidatingAdmissionPolicy {
         spec: Some(ValidatingAdmissionPolicySpec {
             failure_policy: Some("Fail".to_owned()),
             match_constraints: Some(MatchResources {
-                resource_rules: Some(vec![NamedRuleWithOperations {
-                    api_groups: Some(strings([GROUP])),
-                    api_versions: Some(strings([VERSION])),
-                    operations: Some(strings(["CREATE", "UPDATE"])),
-                    resources: Some(strings(["nodepullsecrets", "nodepullsecrets/status"])),
-                    ..NamedRuleWithOperations::default()
-                }]),
+                resource_rules: Some(vec![writes(
+                    GROUP,
+                    VERSION,
+                    ["nodepullsecrets", "nodepullsecrets/status"],
+                )]),
                 ..MatchResources::default()
             }),
-            match_conditions: Some(vec![MatchCondition {
-                name: "by-a-syncer".to_owned(),
-                expression: format!(
-                    "request.userInfo.username == 'system:serviceaccount:{namespace}:{SYNCER}'"
-                ),
-            }]),
+            match_conditions: Some(vec![by_account("by-a-syncer", (SYNCER, namespace))]),
             validations: Some(vec![Validation {
                 expression: format!(
                     "has(request.userInfo.extra) && \
@@ -51,17 +43,6 @@ fn policy(namespace: &str) -> ValidatingAdmissionPolicy {
                 ..Validation::default()
             }]),
             ..ValidatingAdmissionPolicySpec::default()
-        }),
-        ..named(POLICY, "")
-    }
-}
-
-fn binding() -> ValidatingAdmissionPolicyBinding {
-    ValidatingAdmissionPolicyBinding {
-        spec: Some(ValidatingAdmissionPolicyBindingSpec {
-            policy_name: Some(POLICY.to_owned()),
-            validation_actions: Some(strings(["Deny"])),
-            ..ValidatingAdmissionPolicyBindingSpec::default()
         }),
         ..named(POLICY, "")
     }

@@ -18,13 +18,7 @@ const RATION: Duration = Duration::from_secs(11);
 const IDLE: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
-    match bench() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    globalps_tests::exit_code(&bench())
 }
 
 fn bench() -> Result<()> {

@@ -9,13 +9,7 @@ use globalps_tests::product::Product;
 use globalps_tests::{Access, Cluster, Node, Options, config_file, default_dir};
 
 fn main() -> ExitCode {
-    match demo() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    globalps_tests::exit_code(&demo())
 }
 
 /// Says what comes, and how long what was said before took.

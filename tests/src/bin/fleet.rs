@@ -22,13 +22,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match bench(&Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    globalps_tests::exit_code(&bench(&Cli::parse()))
 }
 
 fn bench(cli: &Cli) -> Result<()> {

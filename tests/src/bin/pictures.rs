@@ -6,24 +6,16 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use globalps_tests::broken_kubelet::break_kubelet;
 use globalps_tests::product::Product;
 use globalps_tests::terminal::Terminal;
 use globalps_tests::{Access, Cluster, Options, kubernetes, picture};
 
 const COLUMNS: u16 = 96;
 const DEADLINE: Duration = Duration::from_secs(120);
-/// The kubelet of one node does not start while its file names this registry.
-const BROKEN: &str =
-    "[Service]\nExecStartPre=/bin/sh -c '! grep -q ghcr.io /var/lib/kubelet/config.json'\n";
 
 fn main() -> ExitCode {
-    match pictures() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    globalps_tests::exit_code(&pictures())
 }
 
 fn pictures() -> Result<()> {
@@ -59,10 +51,7 @@ fn pictures() -> Result<()> {
     }
 
     let nodes = cluster.nodes()?;
-    let folder = nodes[1].root().join("etc/systemd/system/kubelet.service.d");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("broken.conf"), BROKEN)?;
-    nodes[1].exec(&["systemctl", "daemon-reload"])?.ok()?;
+    break_kubelet(&nodes[1], "ghcr.io")?;
     let config = r#"{"auths":{"ghcr.io":{"auth":"cm9ib3Q6dG9rZW4="}}}"#;
     product.apply(config)?;
     product.wait_condition("Degraded", "True")?;

@@ -25,13 +25,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    globalps_tests::exit_code(&run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {
