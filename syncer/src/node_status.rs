@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
-use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::dockerconfig::{self, DockerConfig};
 use globalps_core::names::{
     DATA_KEY, GLOBAL_SECRET, PROVEN_ANNOTATION, REVISION_ANNOTATION, SYNCER_MANAGER,
@@ -21,6 +21,9 @@ use crate::journal::Task;
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Between two statuses.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
+/// That work goes on is told only where it takes so long. A restart that goes well takes less, and thousands of nodes
+/// spare the API server a write each.
+const PASSING: Duration = Duration::from_secs(1);
 /// A watch is renewed after so long; a connection that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
 const GRACE: Duration = Duration::from_secs(10);
@@ -197,7 +200,7 @@ impl Cluster {
             let mut backoff = Backoff::default();
             while receiver.changed().await.is_ok() {
                 loop {
-                    let Some(report) = receiver.borrow_and_update().clone() else {
+                    let Some(report) = lasting(&mut receiver).await else {
                         break;
                     };
                     match timeout(TIMEOUT, cluster.write(&report)).await {
@@ -259,6 +262,26 @@ pub(crate) struct Report {
     pub(crate) status: NodePullSecretStatus,
 }
 
+impl Report {
+    /// Work goes on, and nothing is in its way.
+    fn is_passing(&self) -> bool {
+        let status = &self.status;
+        matches!(status.phase, Phase::Syncing | Phase::Restoring) && status.reason.is_empty()
+    }
+}
+
+/// The newest status, once it is worth a write.
+async fn lasting(reports: &mut watch::Receiver<Option<Report>>) -> Option<Report> {
+    loop {
+        let report = reports.borrow_and_update().clone()?;
+        let is_over =
+            report.is_passing() && matches!(timeout(PASSING, reports.changed()).await, Ok(Ok(())));
+        if !is_over {
+            return Some(report);
+        }
+    }
+}
+
 /// Wakes the node's work only where something changed that it depends on: not for its own status.
 fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
     sender.send_if_modified(|known| {
@@ -296,4 +319,76 @@ pub(crate) fn task(object: &NodePullSecret) -> Option<Task> {
         generation,
         revision,
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Which phase is written and after how many milliseconds, where the second status comes after 400.
+    async fn written(first: Phase, reason: &str, second: Option<Phase>) -> (Phase, u128) {
+        let report = |phase, reason: &str| {
+            let status = NodePullSecretStatus {
+                phase,
+                reason: reason.to_owned(),
+                ..NodePullSecretStatus::default()
+            };
+            let uid = String::new();
+            Some(Report { uid, status })
+        };
+        let (sender, mut receiver) = watch::channel(None);
+        sender.send_replace(report(first, reason));
+        let begun = Instant::now();
+        let writer = async {
+            let report = lasting(&mut receiver).await.unwrap();
+            (report.status.phase, begun.elapsed().as_millis())
+        };
+        let later = async {
+            sleep(Duration::from_millis(400)).await;
+            if let Some(second) = second {
+                sender.send_replace(report(second, ""));
+            }
+        };
+        tokio::join!(writer, later).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_work_goes_on_is_told_only_where_it_takes_a_second() {
+        use Phase::{Restored, Restoring, RolledBack, Synced, Syncing};
+        for (sentence, first, reason, second, expected) in [
+            (
+                "a quick restart is one write",
+                Syncing,
+                "",
+                Some(Synced),
+                (Synced, 400),
+            ),
+            (
+                "so is a quick failure",
+                Syncing,
+                "",
+                Some(RolledBack),
+                (RolledBack, 400),
+            ),
+            (
+                "and a quick restore",
+                Restoring,
+                "",
+                Some(Restored),
+                (Restored, 400),
+            ),
+            ("a slow one is told of", Syncing, "", None, (Syncing, 1000)),
+            (
+                "what is in the way is told at once",
+                Syncing,
+                "SecretNotRead",
+                Some(Synced),
+                (Syncing, 0),
+            ),
+            ("and so is the end", Synced, "", None, (Synced, 0)),
+        ] {
+            assert_eq!(written(first, reason, second).await, expected, "{sentence}");
+        }
+    }
 }

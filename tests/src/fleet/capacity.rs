@@ -80,11 +80,9 @@ async fn run(
                 secrets.get(GLOBAL_SECRET).await?;
                 let generation = granted.metadata.generation.unwrap_or_default();
                 let object_uid = granted.uid().unwrap_or_default();
-                for phase in [Phase::Syncing, Phase::Synced] {
-                    let status = status(generation, revision, phase);
-                    patch_status(&objects, node, &object_uid, &status).await?;
-                }
-                requests += 4;
+                let status = status(generation, revision, Phase::Synced);
+                patch_status(&objects, node, &object_uid, &status).await?;
+                requests += 3;
             }
             anyhow::Ok(requests)
         });

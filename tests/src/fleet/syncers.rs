@@ -1,5 +1,5 @@
 //! A syncer for each node, as far as the API server can tell: one watch of its own object by name, and for each grant a
-//! GET of the Secret and two patches of the status, with a kubelet's restart in between.
+//! GET of the Secret, a kubelet's restart and a patch of the status: that work goes on, the real one tells after a second.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -195,8 +195,8 @@ impl Syncer {
             // Told once, so that the controller knows that somebody is there.
             return self.patch(task, 0, Phase::Pending).await.is_ok();
         }
-        let (during, after) = if task.restore {
-            (Phase::Restoring, Phase::Restored)
+        let after = if task.restore {
+            Phase::Restored
         } else {
             let secret = self.secrets.get(GLOBAL_SECRET).await;
             let found = secret
@@ -205,16 +205,14 @@ impl Syncer {
             if found != Some(task.revision.to_string()) {
                 return false;
             }
-            (Phase::Syncing, Phase::Synced)
+            Phase::Synced
         };
         let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
         self.shared.most_busy.fetch_max(busy, Relaxed);
-        // Told beside the work, as the real one does.
-        let told = self.patch(task, task.revision - 1, during);
-        let (told, ()) = tokio::join!(told, sleep(RESTART));
+        sleep(RESTART).await;
         // The controller may know of the next patch before its answer is here.
         self.shared.busy.fetch_sub(1, Relaxed);
-        let done = told.is_ok() && self.patch(task, task.revision, after).await.is_ok();
+        let done = self.patch(task, task.revision, after).await.is_ok();
         if done {
             let synced = self.shared.synced.lock();
             synced
