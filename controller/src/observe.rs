@@ -1,5 +1,6 @@
 //! What the controller sees: watches on the few objects that matter, kept as plain data.
 
+mod node;
 mod watches;
 
 use std::borrow::Cow;
@@ -10,11 +11,11 @@ use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret
 use globalps_core::dockerconfig;
 use globalps_core::names::{
     ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, MCO_ANNOTATION, NODE_POOL_LABEL, PROVEN_ANNOTATION,
+    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, NODE_POOL_LABEL, PROVEN_ANNOTATION,
     REFUSED_ANNOTATION, REFUSED_KEY, ROLLED_OUT_ANNOTATION,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::{self, Event};
 use kube::{Resource, ResourceExt as _};
 
@@ -52,32 +53,6 @@ fn version(object: &impl Resource) -> u64 {
         .as_deref()
         .and_then(|version| version.parse().ok())
         .unwrap_or_default()
-}
-
-impl Versioned for NodeView {
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// A kubelet reports every few minutes that nothing is new.
-    fn means_the_same(&self, other: &Self) -> bool {
-        let Self {
-            name,
-            uid,
-            version: _,
-            labels,
-            ready,
-            is_foreign,
-            // It never changes.
-            created: _,
-        } = self;
-        (name, uid, labels) == (&other.name, &other.uid, &other.labels)
-            && (ready, is_foreign) == (&other.ready, &other.is_foreign)
-    }
 }
 
 /// One event of one watch.
@@ -392,39 +367,5 @@ fn global(secret: &Secret) -> Global {
         is_additional_proven: told(ADDITIONAL_PROVEN_ANNOTATION).is_some_and(|text| text == "true"),
         refused: kept(REFUSED_KEY),
         refused_why: told(REFUSED_ANNOTATION).cloned(),
-    }
-}
-
-fn node_view(node: &Node) -> NodeView {
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    let ready = conditions.and_then(|conditions| {
-        conditions
-            .iter()
-            .find(|condition| condition.type_ == "Ready")
-    });
-    let ready = match ready {
-        Some(condition) if condition.status == "True" => Ok(()),
-        Some(condition) => Err(condition
-            .last_transition_time
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
-        None => Err(node
-            .creation_timestamp()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
-    };
-    NodeView {
-        name: node.name_any(),
-        uid: node.uid().unwrap_or_default(),
-        version: version(node),
-        labels: node.labels().into(),
-        ready,
-        created: node
-            .creation_timestamp()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-        is_foreign: node.annotations().contains_key(MCO_ANNOTATION)
-            && !node.labels().contains_key(NODE_POOL_LABEL),
     }
 }

@@ -17,7 +17,8 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::{Change, OriginalRef, node_view};
+use super::node::node_view;
+use super::{Change, OriginalRef};
 use crate::created::{Created, Piece};
 use crate::followed::{Seen, follow};
 use crate::hosted;
