@@ -60,13 +60,22 @@ fn another_one_goes_on_and_no_limit_is_exceeded_whatever_happens_to_the_leader()
             Ok((!holder.is_empty() && holder != leader.identity).then_some(holder))
         })
         .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
-        let taken = begun.elapsed().unwrap();
-        // It may have been the last node's turn when it happened, but not with five of them.
-        let grant = until("a grant by the next leader", FAILOVER, POLL, || {
-            let since = begun + taken.saturating_sub(Duration::from_millis(200));
-            Ok(grants(&cluster, since).into_iter().next())
+        // One that is sent away may grant until it hands the Lease over.
+        let taken = until("the moment when it took the Lease", DEADLINE, POLL, || {
+            let mut writes = requests(&cluster, begun, "leases").into_iter();
+            let is_taking = |pod: &str, event: &Value| {
+                next.split_once('_').is_some_and(|(next, _)| next == pod) && is_taken_write(event)
+            };
+            let first = writes.find(|(_, pod, event)| is_taking(pod, event));
+            Ok(first.map(|(time, _, _)| time))
         })
         .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+        // It may have been the last node's turn when it happened, but not with five of them.
+        let grant = until("a grant by the next leader", FAILOVER, POLL, || {
+            Ok(grants(&cluster, taken).into_iter().next())
+        })
+        .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+        let taken = taken.duration_since(begun).unwrap_or_default();
         let granted = grant.0.duration_since(begun).unwrap_or_default();
         println!(
             "{fate:?}: the Lease taken after {:.1} s, the first grant after {:.1} s",
@@ -270,11 +279,16 @@ fn requests(
 /// The grants since then that the API server took.
 fn grants(cluster: &Cluster, since: SystemTime) -> Vec<(SystemTime, String, Value)> {
     let mut grants = requests(cluster, since, "nodepullsecrets");
-    grants.retain(|(_, _, event)| {
-        let code = event["responseStatus"]["code"].as_u64();
-        event["verb"] == "patch" && code.is_some_and(|code| code < 300)
-    });
+    grants.retain(|(_, _, event)| is_taken_write(event));
     grants
+}
+
+fn is_taken_write(event: &Value) -> bool {
+    let code = event["responseStatus"]["code"].as_u64();
+    ["patch", "update", "create"]
+        .iter()
+        .any(|verb| event["verb"] == *verb)
+        && code.is_some_and(|code| code < 300)
 }
 
 fn the_probes_and_metrics_of_both_say_what_is(cluster: &Cluster, nodes: usize) {
