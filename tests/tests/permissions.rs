@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
@@ -12,12 +12,15 @@ use globalps_core::manifests::{Install, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
 use globalps_tests::{Cluster, Node, until};
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::config::AuthInfo;
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
+/// The authorizer learns of a RoleBinding by a watch.
+const KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 const SYSTEM: &str = "globalps-system";
 const SYNCER: &str = "global-pull-secret-syncer";
 const CONTROLLER_USER: &str = "system:serviceaccount:globalps-system:globalps-controller";
@@ -263,11 +266,11 @@ fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
     let rights = rights();
     let (mut calls, mut refused) = (BTreeSet::new(), BTreeSet::new());
     let log = fs::read_to_string(cluster.audit_log()).unwrap();
-    // Whose rights are taken away with everything else, until they are there again.
-    let mut done: BTreeSet<&str> = BTreeSet::new();
+    // Whose rights are taken away with everything else, until they are there again, and the API server knows.
+    let mut away: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
     for line in log.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
-        rights_come_and_go(&event, &mut done);
+        rights_come_and_go(&event, &mut away);
         let Some(call) = call(&event) else {
             continue;
         };
@@ -280,7 +283,10 @@ fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
                 });
             }
             calls.insert(call);
-        } else if !done.contains(call.user.as_str()) {
+        } else if away
+            .get(call.user.as_str())
+            .is_none_or(|back| back.is_some_and(|back| time(&event) > back + KNOWN_AFTER))
+        {
             refused.insert(call);
         }
     }
@@ -325,7 +331,12 @@ fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
     );
 }
 
-fn rights_come_and_go(event: &Value, done: &mut BTreeSet<&str>) {
+fn time(event: &Value) -> Timestamp {
+    let time = event["stageTimestamp"].as_str().unwrap();
+    time.parse().unwrap()
+}
+
+fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>>) {
     let target = &event["objectRef"];
     let is_rbac = target["resource"] == "roles" || target["resource"] == "rolebindings";
     let user = match target["name"].as_str() {
@@ -335,9 +346,12 @@ fn rights_come_and_go(event: &Value, done: &mut BTreeSet<&str>) {
     };
     let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
     if is_rbac && event["verb"] == "delete" && code < 300 {
-        done.insert(user);
-    } else if is_rbac && event["verb"] == "patch" && code < 300 {
-        done.remove(user);
+        away.insert(user, None);
+    } else if target["resource"] == "rolebindings" && event["verb"] == "patch" && code < 300 {
+        // Made last.
+        if let Some(back) = away.get_mut(user) {
+            back.get_or_insert(time(event));
+        }
     }
 }
 

@@ -122,7 +122,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
     for row in table() {
         let whole = product.get(&format!("{}/{SYNCER}", row.kind)).unwrap();
         patch(&cluster, row.kind, &row.patch);
-        restart(&cluster);
+        restart(&cluster, node);
         revision += 1;
         grant(&cluster, node, revision);
         shows(&cluster, &product, node, &row, revision);
@@ -130,7 +130,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
         let field = if row.kind == "role" { "rules" } else { "spec" };
         let back = json!([{"op": "replace", "path": format!("/{field}"), "value": whole[field]}]);
         patch(&cluster, row.kind, &back);
-        restart(&cluster);
+        restart(&cluster, node);
         until(&format!("Synced with {}", row.what), DEADLINE, POLL, || {
             let status = product.node_status(node.name())?;
             Ok((status["phase"] == "Synced"
@@ -161,8 +161,13 @@ fn patch(cluster: &Cluster, kind: &str, patch: &Value) {
         .unwrap();
 }
 
-/// A new pod, since a watch that is open already is not cut by a change of rights.
-fn restart(cluster: &Cluster) {
+/// A new pod, since a watch that is open already is not cut by a change of rights. The old one is gone by then.
+fn restart(cluster: &Cluster, node: &Node) {
+    let processes = || -> anyhow::Result<Vec<String>> {
+        let found = node.exec(&["pgrep", "-x", "globalps-syncer"])?;
+        Ok(found.stdout.lines().map(str::to_owned).collect())
+    };
+    let before = processes().unwrap();
     let selector = format!("name={SYNCER}");
     cluster
         .kubectl(&[
@@ -176,6 +181,11 @@ fn restart(cluster: &Cluster) {
             "--grace-period=0",
         ])
         .unwrap();
+    until("an end of the old syncer", DEADLINE, POLL, || {
+        let left = processes()?;
+        Ok((!left.iter().any(|pid| before.contains(pid))).then_some(()))
+    })
+    .unwrap();
 }
 
 /// What the controller does.
@@ -285,7 +295,7 @@ fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &
 
     // What another pod had mounted when this one was started is not kept alive by it.
     shell("mkdir -p /var/lib/kubelet/mounted && mount -t tmpfs none /var/lib/kubelet/mounted");
-    restart(cluster);
+    restart(cluster, node);
     until("a ready syncer", DEADLINE, POLL, || {
         Ok(is_ready(cluster)?.then_some(()))
     })
