@@ -97,30 +97,44 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 /// Words in lines of at most so many characters; a word that is longer than that is broken.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut word: Vec<char> = word.chars().collect();
-        let used = lines.last().map_or(0, |line| line.chars().count());
-        if used > 0 && used + 1 + word.len() <= width {
-            if let Some(line) = lines.last_mut() {
+    let mut lines = Vec::new();
+    for line in fill(text, text.split_whitespace(), width) {
+        let mut line: Vec<char> = line.chars().collect();
+        while line.len() > width {
+            let rest = line.split_off(width);
+            lines.push(String::from_iter(line));
+            line = rest;
+        }
+        lines.push(String::from_iter(line));
+    }
+    lines
+}
+
+/// Sentences in lines of at most so many characters. What is quoted stays in one piece, however long: a command that is
+/// to be copied has no line ending in it.
+pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
+    let mut is_quoted = false;
+    let words = text.split(|character| {
+        is_quoted ^= character == '`';
+        character == ' ' && !is_quoted
+    });
+    fill(text, words.filter(|word| !word.is_empty()), width)
+}
+
+/// The words in lines of at most so many characters; a word that is longer than that has a line of its own. Text that
+/// fits is left as it is.
+fn fill<'a>(text: &str, words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.extend(word);
+                line.push_str(word);
             }
-            continue;
-        }
-        if used > 0 {
-            lines.push(String::new());
-        }
-        while word.len() > width {
-            let rest = word.split_off(width);
-            if let Some(line) = lines.last_mut() {
-                line.extend(word);
-            }
-            lines.push(String::new());
-            word = rest;
-        }
-        if let Some(line) = lines.last_mut() {
-            line.extend(word);
+            _ => lines.push(word.to_owned()),
         }
     }
     lines
@@ -168,8 +182,28 @@ mod tests {
             ("a bc d", vec!["a bc", "d"]),
             ("abcdefg h", vec!["abcd", "efg", "h"]),
             ("a bcdefg", vec!["a", "bcde", "fg"]),
+            ("a  b", vec!["a  b"]),
         ] {
             assert_eq!(wrap(text, 4), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_in_a_sentence_stays_in_one_piece() {
+        for (text, expected) in [
+            ("one two three", vec!["one two", "three"]),
+            (
+                "go on with `kubectl globalps resume`, or wait",
+                vec!["go on", "with", "`kubectl globalps resume`,", "or wait"],
+            ),
+            ("run `a b` now", vec!["run `a b`", "now"]),
+            ("no  room here", vec!["no room", "here"]),
+            ("a  b", vec!["a  b"]),
+            ("an odd `one of them", vec!["an odd", "`one of them"]),
+        ] {
+            let width = 9;
+            let text = wrap_sentences(text, width);
+            assert_eq!(text, expected);
         }
     }
 }

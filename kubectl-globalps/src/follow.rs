@@ -19,7 +19,7 @@ use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::{Facts, NodeFacts, Scope, version_of};
 use crate::printer::{Frame, Stream, is_terminal, terminal_size};
-use crate::status::{Goal, Row, Status, Verdict, advice, verdict};
+use crate::status::{FOLLOW, Goal, Row, Status, Verdict, advice, verdict};
 use crate::table::{self, Layout};
 
 /// Changes that arrive together are shown together.
@@ -78,12 +78,9 @@ pub(crate) async fn follow_some(
                 view.end(&status);
                 return Ok(Exit::Done);
             }
-            Some(Verdict::Stuck(reason)) => {
+            Some(Verdict::Stuck { reason, hint }) => {
                 view.end(&status);
-                return Err(Failure::no(
-                    reason,
-                    "see `kubectl globalps status -o wide` and the events of Secret `additional-pull-secret`",
-                ));
+                return Err(Failure::no(reason, hint));
             }
             Some(Verdict::Going) | None => {}
         }
@@ -278,11 +275,7 @@ impl<'a> View<'a> {
                 live: true,
                 ..Layout::default()
             };
-            let advice = if self.is_open {
-                advice(facts, status)
-            } else {
-                None
-            };
+            let advice = advice(facts, status).filter(|(_, hint)| self.is_open && *hint != FOLLOW);
             frame.draw(&table::render(status, now, layout, advice.as_ref()));
         } else {
             for line in table::changes(&self.shown, &status.nodes) {

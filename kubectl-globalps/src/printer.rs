@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use console::Term;
 
 use crate::cli::Color;
+use crate::columns::wrap_sentences;
 use crate::error::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +48,41 @@ impl Printer {
     }
 
     pub(crate) fn note(&self, text: impl Display) {
-        self.write(Stream::Err, &format!("{text}\n"));
+        self.message(None, text);
     }
 
     pub(crate) fn warning(&self, text: impl Display) {
-        let label = self.paint(Stream::Err, "33", "warning:");
-        self.write(Stream::Err, &format!("{label} {text}\n"));
+        self.message(Some(("33", "warning:")), text);
     }
 
     pub(crate) fn hint(&self, text: impl Display) {
-        let label = self.paint(Stream::Err, "36", "hint:");
-        self.write(Stream::Err, &format!("\n{label} {text}\n"));
+        self.write(Stream::Err, "\n");
+        self.message(Some(("36", "hint:")), text);
     }
 
     pub(crate) fn failure(&self, failure: &Failure) {
-        let label = self.paint(Stream::Err, "31", "error:");
-        self.write(Stream::Err, &format!("{label} {}\n", failure.message));
+        self.message(Some(("31", "error:")), &failure.message);
         self.hint(&failure.hint);
+    }
+
+    /// Lines on stderr, after a label in its color. A terminal would break them in the middle of a word.
+    fn message(&self, label: Option<(&str, &str)>, text: impl Display) {
+        let text = match label {
+            Some((_, label)) => format!("{label} {text}"),
+            None => text.to_string(),
+        };
+        let mut lines = match terminal_size(Stream::Err) {
+            Some((_, width)) => text
+                .split('\n')
+                .flat_map(|line| wrap_sentences(line, width.into()))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            None => text,
+        };
+        if let Some((code, label)) = label {
+            lines = lines.replacen(label, &self.paint(Stream::Err, code, label), 1);
+        }
+        self.write(Stream::Err, &format!("{lines}\n"));
     }
 
     /// Shown with `-v` only.

@@ -18,6 +18,9 @@ pub(crate) use verdict::{Goal, Verdict, verdict};
 /// A kubelet says "not ready" for some seconds after each start, which is no news here.
 const NOT_READY_GRACE: SignedDuration = SignedDuration::from_secs(60);
 
+/// What to do where all goes well; nothing that is news to who does it already.
+pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
+
 /// `status -o json`: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Status {
@@ -274,7 +277,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
             "there is no additional pull secret any more; the nodes are being put back as they were"
                 .to_owned(),
-            "follow it with `kubectl globalps status --watch`",
+            FOLLOW,
         ),
         Current::Nothing => (
             "there is no additional pull secret, so nothing is synced to the nodes".to_owned(),
@@ -285,10 +288,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             "if it stays so, is the controller running? `kubectl -n globalps-system get pods`",
         ),
         Current::Reported(_) => match synced(facts, status) {
-            Verdict::Stuck(reason) => (
-                reason,
-                "see `kubectl globalps status -o wide` and the events of Secret `additional-pull-secret`",
-            ),
+            Verdict::Stuck { reason, hint } => (reason, hint),
             _ if status.paused => (
                 "the rollout is paused".to_owned(),
                 "go on with `kubectl globalps resume`",
@@ -301,7 +301,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             ),
             _ => (
                 "the rollout goes on".to_owned(),
-                "follow it with `kubectl globalps status --watch`",
+                FOLLOW,
             ),
         },
     };

@@ -248,10 +248,17 @@ fn counts_are_those_of_the_rows() {
 
 type Change = fn(&mut Facts);
 
+/// `hint`: the command that it names, as the plugin's own words.
+fn stuck(reason: &str, hint: &'static str) -> Verdict {
+    Verdict::Stuck {
+        reason: reason.to_owned(),
+        hint,
+    }
+}
+
 #[test]
 fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
-    let stuck = |text: &str| Verdict::Stuck(text.to_owned());
-    let table: [(&str, Change, Verdict); 9] = [
+    let table: [(&str, Change, Verdict); 10] = [
         ("everywhere", |_| {}, Verdict::Done),
         (
             "the controller has not seen the new Secret",
@@ -285,7 +292,10 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
                         vec![condition(condition::ADDITIONAL_VALID, "False", "`r`: bad")];
                 });
             },
-            stuck("the controller rejects the additional pull secret: `r`: bad"),
+            stuck(
+                "the controller rejects the additional pull secret: `r`: bad",
+                "undo",
+            ),
         ),
         (
             "halted",
@@ -295,7 +305,20 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
                         vec![condition(condition::DEGRADED, "True", "node-1 failed")];
                 });
             },
-            stuck("the rollout stopped: node-1 failed"),
+            stuck("the rollout stopped: node-1 failed", "check"),
+        ),
+        (
+            "halted because of a node",
+            |facts| {
+                report(facts, |status| {
+                    let mut halted = condition(condition::DEGRADED, "True", "node-1 failed");
+                    halted.reason = "RolloutHalted".to_owned();
+                    status.conditions = vec![halted];
+                });
+                let failed = node_secret(2, true, Phase::RolledBack, 1);
+                facts.node_secrets.insert("node-1", failed);
+            },
+            stuck("the rollout stopped: node-1 failed", "retry"),
         ),
         (
             "halted before this change",
@@ -310,18 +333,28 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
         (
             "deleted meanwhile",
             |facts| set_additional(facts, None),
-            stuck("there is no additional pull secret"),
+            stuck("there is no additional pull secret", "add"),
         ),
     ];
     for (sentence, change, expected) in table {
         let mut facts = ready();
         change(&mut facts);
         let status = Status::of(&facts, now());
-        assert_eq!(
-            verdict(&facts, Goal::Synced, &status),
-            expected,
-            "{sentence}"
-        );
+        let found = verdict(&facts, Goal::Synced, &status);
+        match (&found, &expected) {
+            (
+                Verdict::Stuck { reason, hint },
+                Verdict::Stuck {
+                    reason: expected,
+                    hint: command,
+                },
+            ) => {
+                assert_eq!(reason, expected, "{sentence}");
+                let command = format!("`kubectl globalps {command}");
+                assert!(hint.contains(&command), "{sentence}: {hint}");
+            }
+            _ => assert_eq!(found, expected, "{sentence}"),
+        }
         assert_eq!(status.ready, expected == Verdict::Done, "{sentence}");
     }
 }
@@ -336,15 +369,15 @@ fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
         status.observed_additional = String::new();
         status.conditions = vec![condition(condition::DEGRADED, "True", "node-1 failed")];
     });
-    assert_eq!(
+    assert!(matches!(
         look(&facts),
-        Verdict::Stuck("the way back stopped: node-1 failed".to_owned())
-    );
+        Verdict::Stuck { reason, .. } if reason == "the way back stopped: node-1 failed"
+    ));
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
     assert_eq!(look(&facts), Verdict::Done);
     set_additional(&mut facts, Some("11"));
-    assert!(matches!(look(&facts), Verdict::Stuck(_)));
+    assert!(matches!(look(&facts), Verdict::Stuck { .. }));
 }
 
 #[test]
@@ -414,6 +447,6 @@ fn a_failure_that_is_being_retried_stops_no_wait() {
         facts.node_secrets.insert("node-1", object);
         let status = Status::of(&facts, now());
         let found = verdict(&facts, Goal::Synced, &status);
-        assert_eq!(matches!(found, Verdict::Stuck(_)), stuck, "{sentence}");
+        assert_eq!(matches!(found, Verdict::Stuck { .. }), stuck, "{sentence}");
     }
 }

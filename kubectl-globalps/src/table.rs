@@ -329,7 +329,7 @@ node-3   Pending      2          10m
         assert_eq!(
             render(&status(), now(), layout, Some(&advice)),
             "\
-revision 3 1/3 nodes synced 1 failed
+revision 3  1/3 nodes synced  1 failed
 ███████████░░░░░░░░░░░░░░░░░░░░░░░░  33%
 NODE     PHASE        REASON
 node-1   Synced

@@ -36,11 +36,21 @@ pub struct LoneRegistry {
 impl LoneRegistry {
     /// One that wants [`USER`] and the password with each request. Without an identity it speaks plain HTTP.
     pub fn basic(dir: &Path, identity: Option<&Identity>, password: &str) -> Result<Self> {
+        Self::basic_at(free_address()?, dir, identity, password)
+    }
+
+    /// The same at this address.
+    pub fn basic_at(
+        address: SocketAddr,
+        dir: &Path,
+        identity: Option<&Identity>,
+        password: &str,
+    ) -> Result<Self> {
         let file = dir.join("htpasswd");
         fs::create_dir_all(dir)?;
         fs::write(&file, htpasswd(USER, password)?)?;
         let auth = json!({"htpasswd": {"realm": "test", "path": file}});
-        Self::start(dir, identity, &auth)
+        Self::start(address, dir, identity, &auth)
     }
 
     /// One that wants a token of this server.
@@ -51,7 +61,7 @@ impl LoneRegistry {
         let auth = json!({"token": {
             "realm": tokens.realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": bundle,
         }});
-        Self::start(dir, Some(identity), &auth)
+        Self::start(free_address()?, dir, Some(identity), &auth)
     }
 
     /// Host and port.
@@ -59,9 +69,12 @@ impl LoneRegistry {
         self.address.to_string()
     }
 
-    fn start(dir: &Path, identity: Option<&Identity>, auth: &Value) -> Result<Self> {
-        // Free a moment ago; whoever takes it now makes the registry end, and the test fail with its log.
-        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+    fn start(
+        address: SocketAddr,
+        dir: &Path,
+        identity: Option<&Identity>,
+        auth: &Value,
+    ) -> Result<Self> {
         let mut http = json!({"addr": address.to_string()});
         if let Some(identity) = identity {
             let (certificate, key) = (dir.join("tls.crt"), dir.join("tls.key"));
@@ -106,6 +119,11 @@ impl LoneRegistry {
         )?;
         Ok(registry)
     }
+}
+
+/// Free a moment ago; whoever takes it now makes the registry end, and the test fail with its log.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
 impl Drop for LoneRegistry {

@@ -49,6 +49,28 @@ pub fn svg(shown: &str, columns: u16) -> String {
     svg
 }
 
+/// What a picture says, word by word, but for what is another each time: ages, and the random ends of names.
+pub fn words(svg: &str) -> Vec<String> {
+    let text: Vec<&str> = svg
+        .split('<')
+        .filter_map(|element| element.strip_prefix("text ")?.split_once('>'))
+        .map(|(_, text)| text)
+        .collect();
+    let steady = |word: &str| {
+        let number = word.strip_suffix('s').unwrap_or_default();
+        let is_age = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        if is_age {
+            "AGE".to_owned()
+        } else {
+            match word.split_once("globalps-controller-") {
+                Some((before, _)) => format!("{before}POD"),
+                None => word.to_owned(),
+            }
+        }
+    };
+    text.join(" ").split_whitespace().map(steady).collect()
+}
+
 fn is_inked(screen: &Screen, row: u16, column: u16) -> bool {
     let cell = screen.cell(row, column);
     cell.is_some_and(|cell| !cell.contents().trim().is_empty())
@@ -105,6 +127,20 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_pictures_say_the_same_at_different_times() {
+        let picture = |text: &str| words(&svg(text, 60));
+        let first =
+            picture("node-1  \x1b[32mSynced\x1b[0m  3s\r\n`globalps-controller-7b-x_1a` leads");
+        let second =
+            picture("node-1  \x1b[32mSynced\x1b[0m  12s\r\n`globalps-controller-9c-y_2b` leads");
+        assert_eq!(first, second);
+        assert_eq!(first, ["node-1", "Synced", "AGE", "`POD", "leads"]);
+        let third =
+            picture("node-1  \x1b[33mSyncing\x1b[0m  3s\r\n`globalps-controller-7b-x_1a` leads");
+        assert_ne!(first, third);
+    }
 
     #[test]
     fn what_was_shown_is_in_the_picture_in_its_colours() {

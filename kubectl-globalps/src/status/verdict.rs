@@ -21,8 +21,25 @@ pub(crate) enum Goal {
 pub(crate) enum Verdict {
     Going,
     Done,
-    /// It will not get there by itself. The reason, for people.
-    Stuck(String),
+    /// It will not get there by itself.
+    Stuck {
+        /// For people.
+        reason: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+}
+
+/// Of a Degraded condition that is there because nodes have failed.
+const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
+
+const CHECK: &str = "`kubectl globalps check` says what is in the way, and what to do about it";
+
+fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
+    Verdict::Stuck {
+        reason: reason.into(),
+        hint,
+    }
 }
 
 pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
@@ -34,21 +51,32 @@ pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
 
 pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
     match current(facts) {
-        Current::Nothing => Verdict::Stuck("there is no additional pull secret".to_owned()),
+        Current::Nothing => stuck(
+            "there is no additional pull secret",
+            "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
+        ),
         Current::Stale => Verdict::Going,
         Current::Reported(reported) => {
             if let Some(bad) =
                 find(reported, condition::ADDITIONAL_VALID).filter(|c| c.status == "False")
             {
-                return Verdict::Stuck(format!(
-                    "the controller rejects the additional pull secret: {}",
-                    said(bad)
-                ));
+                return stuck(
+                    format!(
+                        "the controller rejects the additional pull secret: {}",
+                        said(bad)
+                    ),
+                    "mend the Secret, or go back to the last one that was rolled out with `kubectl globalps undo`",
+                );
             }
             if let Some(bad) = find(reported, condition::DEGRADED)
                 .filter(|c| c.status == "True" && !is_answered(facts, c))
             {
-                return Verdict::Stuck(format!("the rollout stopped: {}", said(bad)));
+                let hint = if NODES_FAILED.contains(&bad.reason.as_str()) {
+                    "`kubectl globalps check` says what to do on the node; then `kubectl globalps retry`, or go back with `kubectl globalps undo`"
+                } else {
+                    CHECK
+                };
+                return stuck(format!("the rollout stopped: {}", said(bad)), hint);
             }
             if status.ready {
                 Verdict::Done
@@ -69,7 +97,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
                 && status.observed_generation >= object.metadata.generation.unwrap_or_default()
         }) && asked.is_none_or(|asked| *asked == object.spec.retry)
     };
-    matches!(degraded.reason.as_str(), "RolloutHalted" | "NodesFailed")
+    NODES_FAILED.contains(&degraded.reason.as_str())
         && !facts
             .node_secrets
             .iter()
@@ -78,7 +106,10 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
 
 fn restored(facts: &Facts) -> Verdict {
     if matches!(facts.additional(), Seen::Present(_)) {
-        return Verdict::Stuck("somebody created the additional pull secret again".to_owned());
+        return stuck(
+            "somebody created the additional pull secret again",
+            "remove it once more, or follow its rollout with `kubectl globalps status --watch`",
+        );
     }
     if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
         return Verdict::Done;
@@ -91,7 +122,7 @@ fn restored(facts: &Facts) -> Verdict {
         .and_then(|(_, status)| find(status, condition::DEGRADED))
         .filter(|c| c.status == "True");
     match degraded {
-        Some(bad) => Verdict::Stuck(format!("the way back stopped: {}", said(bad))),
+        Some(bad) => stuck(format!("the way back stopped: {}", said(bad)), CHECK),
         None => Verdict::Going,
     }
 }

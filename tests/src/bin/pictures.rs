@@ -1,18 +1,24 @@
-//! Pictures of the plugin at work, for `docs/img`: the real program, on a terminal, against a cluster of three real nodes.
+//! Pictures of the plugin at work, for `docs/img`: the real program, on a terminal, against a cluster of real nodes.
 
 use std::fs;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use globalps_tests::broken_kubelet::break_kubelet;
-use globalps_tests::product::Product;
+use globalps_tests::lone_registry::{LoneRegistry, USER};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
 use globalps_tests::terminal::Terminal;
-use globalps_tests::{Access, Cluster, Options, kubernetes, picture};
+use globalps_tests::web::{Authority, Validity};
+use globalps_tests::{Cluster, Options, kubernetes, picture};
 
+const NODES: u8 = 6;
 const COLUMNS: u16 = 96;
-const DEADLINE: Duration = Duration::from_secs(120);
+const ROWS: u16 = 60;
+/// What the registry is called, to the plugin alone.
+const REGISTRY: &str = "registry.example.com";
+const REGISTRY_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
 fn main() -> ExitCode {
     globalps_tests::exit_code(&pictures())
@@ -20,65 +26,130 @@ fn main() -> ExitCode {
 
 fn pictures() -> Result<()> {
     let dir = kubernetes::target_dir().join("clusters/pictures");
-    let cluster = Cluster::up(&Options { dir, nodes: 3 })?;
+    let cluster = Cluster::up(&Options { dir, nodes: NODES })?;
     let product = Product::install(&cluster)?;
-    let registry = cluster.registry();
-    let private = registry.address(Access::Private);
-    let add = [
-        "add",
-        "--registry",
-        &private,
-        "-u",
-        registry.user(),
-        "--insecure",
-        "--wait",
-    ];
+    let folder = tempfile::tempdir()?;
+    let authority = Authority::new()?;
+    let identity = authority.issue(&[REGISTRY], Validity::Now)?;
+    let password = cluster.registry().password()?;
+    let _registry = LoneRegistry::basic_at(
+        SocketAddr::from((REGISTRY_ADDRESS, 443)),
+        &folder.path().join("registry"),
+        Some(&identity),
+        &password,
+    )?;
+    fs::write(folder.path().join("ca.pem"), authority.pem())?;
+    fs::write(
+        folder.path().join("hosts"),
+        format!("{REGISTRY_ADDRESS} {REGISTRY}\n"),
+    )?;
+    let studio = Studio {
+        cluster: &cluster,
+        folder: folder.path(),
+    };
 
-    let mut terminal = Terminal::start(&plugin(&cluster, &add), COLUMNS, 30)?;
+    let line = format!("add --registry {REGISTRY} -u {USER} --wait");
+    let mut terminal = studio.start(&line)?;
     terminal.wait_for("assword", DEADLINE)?;
-    terminal.press(&format!("{}\n", registry.password()?))?;
+    terminal.press(&format!("{password}\n"))?;
     let (code, shown) = terminal.end(DEADLINE)?;
     ensure!(code == Some(0), "add failed: {shown}");
-    picture("add", &add, &shown)?;
-    for (name, args) in [
-        ("status", &["status"][..]),
-        ("check", &["check"]),
-        ("history", &["history"]),
-        ("explain", &["explain", &format!("{private}/team/app:1")]),
-    ] {
-        let shown = run(&cluster, args)?;
-        picture(name, args, &shown)?;
-    }
+    picture("add", &line, &shown)?;
+    studio.take(
+        "explain",
+        &format!("explain {REGISTRY}/team/app:1.4"),
+        Some(0),
+    )?;
 
-    let nodes = cluster.nodes()?;
-    break_kubelet(&nodes[1], "ghcr.io")?;
-    let config = r#"{"auths":{"ghcr.io":{"auth":"cm9ib3Q6dG9rZW4="}}}"#;
-    product.apply(config)?;
+    fs::write(folder.path().join("new.json"), content(2))?;
+    studio.take("diff", "diff -f new.json", Some(1))?;
+    let mut terminal = studio.start("status --watch")?;
+    terminal.wait_for("100%", DEADLINE)?;
+    product.apply(&content(2))?;
+    let half = format!("revision 2  {}/{NODES} nodes synced", NODES / 2);
+    let shown = terminal.wait_for(&half, DEADLINE)?;
+    picture("watch", "status --watch", &shown)?;
+    drop(terminal);
+    product.wait_synced()?;
+    studio.take("history", "history", Some(0))?;
+
+    break_kubelet(&cluster.nodes()?[1], "ghcr.io")?;
+    product.apply(&content(3))?;
     product.wait_condition("Degraded", "True")?;
-    for (name, args) in [("failed", &["status"][..]), ("diff", &["diff"])] {
-        let shown = run(&cluster, args)?;
-        picture(name, args, &shown)?;
+    studio.take("failed", "status", Some(1))?;
+    // A pod's readiness is asked for now and then only.
+    let ready = format!("--for=jsonpath={{.status.numberReady}}={}", NODES - 1);
+    cluster.kubectl(&[
+        "wait",
+        "daemonset/global-pull-secret-syncer",
+        "-n",
+        NAMESPACE,
+        &ready,
+        "--timeout=120s",
+    ])?;
+    studio.take("check", "check", Some(1))
+}
+
+/// An additional Secret's content after so many changes. The password is no longer the registry's, which nobody asks here.
+fn content(revision: u8) -> String {
+    let entries = [
+        format!(r#""{REGISTRY}":{{"auth":"cHVsbGVyOnJvdGF0ZWQ="}}"#),
+        r#""quay.io":{"auth":"cm9ib3Q6dG9rZW4="}"#.to_owned(),
+        r#""ghcr.io":{"auth":"cm9ib3Q6dG9rZW4="}"#.to_owned(),
+    ];
+    format!(
+        r#"{{"auths":{{{}}}}}"#,
+        entries[..usize::from(revision)].join(",")
+    )
+}
+
+/// Where the plugin is seen at work: it knows the registry by its name, and trusts it.
+struct Studio<'a> {
+    cluster: &'a Cluster,
+    folder: &'a Path,
+}
+
+impl Studio<'_> {
+    fn start(&self, line: &str) -> Result<Terminal> {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--wd"])
+            .arg(self.folder)
+            .args([
+                "sh",
+                "-c",
+                r#"mount --bind hosts /etc/hosts && exec "$0" "$@""#,
+            ])
+            .arg(Product::plugin_path())
+            .args(line.split(' '))
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .env("SSL_CERT_FILE", self.folder.join("ca.pem"));
+        Terminal::start(&command, COLUMNS, ROWS)
     }
-    Ok(())
+
+    /// A picture of everything that it shows until its end, which is to be this one.
+    fn take(&self, name: &str, line: &str, expected: Option<i32>) -> Result<()> {
+        let (code, shown) = self.start(line)?.end(DEADLINE)?;
+        ensure!(code == expected, "`{line}` ended with {code:?}: {shown}");
+        picture(name, line, &shown)
+    }
 }
 
-fn plugin(cluster: &Cluster, args: &[&str]) -> Command {
-    let mut command = Command::new(Product::plugin_path());
-    command.args(args).env("KUBECONFIG", cluster.kubeconfig());
-    command
-}
-
-/// Everything that it shows until its end, whatever its exit status.
-fn run(cluster: &Cluster, args: &[&str]) -> Result<String> {
-    let terminal = Terminal::start(&plugin(cluster, args), COLUMNS, 60)?;
-    Ok(terminal.end(DEADLINE)?.1)
-}
-
-fn picture(name: &str, args: &[&str], shown: &str) -> Result<()> {
-    let prompt = format!("\x1b[32m$\x1b[0m kubectl globalps {}\r\n", args.join(" "));
+/// Writes the picture, but for one that shows the same as the one that is there at another time.
+fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
+    let prompt = format!("\x1b[32m$\x1b[0m kubectl globalps {line}\r\n");
+    let picture = picture::svg(&format!("{prompt}{shown}"), COLUMNS);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/img/{name}.svg"));
-    fs::create_dir_all(path.parent().context("no folder")?)?;
-    fs::write(&path, picture::svg(&format!("{prompt}{shown}"), COLUMNS))?;
-    println!("docs/img/{name}.svg");
+    let news = match fs::read_to_string(&path) {
+        Ok(old) => picture::words(&old) != picture::words(&picture),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        Err(error) => bail!("`{}` could not be read: {error}", path.display()),
+    };
+    if news {
+        fs::create_dir_all(path.parent().context("no folder")?)?;
+        fs::write(&path, picture)?;
+    }
+    let what = if news { "written" } else { "as it was" };
+    println!("docs/img/{name}.svg: {what}");
     Ok(())
 }
