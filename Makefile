@@ -15,7 +15,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -40,6 +40,12 @@ bench-fleet: kubernetes ## how a rotation and its cost grow with NODES (100,1000
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin fleet
 	target/load/fleet --nodes $(or $(NODES),100,1000,5000)
+
+bench-plugin: kubernetes ## how long one waits for the plugin, in front of NODES (5000), simulated; about three minutes
+	cargo build --release --locked --target $(MUSL) -p globalps-controller
+	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
+	cargo build -q --profile load -p globalps-tests --bin testcluster --bin waiting
+	target/load/waiting --nodes $(or $(NODES),5000)
 
 soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)

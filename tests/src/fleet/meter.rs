@@ -142,15 +142,8 @@ impl Usage {
 
 /// Requests of the controller between two moments, by verb and resource, from the API server's audit log.
 pub(super) fn audited(log: &Path, from: Timestamp, to: Timestamp) -> Result<Vec<(String, usize)>> {
-    // The log is gone through from its end, or a fleet's whole life would be.
-    const TAIL: u64 = 64 << 20;
-    let mut file = fs::File::open(log)?;
-    let start = file.metadata()?.len().saturating_sub(TAIL);
-    file.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
     let mut counts = BTreeMap::<String, usize>::new();
-    for line in String::from_utf8_lossy(&bytes).lines() {
+    for line in tail(log, 64 << 20)?.lines() {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue; // cut off at the beginning or being written
         };
@@ -175,6 +168,16 @@ pub(super) fn audited(log: &Path, from: Timestamp, to: Timestamp) -> Result<Vec<
         }
     }
     Ok(counts.into_iter().collect())
+}
+
+/// The last bytes of a log, so many at most: all of it would be a fleet's whole life.
+pub(super) fn tail(log: &Path, most: u64) -> Result<String> {
+    let mut file = fs::File::open(log)?;
+    let start = file.metadata()?.len().saturating_sub(most);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

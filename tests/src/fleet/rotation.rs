@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::meter::{Requests, Usage, audited};
@@ -36,10 +37,20 @@ struct Run<'a> {
     revision: i64,
 }
 
-pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures> {
-    let say = |what: &str| eprintln!("{} nodes: {what}", options.nodes);
+/// All that there is of a fleet before its first rollout.
+struct Begun<'a> {
+    run: Run<'a>,
+    uids: BTreeMap<String, String>,
+    clients: Vec<Client>,
+    beats: JoinHandle<()>,
+    /// The controller after its start.
+    fresh: Usage,
+}
+
+async fn begin<'a>(stage: &Stage, number: usize, audit_log: &'a Path) -> Result<Begun<'a>> {
+    let say = |what: &str| eprintln!("{number} nodes: {what}");
     let admin = stage.admin_client().await?;
-    let uids: BTreeMap<String, String> = nodes::create(&admin, options.nodes).await?;
+    let uids: BTreeMap<String, String> = nodes::create(&admin, number).await?;
     say("created");
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -47,22 +58,50 @@ pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures>
     }
     let names: Vec<String> = uids.keys().cloned().collect();
     let syncers = Syncers::start(&clients, &names).await?;
-    let beats = tokio::spawn(nodes::beat(admin.clone(), options.nodes));
+    let beats = tokio::spawn(nodes::beat(admin.clone(), number));
     say("every syncer watches");
     let controller = stage.start_controller()?;
     // Until it has seen everything.
     sleep(Duration::from_secs(5)).await;
-    let fresh = Usage::of(controller)?;
-
-    let audit_log = stage.cluster.audit_log();
-    let mut run = Run {
-        nodes: options.nodes,
+    let run = Run {
+        nodes: number,
         admin,
         syncers,
         controller,
-        audit_log: &audit_log,
+        audit_log,
         revision: 0,
     };
+    Ok(Begun {
+        run,
+        uids,
+        clients,
+        beats,
+        fresh: Usage::of(controller)?,
+    })
+}
+
+/// A fleet that has been rolled out to once, and does no more.
+pub(super) async fn roll_out_once(stage: &Stage, nodes: usize) -> Result<Syncers> {
+    let audit_log = stage.cluster.audit_log();
+    let mut begun = begin(stage, nodes, &audit_log).await?;
+    begun.run.rotate().await?;
+    eprintln!("{nodes} nodes: rollout done");
+    stage.stop_controller()?;
+    begun.beats.abort();
+    begun.run.syncers.set_deaf();
+    Ok(begun.run.syncers)
+}
+
+pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures> {
+    let say = |what: &str| eprintln!("{} nodes: {what}", options.nodes);
+    let audit_log = stage.cluster.audit_log();
+    let Begun {
+        mut run,
+        uids,
+        clients,
+        beats,
+        fresh,
+    } = begin(stage, options.nodes, &audit_log).await?;
     let first = run.rotate().await?;
     say("first rollout done");
     sleep(Duration::from_secs(2)).await;
@@ -72,7 +111,7 @@ pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures>
     say("one at a time done");
     let (idle, idle_processor) = run.idle(options.idle).await?;
     say("idleness done");
-    let last = Usage::of(controller)?;
+    let last = Usage::of(run.controller)?;
     stage.stop_controller()?;
     beats.abort();
     run.syncers.set_deaf();

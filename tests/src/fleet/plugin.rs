@@ -1,0 +1,172 @@
+//! How long the plugin takes, as its user waits for it, in front of a fleet that has just been through a rollout.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::rotation;
+use super::stage::Stage;
+use crate::product::{Product, Ran, run};
+use crate::until;
+
+/// The name under which kubectl asks it for completions.
+const COMPLETE: &str = "kubectl_complete-globalps";
+
+/// All figures, each of so many runs.
+#[derive(Clone, Debug)]
+pub struct PluginFigures {
+    /// Of the program, in bytes.
+    pub size: u64,
+    pub help: Vec<Duration>,
+    /// From the start of the program until the API server received its first request, TLS and all.
+    pub first_request: Vec<Duration>,
+    /// `status` with this format: what it prints, and the most memory that it held, in KiB.
+    pub status: Vec<(&'static str, Vec<Duration>, u64)>,
+    /// From the start of `add`, without the live check, until it has ended: the Secret is stored then.
+    pub add: Vec<Duration>,
+    /// Names of nodes to a shell.
+    pub complete: Vec<Duration>,
+}
+
+/// Brings a control plane up with that many nodes, and takes the figures.
+pub fn measure(nodes: usize, runs: usize) -> Result<PluginFigures> {
+    let stage = Stage::up(nodes)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    // What it holds open is part of a cluster of that size.
+    let _fleet = runtime.block_on(rotation::roll_out_once(&stage, nodes))?;
+    let desk = Desk { stage: &stage };
+    let json = desk.done("status -o json")?;
+    let status: Value = serde_json::from_str(&json.stdout)?;
+    ensure!(status["counts"]["synced"] == nodes, "{}", status["counts"]);
+
+    let mut figures = PluginFigures {
+        size: fs::metadata(Product::plugin_path())?.len(),
+        help: repeat(runs, || desk.time("--help"))?,
+        first_request: repeat(runs, || desk.first_request())?,
+        status: Vec::new(),
+        add: Vec::new(),
+        complete: repeat(runs, || desk.complete(nodes))?,
+    };
+    for format in ["table", "wide", "json", "yaml", "name"] {
+        let line = format!("status -o {format}");
+        let times = repeat(runs, || desk.time(&line))?;
+        figures
+            .status
+            .push((format, times, desk.most_memory(&line)?));
+    }
+    for number in 0..runs {
+        figures.add.push(desk.add(number)?);
+    }
+    Ok(figures)
+}
+
+fn repeat(runs: usize, mut one: impl FnMut() -> Result<Duration>) -> Result<Vec<Duration>> {
+    (0..runs).map(|_| one()).collect()
+}
+
+/// Somebody with the plugin and a kubeconfig.
+struct Desk<'a> {
+    stage: &'a Stage,
+}
+
+impl Desk<'_> {
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(Product::plugin_path());
+        command
+            .args(line.split_whitespace())
+            .env("KUBECONFIG", self.stage.cluster.kubeconfig());
+        command
+    }
+
+    fn done(&self, line: &str) -> Result<Ran> {
+        let ran = run(&mut self.command(line), "")?;
+        ensure!(ran.code == Some(0), "`{line}` failed: {}", ran.stderr);
+        Ok(ran)
+    }
+
+    /// From its start until it has ended, and all that it printed was read.
+    fn time(&self, line: &str) -> Result<Duration> {
+        let begun = Instant::now();
+        self.done(line)?;
+        Ok(begun.elapsed())
+    }
+
+    /// What the kernel says of it just before its end.
+    fn most_memory(&self, line: &str) -> Result<u64> {
+        let mut child = self.command(line).stdout(Stdio::null()).spawn()?;
+        let file = format!("/proc/{}/status", child.id());
+        let mut most = 0;
+        while child.try_wait()?.is_none() {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let number = line.and_then(|line| line.split_whitespace().next());
+            most = most.max(number.map_or(Ok(0), str::parse)?);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        ensure!(most > 0, "`{line}` was over at once");
+        Ok(most)
+    }
+
+    fn add(&self, number: usize) -> Result<Duration> {
+        let line = "add --registry quay.io -u robot --password-stdin --skip-check";
+        let begun = Instant::now();
+        let ran = run(&mut self.command(line), &format!("password-{number}"))?;
+        let time = begun.elapsed();
+        ensure!(ran.code == Some(0), "`{line}` failed: {}", ran.stderr);
+        Ok(time)
+    }
+
+    fn complete(&self, nodes: usize) -> Result<Duration> {
+        let mut command = self.command("");
+        command.arg0(COMPLETE).args(["status", "--node", ""]);
+        let begun = Instant::now();
+        let ran = run(&mut command, "")?;
+        let time = begun.elapsed();
+        // A line a node, and the directive.
+        ensure!(ran.stdout.lines().count() == nodes + 1, "{ran:?}");
+        Ok(time)
+    }
+
+    fn first_request(&self) -> Result<Duration> {
+        let begun = Timestamp::now();
+        self.done("history")?;
+        let received = until(
+            "the request in the audit log",
+            Duration::from_secs(10),
+            Duration::from_millis(20),
+            || first_since(&self.stage.cluster.audit_log(), begun),
+        )?;
+        Ok(received.duration_since(begun).unsigned_abs())
+    }
+}
+
+/// When the first request of the cluster's admin since then was received, to the microsecond.
+fn first_since(log: &Path, since: Timestamp) -> Result<Option<Timestamp>> {
+    let text = super::meter::tail(log, 1 << 20)?;
+    let times = text.lines().filter_map(|line| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        let user = event["user"]["username"].as_str()?;
+        let time: Timestamp = event["requestReceivedTimestamp"].as_str()?.parse().ok()?;
+        (user == "admin" && time >= since).then_some(time)
+    });
+    Ok(times.min())
+}
+
+/// Half of them took no longer.
+pub fn median(times: &[Duration]) -> Result<Duration> {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times
+        .get(times.len() / 2)
+        .copied()
+        .context("nothing was measured")
+}
