@@ -16,10 +16,10 @@ use crate::changes::{InForce, changes, text};
 use crate::cli::{Add, Connection, DryRun, ObjectFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
+use crate::logins::{self, Source};
 use crate::manifest::content;
 use crate::password;
 use crate::printer::Printer;
-use crate::source::{self, Source};
 use crate::status::Goal;
 
 pub(super) async fn run(
@@ -58,18 +58,18 @@ async fn logins<'a>(
     flags: &Connection,
     printer: &'a Printer,
 ) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
-    let (source, registries) = source::understand(&args.from)?;
+    let (source, registries) = logins::understand(&args.from)?;
     let mut cluster = None;
     let files = match source {
         Source::User => {
             let credential = password::credential(&args.from, printer)?;
-            return Ok((source::same_for_all(&registries, &credential), None));
+            return Ok((logins::same_for_all(&registries, &credential), None));
         }
-        Source::AuthFiles(paths) => source::auth_files(paths)?,
+        Source::AuthFiles(paths) => logins::auth_files(paths)?,
         Source::Variable(path) => {
-            let (shown, name) = (path.display(), source::AUTH_FILE);
+            let (shown, name) = (path.display(), logins::AUTH_FILE);
             printer.note(format_args!("credentials of `{shown}` (`${name}`)"));
-            source::auth_files(&[path])?
+            logins::auth_files(&[path])?
         }
         Source::File(path) => vec![AuthFile::new(
             format!("`{}`", path.display()),
@@ -82,7 +82,7 @@ async fn logins<'a>(
             vec![file]
         }
     };
-    let logins = source::logins(&files, &registries, args.from.all).await?;
+    let logins = logins::of_files(&files, &registries, args.from.all).await?;
     Ok((logins, cluster))
 }
 
@@ -119,7 +119,7 @@ async fn of_secret(
 }
 
 fn warn_of(logins: &[Login], printer: &Printer) {
-    for (registry, time) in source::short_lived(logins) {
+    for (registry, time) in logins::short_lived(logins) {
         printer.warning(format_args!(
             "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
         ));

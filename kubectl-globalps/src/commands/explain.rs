@@ -12,7 +12,7 @@ use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::manifest::content;
 use crate::printer::Printer;
-use crate::sources::{Answer, Asked, Source};
+use crate::pull::{Answer, Asked, Keyring};
 
 pub(super) async fn run(
     args: &Explain,
@@ -22,7 +22,7 @@ pub(super) async fn run(
     let asked = match &args.authfile {
         Some(file) => Asked {
             image: args.image.clone(),
-            of_node: Some(Source {
+            of_node: Some(Keyring {
                 name: String::new(),
                 bytes: content(&read(file)?)?,
             }),
@@ -75,7 +75,7 @@ async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
         .and_then(|global| data_of(global, names::DATA_KEY))
     {
         Some(bytes) => {
-            asked.of_node = Some(Source {
+            asked.of_node = Some(Keyring {
                 name: "every node's file".to_owned(),
                 bytes: bytes.to_vec(),
             });
@@ -129,7 +129,7 @@ async fn secrets(
         let title = format!("Secret {namespace}/{}", reference.name);
         let found = secret(cluster, namespace, &reference.name).await?;
         match found.as_ref().map(|found| data_of(found, names::DATA_KEY)) {
-            Some(Some(bytes)) => asked.of_pod.push(Source {
+            Some(Some(bytes)) => asked.of_pod.push(Keyring {
                 name: title,
                 bytes: bytes.to_vec(),
             }),

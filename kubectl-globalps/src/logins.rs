@@ -1,4 +1,4 @@
-//! Which credentials a user means, of all places where there may be some.
+//! The logins that a user means to add, of all places on this machine and in the cluster where there may be some.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -94,7 +94,7 @@ pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>, Failure> {
 }
 
 /// The credentials of these registries, or with `all` of every one.
-pub(crate) async fn logins(
+pub(crate) async fn of_files(
     files: &[AuthFile],
     registries: &BTreeSet<String>,
     all: bool,
@@ -335,7 +335,7 @@ mod tests {
                  hint: log in once more, as with `docker login one.example.com`, or name another file\n",
             ),
         ] {
-            let found = logins(&files(texts), &set(registries), all).await;
+            let found = of_files(&files(texts), &set(registries), all).await;
             assert_eq!(shown(&found), expected, "{sentence}");
         }
     }

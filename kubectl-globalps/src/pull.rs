@@ -1,4 +1,4 @@
-//! Where credentials for an image come from, in the order in which a kubelet tries them. Pure.
+//! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
 use globalps_core::dockerconfig::{
     Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, explain, parse, shown_key,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::findings;
 
 /// A file, or a Secret, with credentials.
-pub(crate) struct Source {
+pub(crate) struct Keyring {
     /// As a user would name it: `Secret default/team`.
     pub name: String,
     pub bytes: Vec<u8>,
@@ -20,9 +20,9 @@ pub(crate) struct Source {
 pub(crate) struct Asked {
     pub image: String,
     /// Secrets of the pod, or of its service account. The kubelet makes one list of all of them.
-    pub of_pod: Vec<Source>,
+    pub of_pod: Vec<Keyring>,
     /// What the kubelet has for every pod of the node.
-    pub of_node: Option<Source>,
+    pub of_node: Option<Keyring>,
     /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
     pub notes: Vec<String>,
 }
@@ -73,7 +73,7 @@ impl Answer {
             let source = at.map_or(String::new(), |at| owners.remove(at).1);
             tries.push(tried(&source, &found));
         }
-        let node = asked.of_node.unwrap_or(Source {
+        let node = asked.of_node.unwrap_or(Keyring {
             name: String::new(),
             bytes: b"{\"auths\":{}}".to_vec(),
         });
@@ -200,7 +200,7 @@ impl Answer {
 }
 
 /// Its entries, and whether a kubelet reads it. Of a file that is none it has as much as of an empty one.
-fn read(source: &Source, findings: &mut Vec<(String, Finding)>) -> (DockerConfig, bool) {
+fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> (DockerConfig, bool) {
     let found = validate_bytes(&source.bytes).1;
     findings.extend(
         found
@@ -234,18 +234,18 @@ mod tests {
     use super::*;
 
     /// `dTpw`: `u:p`, `djpw`: `v:p`, `dzpw`: `w:p`.
-    fn source(name: &str, content: &str) -> Source {
-        Source {
+    fn keyring(name: &str, content: &str) -> Keyring {
+        Keyring {
             name: name.to_owned(),
             bytes: content.as_bytes().to_vec(),
         }
     }
 
-    fn asked(of_pod: Vec<Source>, of_node: &str) -> Answer {
+    fn asked(of_pod: Vec<Keyring>, of_node: &str) -> Answer {
         let asked = Asked {
             image: "quay.io/org/app:1".to_owned(),
             of_pod,
-            of_node: Some(source("the node's file", of_node)),
+            of_node: Some(keyring("the node's file", of_node)),
             notes: Vec::new(),
         };
         Answer::of(asked).expect("an image's name")
@@ -255,8 +255,8 @@ mod tests {
     fn a_pods_secrets_come_first_the_longest_path_of_all_of_them_foremost() {
         let answer = asked(
             vec![
-                source("Secret d/one", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
-                source(
+                keyring("Secret d/one", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
+                keyring(
                     "Secret d/two",
                     r#"{"auths":{"quay.io":{"auth":"djpw"},"quay.io/org":{"auth":"djpw"}}}"#,
                 ),
@@ -285,7 +285,7 @@ CRI-O:      `quay.io/org/app`, as w
     #[test]
     fn a_secret_that_no_kubelet_reads_stops_the_pull_and_says_so() {
         let answer = asked(
-            vec![source(
+            vec![keyring(
                 "Secret d/bad",
                 r#"{"auths":{"quay.io":{"auth":"hunter2!"}}}"#,
             )],
@@ -304,7 +304,7 @@ CRI-O:      `quay.io/org/app`, as w
     fn a_file_alone_is_told_without_its_name() {
         let asked = Asked {
             image: "quay.io/a".to_owned(),
-            of_node: Some(source("", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#)),
+            of_node: Some(keyring("", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#)),
             ..Asked::default()
         };
         let answer = Answer::of(asked).expect("an image's name");
