@@ -3,8 +3,9 @@
 MUSL    := $(shell uname -m)-unknown-linux-musl
 RELEASE := target/$(MUSL)/release
 IMAGES  := target/images
-# Beside this machine's own, without the flag of .cargo/config.toml that zig's linker does not know. They are linked by zig: `pip install ziglang`, `cargo install --locked cargo-zigbuild`.
-FOREIGN := aarch64-unknown-linux-musl x86_64-apple-darwin aarch64-apple-darwin x86_64-pc-windows-gnu
+# Beside this machine's own; linked by zig. Those of macOS need Apple's SDK, whose folder SDKROOT names.
+FOREIGN := aarch64-unknown-linux-musl x86_64-pc-windows-gnu $(if $(SDKROOT),x86_64-apple-darwin aarch64-apple-darwin)
+TOOLS   := target/tools
 CLUSTER := target/debug/testcluster
 
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
@@ -15,7 +16,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -84,11 +85,16 @@ image: deps ## two OCI archives in target/images, and the plugin in target/*-mus
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-syncer \
 		--name globalps-syncer --user 0:0 --output $(IMAGES)/globalps-syncer.tar
 
-dist: deps ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
+# What was built before is not taken for this one. Of the two flags in .cargo/config.toml, which are for musl, zig's linker does not know one.
+dist: deps zig ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
+	rm -rf target/dist
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps
 	for target in $(FOREIGN); do \
-		{ rustup -q target add $$target && RUSTFLAGS="-C force-unwind-tables=no" cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } \
-			|| echo "could not build for $$target"; done
+		case $$target in *-musl) flags="-C force-unwind-tables=no";; *) flags=;; esac; \
+		rm -f target/$$target/release/kubectl-globalps target/$$target/release/kubectl-globalps.exe; \
+		{ rustup -q target add $$target && PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" PYTHONPATH="$(CURDIR)/$(TOOLS)/python" RUSTFLAGS="$$flags" \
+			cargo zigbuild --release --locked --target $$target -p kubectl-globalps; } || echo "could not build for $$target"; done
+	$(if $(SDKROOT),,@echo "not built for darwin: SDKROOT names no SDK of Apple's")
 	cargo run -q -p globalps-tests --bin dist
 
 manifests: ## write manifests/ from the builders
@@ -117,6 +123,11 @@ kubernetes: deps
 deps: # what the machine must have; installs it as root on Debian, else names it
 	cargo build -q -p globalps-tests --bin testcluster
 	$(CLUSTER) preflight --install
+
+zig: # what links programs for other platforms
+	test -x $(TOOLS)/bin/cargo-zigbuild || cargo install -q --locked --root $(TOOLS) cargo-zigbuild@0.24.1
+	test -d $(TOOLS)/python/ziglang || python3 -m pip install -q --target $(TOOLS)/python ziglang==0.17.1 \
+		|| { echo "zig could not be installed: is there pip? As root, run \`apt-get install --yes python3-pip\`"; exit 1; }
 
 clean: ## what was built, but not a running cluster
 	cargo clean

@@ -1,18 +1,18 @@
 //! What the cluster says, kept up to date by watches. No judgement here.
 
+mod node_secrets;
 mod nodes;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Secret};
-use kube::api::{ListParams, PartialObjectMeta};
+use kube::api::PartialObjectMeta;
 use kube::runtime::watcher::Event;
-use kube::{Api, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Resource, ResourceExt};
+use serde::Deserialize;
 
 use crate::client::Cluster;
 use crate::error::Failure;
@@ -184,7 +184,6 @@ impl Facts {
     /// One look at some nodes.
     pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
         let gps = cluster.api::<GlobalPullSecret>();
-        let node_secrets = cluster.api::<NodePullSecret>();
         // Boxed: five requests at once are a large future, and every command would carry it.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
             tokio::join!(
@@ -192,7 +191,7 @@ impl Facts {
                     "get the GlobalPullSecret",
                     gps.get_opt(names::GLOBAL_SECRET)
                 ),
-                list(cluster, "list the NodePullSecrets", &node_secrets),
+                node_secrets::list(cluster),
                 nodes::list(cluster, scope.selector.clone()),
                 secret_version(cluster, names::ADDITIONAL_SECRET),
                 secret_version(cluster, names::GLOBAL_SECRET),
@@ -213,13 +212,7 @@ impl Facts {
             ..Self::default()
         };
         match node_secrets {
-            Ok(list) => {
-                for mut object in list {
-                    // Larger than all the rest, and nobody reads them.
-                    object.metadata.managed_fields = None;
-                    facts.node_secrets.insert(object.name_any(), object);
-                }
-            }
+            Ok(list) => facts.node_secrets = list,
             Err(failure) if failure.is(404) => facts.installed = false,
             Err(failure) => return Err(failure),
         }
@@ -268,20 +261,12 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
 /// Objects that are asked for at a time: more would only need more memory.
 const PAGE: u32 = 500;
 
-async fn list<K>(cluster: &Cluster<'_>, doing: &str, api: &Api<K>) -> Result<Vec<K>, Failure>
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let mut params = ListParams::default().limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page = cluster.call(doing, api.list(&params)).await?;
-        all.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(all),
-        }
-    }
+/// The little of a list's own that matters.
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    /// Token of the next page; empty: there is none.
+    #[serde(default, rename = "continue")]
+    next: String,
 }
 
 fn allowed<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {

@@ -1,30 +1,75 @@
-//! The cluster's Nodes, of which little matters: an answer has some ten kilobytes a node, and all but a few bytes are skipped.
+//! The cluster's Nodes. A Node has some ten kilobytes, of which a few bytes matter, so the API server is asked for the lines
+//! that `kubectl get nodes` shows, and then for what it left open: the few nodes that are kept out, or not ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures::TryStreamExt as _;
+use futures::stream::{self, StreamExt as _};
 use globalps_core::names;
+use hyper::header::{ACCEPT, HeaderValue};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use kube::api::ListParams;
 use kube::core::Request;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{NodeFacts, PAGE, Store};
+use super::{NodeFacts, PAGE, PageMeta, Store};
 use crate::client::Cluster;
 use crate::error::Failure;
+
+const DOING: &str = "list the Nodes";
+/// Lines that are asked for at a time; each has some 200 bytes.
+const LINES: u32 = 5000;
+/// Where more nodes than these are not ready, all are asked for in full: that is fewer requests.
+const FEW: usize = 32;
+/// Requests at the same time.
+const AT_ONCE: usize = 8;
+
+/// What the API server shows to people.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Table {
+    #[serde(default)]
+    metadata: PageMeta,
+    column_definitions: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Column {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    cells: Vec<Value>,
+}
+
+impl Table {
+    /// Each node with whether it is ready; `None` where the table does not tell.
+    fn nodes(&self) -> Option<Vec<(String, bool)>> {
+        let column = |name: &str| {
+            let mut columns = self.column_definitions.iter();
+            columns.position(|column| column.name == name)
+        };
+        let (name, status) = (column("Name")?, column("Status")?);
+        let node = |row: &Row| {
+            let text = |at: usize| row.cells.get(at)?.as_str();
+            // `Ready`, `NotReady`, `Unknown`, each perhaps with `,SchedulingDisabled`.
+            let first = text(status)?.split(',').next()?;
+            Some((text(name)?.to_owned(), first == "Ready"))
+        };
+        self.rows.iter().map(node).collect()
+    }
+}
 
 #[derive(Deserialize)]
 struct Page {
     #[serde(default)]
     metadata: PageMeta,
     items: Vec<Slim>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    #[serde(default, rename = "continue")]
-    next: String,
 }
 
 #[derive(Deserialize)]
@@ -74,22 +119,95 @@ pub(super) async fn list(
     cluster: &Cluster<'_>,
     selector: Option<String>,
 ) -> Result<Store<NodeFacts>, Failure> {
+    let kept_out = match &selector {
+        Some(selector) => format!("{selector},{}=true", names::EXCLUDE_LABEL),
+        None => format!("{}=true", names::EXCLUDE_LABEL),
+    };
+    let (all, kept_out) = futures::try_join!(
+        lines(cluster, selector.as_deref()),
+        lines(cluster, Some(&kept_out)),
+    )?;
+    let (Some(all), Some(kept_out)) = (all, kept_out) else {
+        return in_full(cluster, ListParams::default(), selector).await;
+    };
+    let open: Vec<&str> = all
+        .iter()
+        .filter(|(_, is_ready)| !is_ready)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if open.len() > FEW {
+        return in_full(cluster, ListParams::default(), selector).await;
+    }
+    // By a list too, since who may list nodes may perhaps not get one.
+    let asked = stream::iter(open).map(|name| {
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        in_full(cluster, params, None)
+    });
+    let open: Vec<Store<NodeFacts>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+    let kept_out: BTreeSet<String> = kept_out.into_iter().map(|(name, _)| name).collect();
+    let mut store = Store::default();
+    for (name, _) in all {
+        let excluded = kept_out.contains(&name);
+        store.insert(
+            name,
+            NodeFacts {
+                excluded,
+                not_ready: None,
+            },
+        );
+    }
+    for (name, facts) in open.iter().flat_map(Store::iter) {
+        store.insert(name, *facts);
+    }
+    Ok(store)
+}
+
+/// Nodes as the API server shows them to people.
+async fn lines(
+    cluster: &Cluster<'_>,
+    selector: Option<&str>,
+) -> Result<Option<Vec<(String, bool)>>, Failure> {
+    let mut params = ListParams {
+        label_selector: selector.map(str::to_owned),
+        ..ListParams::default().limit(LINES)
+    };
+    let mut nodes = Vec::new();
+    loop {
+        let mut request = request(&params)?;
+        let uri = format!("{}&includeObject=None", request.uri());
+        *request.uri_mut() = uri.parse().map_err(|_| unsendable("its address is none"))?;
+        request.headers_mut().insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json;as=Table;v=v1;g=meta.k8s.io"),
+        );
+        let table = cluster
+            .call(DOING, cluster.client.request::<Table>(request))
+            .await?;
+        let Some(page) = table.nodes() else {
+            return Ok(None);
+        };
+        nodes.extend(page);
+        if table.metadata.next.is_empty() {
+            return Ok(Some(nodes));
+        }
+        params = params.continue_token(&table.metadata.next);
+    }
+}
+
+/// Nodes with all that they have.
+async fn in_full(
+    cluster: &Cluster<'_>,
+    params: ListParams,
+    selector: Option<String>,
+) -> Result<Store<NodeFacts>, Failure> {
     let mut params = ListParams {
         label_selector: selector,
-        ..ListParams::default().limit(PAGE)
+        ..params.limit(PAGE)
     };
     let mut store = Store::default();
     loop {
-        let request = Request::new(Node::url_path(&(), None))
-            .list(&params)
-            .map_err(|error| {
-                Failure::new(
-                    format!("could not list the Nodes: {error}"),
-                    "is the selector one that `kubectl get nodes -l` takes?",
-                )
-            })?;
-        let answer = cluster.client.request::<Page>(request);
-        let page = cluster.call("list the Nodes", answer).await?;
+        let answer = cluster.client.request::<Page>(request(&params)?);
+        let page = cluster.call(DOING, answer).await?;
         for node in page.items {
             store.insert(node.metadata.name.clone(), node.facts());
         }
@@ -98,6 +216,19 @@ pub(super) async fn list(
         }
         params = params.continue_token(&page.metadata.next);
     }
+}
+
+fn request(params: &ListParams) -> Result<hyper::Request<Vec<u8>>, Failure> {
+    Request::new(Node::url_path(&(), None))
+        .list(params)
+        .map_err(|error| unsendable(&error.to_string()))
+}
+
+fn unsendable(why: &str) -> Failure {
+    Failure::new(
+        format!("could not {DOING}: {why}"),
+        "is the selector one that `kubectl get nodes -l` takes?",
+    )
 }
 
 #[cfg(test)]
@@ -141,5 +272,30 @@ mod tests {
             lost.facts().not_ready,
             Some((Timestamp::UNIX_EPOCH, Lost::Yes))
         );
+    }
+
+    #[test]
+    fn lines_for_people_tell_who_is_ready_or_are_not_believed() {
+        let columns = json!([{"name": "Name"}, {"name": "Status"}, {"name": "Roles"}]);
+        let rows = json!([
+            {"cells": ["a", "Ready", "worker"], "object": null},
+            {"cells": ["b", "Ready,SchedulingDisabled", ""]},
+            {"cells": ["c", "NotReady", ""]},
+            {"cells": ["d", "Unknown", ""]},
+        ]);
+        let ready = ["a", "b", "c", "d"]
+            .map(|name| (name.to_owned(), ["a", "b"].contains(&name)))
+            .to_vec();
+        for (columns, rows, expected) in [
+            (columns.clone(), rows.clone(), Some(ready)),
+            (columns.clone(), json!([]), Some(Vec::new())),
+            (json!([{"name": "Name"}, {"name": "State"}]), rows, None),
+            (columns.clone(), json!([{"cells": ["a"]}]), None),
+            (columns, json!([{"cells": ["a", 3]}]), None),
+        ] {
+            let table = json!({"kind": "Table", "columnDefinitions": columns, "rows": rows});
+            let table: Table = serde_json::from_value(table).expect("a table");
+            assert_eq!(table.nodes(), expected);
+        }
     }
 }
