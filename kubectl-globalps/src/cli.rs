@@ -47,8 +47,7 @@ Examples:
   kubectl globalps remove --all --wait",
     after_help = "Exit status: 0 done, 1 the answer is no, 2 it could not be done",
     subcommand_required = true,
-    arg_required_else_help = true,
-    disable_help_subcommand = true
+    arg_required_else_help = true
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -116,15 +116,21 @@ impl History {
     }
 
     pub(crate) fn table(&self, now: Timestamp) -> String {
+        let newest = self.revisions.iter().position(|row| row.in_force);
         let rows: Vec<Vec<String>> = self
             .revisions
             .iter()
-            .map(|row| {
+            .enumerate()
+            .map(|(at, row)| {
                 vec![
                     row.revision.to_string(),
                     row.since.map_or(String::new(), |since| age(since, now)),
                     row.registries.join(", "),
-                    row.difference(),
+                    if newest == Some(at) {
+                        "in force".to_owned()
+                    } else {
+                        row.difference()
+                    },
                 ]
             })
             .collect();
@@ -135,8 +141,8 @@ impl History {
 
 impl Row {
     fn difference(&self) -> String {
-        if self.in_force {
-            return "in force".to_owned();
+        if self.changes.is_empty() {
+            return "none".to_owned();
         }
         let word = |change: &Change| {
             let sign = match change.change {
@@ -237,7 +243,7 @@ mod tests {
 REVISION   AGE   REGISTRIES   DIFFERENCE
 10         10m   a, c         in force
 9          10m   a, b         ~a +b -c
-8          10m   c, a         in force"
+8          10m   c, a         none"
         );
     }
 

@@ -55,14 +55,17 @@ impl Answer {
         let mut notes = asked.notes;
         let (mut all, mut owners) = (Vec::new(), Vec::new());
         for source in &asked.of_pod {
-            let (config, accepted) = read(source, &mut findings);
-            if !accepted {
+            let config = read(source, &mut findings);
+            if !config
+                .as_ref()
+                .is_some_and(DockerConfig::is_kubelet_readable)
+            {
                 notes.push(format!(
                     "{} can't be read by a kubelet, so it does not pull at all",
                     source.name
                 ));
             }
-            for entry in config.entries() {
+            for entry in config.unwrap_or_default().entries() {
                 all.push(entry.clone());
                 owners.push((entry.key().to_owned(), source.name.clone()));
             }
@@ -73,35 +76,28 @@ impl Answer {
             let source = at.map_or(String::new(), |at| owners.remove(at).1);
             tries.push(tried(&source, &found));
         }
-        let node = asked.of_node.unwrap_or(Keyring {
-            name: String::new(),
-            bytes: b"{\"auths\":{}}".to_vec(),
-        });
-        let is_absent = node.name.is_empty();
-        let mut found = Vec::new();
-        let (config, is_file) = read(&node, &mut found);
-        if !is_absent {
-            findings.append(&mut found);
-        }
+        let (of_node, config) = match &asked.of_node {
+            Some(node) => (node.name.as_str(), read(node, &mut findings)),
+            None => ("", Some(DockerConfig::default())),
+        };
         let Explanation {
             repository,
             accepted,
-            tries: of_node,
+            tries: with_node,
             crio,
-        } = explain(&config, &asked.image)?;
-        tries.extend(of_node.iter().map(|found| tried(&node.name, found)));
+        } = explain(&config.clone().unwrap_or_default(), &asked.image)?;
+        tries.extend(with_node.iter().map(|found| tried(of_node, found)));
         Ok(Self {
             image: asked.image,
             repository,
-            accepted: accepted && is_file,
+            accepted: accepted && config.is_some(),
             tries,
-            crio: if is_file {
-                crio.first().cloned().unwrap_or(Crio::None)
-            } else {
-                Crio::Error {
+            crio: match config {
+                Some(_) => crio.first().cloned().unwrap_or(Crio::None),
+                None => Crio::Error {
                     key: String::new(),
                     why: "the file is no credentials file",
-                }
+                },
             },
             findings,
             notes,
@@ -199,21 +195,15 @@ impl Answer {
     }
 }
 
-/// Its entries, and whether a kubelet reads it. Of a file that is none it has as much as of an empty one.
-fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> (DockerConfig, bool) {
+/// Its entries; `None`: it is no credentials file at all.
+fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<DockerConfig> {
     let found = validate_bytes(&source.bytes).1;
     findings.extend(
         found
             .into_iter()
             .map(|finding| (source.name.clone(), finding)),
     );
-    match parse(&source.bytes) {
-        Ok(config) => {
-            let accepted = config.is_kubelet_readable();
-            (config, accepted)
-        }
-        Err(_) => (DockerConfig::default(), false),
-    }
+    parse(&source.bytes).ok()
 }
 
 fn tried(source: &str, found: &Try) -> Tried {
@@ -298,6 +288,37 @@ CRI-O:      `quay.io/org/app`, as w
         );
         assert!(!text.contains("hunter2"), "{text}");
         assert_eq!(answer.json()["findings"][0]["source"], "Secret d/bad");
+    }
+
+    #[test]
+    fn of_a_file_that_no_kubelet_takes_each_entry_that_is_why_is_told_and_what_crio_does_with_the_rest()
+     {
+        for (content, crio, code) in [
+            (
+                r#"{"auths":{"quay.io":{"auth":"dTpw"},"ghcr.io":{"auth":"bm90YWNvbG9u"}}}"#,
+                "credential",
+                "NoColon",
+            ),
+            (
+                r#"{"auths":{"example.com":{"auth":"dTpw"},"ghcr.io":{"auth":"bm90YWNvbG9u"}}}"#,
+                "none",
+                "NoColon",
+            ),
+            ("{", "error", "NotJson"),
+        ] {
+            let asked = Asked {
+                image: "quay.io/a".to_owned(),
+                of_node: Some(keyring("", content)),
+                ..Asked::default()
+            };
+            let answer = Answer::of(asked).expect("an image's name");
+            let json = answer.json();
+            assert_eq!(json["kubelet"]["accepted"], false, "{content}");
+            assert_eq!(json["kubelet"]["tries"], json!([]), "{content}");
+            assert_eq!(json["crio"]["outcome"], crio, "{content}");
+            assert_eq!(json["findings"][0]["code"], code, "{content}");
+            assert!(answer.text().contains("error: "), "{}", answer.text());
+        }
     }
 
     #[test]

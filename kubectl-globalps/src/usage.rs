@@ -19,17 +19,33 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
         .map_or_else(|| "kubectl globalps".to_owned(), command);
     let hint = match similar(error) {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
+        None if is_surplus(error) && NAME_REGISTRIES.iter().any(|name| help.ends_with(name)) => {
+            format!("a registry is named with `--registry`; see `{help} --help`")
+        }
         None => format!("see `{help} --help`"),
     };
     Some(Failure::new(message(error, sentence), hint))
 }
 
+/// Commands whose flag `--registry` one may forget.
+const NAME_REGISTRIES: [&str; 2] = [" add", " remove"];
+
+/// A word that is no flag, where none is expected.
+fn is_surplus(error: &Error) -> bool {
+    error.kind() == ErrorKind::UnknownArgument
+        && matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(text)) if !text.starts_with('-'))
+}
+
 /// clap's words, on one line, with names in backticks.
 fn message(error: &Error, sentence: &str) -> String {
-    // It may be anything, a password too, so it is not repeated.
-    let is_word = |context: Option<&ContextValue>| matches!(context, Some(ContextValue::String(text)) if !text.starts_with('-'));
-    if error.kind() == ErrorKind::UnknownArgument && is_word(error.get(ContextKind::InvalidArg)) {
+    if is_surplus(error) {
+        // It may be anything, a password too, so it is not repeated.
         return "there is an argument too many".to_owned();
+    }
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(ContextValue::Strings(flags)) = error.get(ContextKind::InvalidArg)
+    {
+        return missing(flags);
     }
     let lines: Vec<&str> = sentence.lines().map(str::trim).collect();
     let text = match lines.split_first() {
@@ -43,6 +59,22 @@ fn message(error: &Error, sentence: &str) -> String {
         .trim_end_matches('\'')
         .to_owned()
         + if text.ends_with('\'') { "`" } else { "" }
+}
+
+/// Flags as clap names them: `--a <A>`, or `<--a <A>|--b>` where one of them is enough.
+fn missing(flags: &[String]) -> String {
+    let one = |flag: &String| {
+        let choices = flag
+            .strip_prefix("<--")
+            .and_then(|rest| rest.strip_suffix('>'));
+        choices.map_or_else(
+            || format!("`{flag}`"),
+            |choices| format!("`--{}`", choices.replace('|', "` or `")),
+        )
+    };
+    let verb = if flags.len() > 1 { "are" } else { "is" };
+    let flags: Vec<String> = flags.iter().map(one).collect();
+    format!("{} {verb} missing", flags.join(" and "))
 }
 
 /// The words of a usage before its first flag or value.
@@ -103,7 +135,19 @@ mod tests {
             ),
             (
                 "remove",
-                "the following required arguments were not provided: <--registry <REGISTRY>|--all>\nsee `kubectl globalps remove --help`",
+                "`--registry <REGISTRY>` or `--all` is missing\nsee `kubectl globalps remove --help`",
+            ),
+            (
+                "install",
+                "`--controller-image <IMAGE>` and `--syncer-image <IMAGE>` are missing\nsee `kubectl globalps install --help`",
+            ),
+            (
+                "add --registry quay.io --password-stdin",
+                "`--username <USER>` is missing\nsee `kubectl globalps add --help`",
+            ),
+            (
+                "add quay.io",
+                "there is an argument too many\na registry is named with `--registry`; see `kubectl globalps add --help`",
             ),
             (
                 "history hunter2",
@@ -116,7 +160,14 @@ mod tests {
 
     #[test]
     fn help_is_no_error() {
-        for line in ["--help", "status --help", "--version", ""] {
+        for line in [
+            "--help",
+            "status --help",
+            "help",
+            "help status",
+            "--version",
+            "",
+        ] {
             assert_eq!(told(line), None, "{line}");
         }
     }

@@ -1,11 +1,12 @@
 //! `remove`: registries leave the additional pull secret; with the last of them it goes.
 
+use globalps_core::dockerconfig::shown_key;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 
 use super::{ATTEMPTS, additional, follow_if, pause};
-use crate::additional::{Rest, may_change, without_registries};
+use crate::additional::{Rest, config_of, may_change, without_registries};
 use crate::cli::{Connection, Remove};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -61,22 +62,21 @@ async fn plan(
     args: &Remove,
     registries: &[String],
 ) -> Result<Option<Plan>, Failure> {
-    let not_found = |what: String| {
+    let not_found = |what: String, hint: &str| {
         if args.ignore_not_found {
             Ok(None)
         } else {
-            Err(Failure::new(
-                what,
-                "`--ignore-not-found` makes that no error; `kubectl globalps diff` shows what is in force",
-            ))
+            let hint = format!("{hint}; `--ignore-not-found` makes that no error");
+            Err(Failure::new(what, hint))
         }
     };
     let Some(secret) = additional(cluster).await? else {
-        return not_found(format!(
+        let what = format!(
             "there is no Secret `{}/{}`",
             cluster.namespace,
             names::ADDITIONAL_SECRET
-        ));
+        );
+        return not_found(what, "so no node has anything of it, or is just put back");
     };
     may_change(&secret, args.owner.force_conflicts)?;
     if args.all {
@@ -84,11 +84,18 @@ async fn plan(
     }
     let (rest, missing) = without_registries(secret.clone(), registries)?;
     if !missing.is_empty() && !args.ignore_not_found {
-        return not_found(format!(
+        let what = format!(
             "Secret `{}` has no registry `{}`",
             names::ADDITIONAL_SECRET,
             missing.join("`, `")
-        ));
+        );
+        let config = config_of(&secret)?;
+        let there: Vec<String> = config
+            .entries()
+            .iter()
+            .map(|e| shown_key(e.key()))
+            .collect();
+        return not_found(what, &format!("it has `{}`", there.join("`, `")));
     }
     Ok(match rest {
         Rest::Same => None,

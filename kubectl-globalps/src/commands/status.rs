@@ -111,7 +111,7 @@ fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
 
 /// There is nothing that a table could show.
 fn is_empty(status: &Status) -> bool {
-    status.nodes.is_empty() && status.conditions.is_empty()
+    status.nodes.is_empty() && status.revision == 0 && !status.paused
 }
 
 fn is_table(format: StatusFormat) -> bool {
