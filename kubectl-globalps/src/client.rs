@@ -20,6 +20,7 @@ pub(crate) struct Cluster<'a> {
     pub client: Client,
     /// Where the pull secrets are.
     pub namespace: String,
+    server: String,
     request_timeout: Duration,
     printer: &'a Printer,
 }
@@ -27,12 +28,15 @@ pub(crate) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     pub(crate) async fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
         let config = config(flags).await?;
-        printer.detail(format_args!("API server {}", config.cluster_url));
+        let server = config.cluster_url.to_string();
+        let server = server.trim_end_matches('/').to_owned();
+        printer.detail(format_args!("API server {server}"));
         let client = Client::try_from(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Self {
             client,
             namespace: flags.namespace.clone(),
+            server,
             request_timeout: flags.request_timeout.0,
             printer,
         })
@@ -61,14 +65,15 @@ impl<'a> Cluster<'a> {
                 Ok(value)
             }
             Ok(Err(error)) => {
-                let failure = Failure::from_kube(doing, &error);
+                let failure = Failure::from_kube(doing, &error).of_server(&self.server);
                 self.printer
                     .detail(format_args!("{}: {millis} ms", failure.message));
                 Err(failure)
             }
             Err(_) => Err(Failure::new(
                 format!(
-                    "could not {doing}: no answer from the API server within {}",
+                    "could not {doing}: no answer from the API server `{}` within {}",
+                    self.server,
                     Span(self.request_timeout)
                 ),
                 "is the cluster reachable? More time: `--request-timeout`",

@@ -36,6 +36,8 @@ pub(crate) struct Failure {
     pub exit: Exit,
     /// HTTP status where the API server answered.
     code: Option<u16>,
+    /// Nobody answered.
+    is_unreachable: bool,
 }
 
 impl Failure {
@@ -45,6 +47,7 @@ impl Failure {
             hint: hint.into(),
             exit: Exit::Failed,
             code: None,
+            is_unreachable: false,
         }
     }
 
@@ -70,10 +73,13 @@ impl Failure {
             ),
             other => match auth_cause(other) {
                 Some(cause) => auth(cause),
-                None => Self::new(
-                    format!("could not {doing}: {}", innermost(other)),
-                    "is the cluster up, and is it the right one? Try `kubectl cluster-info`, or `--context` or `--server`",
-                ),
+                None => Self {
+                    is_unreachable: true,
+                    ..Self::new(
+                        format!("could not {doing}: {}", innermost(other)),
+                        "is the cluster up, and is it the right one? Try `kubectl cluster-info`, or `--context` or `--server`",
+                    )
+                },
             },
         }
     }
@@ -103,6 +109,14 @@ impl Failure {
             message,
             "check with `kubectl config view`; choose with `--kubeconfig` and `--context`",
         )
+    }
+
+    /// Names the server where none answered, for whoever has several clusters.
+    pub(crate) fn of_server(mut self, server: &str) -> Self {
+        if self.is_unreachable {
+            self.message = format!("{} (API server `{server}`)", self.message);
+        }
+        self
     }
 
     /// Whether the API server answered with this HTTP status.

@@ -1,9 +1,9 @@
-//! What the plugin says on a narrow terminal. No cluster is asked.
+//! What the plugin says on a narrow terminal, and where there is no cluster.
 
 use std::process::Command;
 use std::time::Duration;
 
-use globalps_tests::product::Product;
+use globalps_tests::product::{Product, run};
 use globalps_tests::terminal::Terminal;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -53,4 +53,17 @@ and `--context`
         assert_eq!(code, Some(2), "{shown}");
         assert_eq!(shown.replace("\r\n", "\n"), expected, "{columns} columns");
     }
+}
+
+#[test]
+fn an_api_server_that_is_away_is_named() {
+    let mut command = Command::new(Product::plugin_path());
+    command
+        .args(["history", "--server", "https://127.0.0.1:1"])
+        .env_remove("HOME")
+        .env_remove("KUBECONFIG");
+    let ran = run(&mut command, "").unwrap();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let said = "Connection refused (os error 111) (API server `https://127.0.0.1:1`)\n\nhint: ";
+    assert!(ran.stderr.contains(said), "{ran:?}");
 }
