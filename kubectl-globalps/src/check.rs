@@ -251,7 +251,7 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 "{} of {} syncers are ready",
                 found.ready, found.wanted
             ))
-            .warn("ready is who has the granted revision, within seconds of it; `kubectl globalps status` shows who has not"),
+            .warn("a pod is ready some seconds after its node is synced; see `kubectl globalps status`"),
         ),
         Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
         Sight::Absent => checks.push(pods("no syncer, as nothing is to be synced".to_owned())),

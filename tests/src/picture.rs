@@ -49,7 +49,7 @@ pub fn svg(shown: &str, columns: u16) -> String {
     svg
 }
 
-/// What a picture says, word by word, but for what is another each time: ages, and the random ends of names.
+/// What a picture says, word by word, but for what is another each time: ages, the pod's name, and the cluster's network.
 pub fn words(svg: &str) -> Vec<String> {
     let text: Vec<&str> = svg
         .split('<')
@@ -61,11 +61,10 @@ pub fn words(svg: &str) -> Vec<String> {
         let is_age = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         if is_age {
             "AGE".to_owned()
+        } else if word.contains("globalps-controller") {
+            "CONTROLLER".to_owned()
         } else {
-            match word.split_once("globalps-controller-") {
-                Some((before, _)) => format!("{before}POD"),
-                None => word.to_owned(),
-            }
+            word.to_owned()
         }
     };
     text.join(" ").split_whitespace().map(steady).collect()
@@ -136,7 +135,7 @@ mod tests {
         let second =
             picture("node-1  \x1b[32mSynced\x1b[0m  12s\r\n`globalps-controller-9c-y_2b` leads");
         assert_eq!(first, second);
-        assert_eq!(first, ["node-1", "Synced", "AGE", "`POD", "leads"]);
+        assert_eq!(first, ["node-1", "Synced", "AGE", "CONTROLLER", "leads"]);
         let third =
             picture("node-1  \x1b[33mSyncing\x1b[0m  3s\r\n`globalps-controller-7b-x_1a` leads");
         assert_ne!(first, third);
