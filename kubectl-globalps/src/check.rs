@@ -2,6 +2,7 @@
 
 mod nodes;
 mod permissions;
+mod registries;
 
 use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::names;
@@ -12,6 +13,7 @@ use crate::table;
 
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
+pub(crate) use registries::{SecretSeen, answered, questions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -321,6 +321,7 @@ fn the_guide_has_a_section_for_every_check() {
         include_str!("check.rs"),
         include_str!("check/nodes.rs"),
         include_str!("check/permissions.rs"),
+        include_str!("check/registries.rs"),
     ]
     .concat();
     let mut names: Vec<&str> = source
@@ -350,6 +351,8 @@ fn the_guide_has_a_section_for_every_check() {
         "machine-config-operator",
         "foreign-owner",
         "node-unreachable",
+        "registry",
+        "registry-secret",
     ] {
         names.push(always);
     }

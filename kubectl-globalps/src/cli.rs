@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub(crate) use add::{Add, Credentials, LiveCheck};
+pub(crate) use add::{Add, Asking, Credentials};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
