@@ -284,7 +284,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             "the controller has not taken up the additional pull secret yet".to_owned(),
             "if it stays so, is the controller running? `kubectl -n globalps-system get pods`",
         ),
-        Current::Reported(_) => match synced(facts, status) {
+        Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck(reason) => (
                 reason,
                 "see `kubectl globalps status -o wide` and the events of Secret `additional-pull-secret`",
@@ -298,6 +298,10 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             (
                 format!("{} can't be reached", nodes(status.counts.unreachable)),
                 "they get the credentials as soon as they are back",
+            ),
+            _ if reported.conditions.iter().any(|c| c.reason == "NoNodes") => (
+                "no node takes the credentials".to_owned(),
+                "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
             ),
             _ => (
                 "the rollout goes on".to_owned(),

@@ -444,7 +444,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         "{text:?}"
     );
     for part in [
-        format!("\nregistries\n  ‼ `*.example.com` stands"),
+        "\nregistries\n  ‼ `*.example.com` stands".to_owned(),
         format!("× `{plain}` does not accept user and password: `http://{plain}/v2/` answers 401"),
         format!(
             "    hint: try them with `podman login {plain}`; `kubectl globalps add --registry {plain} -u USER` takes new ones\n"
