@@ -198,7 +198,7 @@ pub(crate) struct Remove {
         group = "what"
     )]
     pub registry: Vec<String>,
-    /// Every registry: deletes the Secret, and every node is put back as it was
+    /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
     #[arg(long, group = "what")]
     pub all: bool,
     /// Do not ask

@@ -1,6 +1,8 @@
 //! Tables of what a user is told, from fixed objects.
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus};
+use globalps_core::api::{
+    GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus, SourceRef, SourceStatus,
+};
 use globalps_core::names;
 use kube::ResourceExt as _;
 
@@ -345,6 +347,100 @@ fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
     assert_eq!(look(&facts), Verdict::Done);
     set_additional(&mut facts, Some("11"));
     assert!(matches!(look(&facts), Verdict::Stuck(_)));
+}
+
+/// A cluster where one more Secret gives credentials, and another one can't.
+fn with_sources(mut facts: Facts) -> Facts {
+    let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+    gps.spec.sources = ["team-a", "team-b"]
+        .map(|name| SourceRef {
+            name: name.to_owned(),
+        })
+        .into();
+    let source = |name: &str, valid, total| SourceStatus {
+        name: name.to_owned(),
+        valid,
+        message: String::new(),
+        registries: Vec::new(),
+        total,
+    };
+    gps.status.get_or_insert_default().sources =
+        vec![source("team-a", true, 1), source("team-b", false, 0)];
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+    facts
+}
+
+#[test]
+fn sources_are_rolled_out_without_the_additional_secret() {
+    let mut facts = with_sources(ready());
+    report(&mut facts, |status| {
+        let mut degraded = condition(
+            condition::DEGRADED,
+            "True",
+            "`team-b`: there is no such Secret",
+        );
+        degraded.reason = "SourceAbsent".to_owned();
+        status.conditions.push(degraded);
+    });
+    let look = |facts: &Facts| {
+        let status = Status::of(facts, now());
+        (
+            status.ready,
+            verdict(facts, Goal::Synced, &status),
+            verdict(facts, Goal::Restored, &status),
+        )
+    };
+    let again = || Verdict::Stuck("somebody created the additional pull secret again".to_owned());
+    assert_eq!(
+        look(&facts),
+        (true, Verdict::Done, again()),
+        "a bad source holds nobody up"
+    );
+    set_additional(&mut facts, None);
+    assert_eq!(
+        look(&facts),
+        (false, Verdict::Going, Verdict::Going),
+        "the controller has not seen it"
+    );
+    let message = advice(&facts, &Status::of(&facts, now())).map(|(message, _)| message);
+    assert_eq!(
+        message.as_deref(),
+        Some("the controller has not taken up the additional pull secret yet")
+    );
+    report(&mut facts, |status| {
+        status.observed_additional = String::new()
+    });
+    assert_eq!(
+        look(&facts),
+        (true, Verdict::Done, Verdict::Done),
+        "what is left is everywhere"
+    );
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    assert_eq!(
+        look(&facts),
+        (false, Verdict::Going, Verdict::Going),
+        "a node lags"
+    );
+    facts.additional_secret = None;
+    assert_eq!(
+        look(&facts),
+        (false, Verdict::Going, Verdict::Going),
+        "nor may everybody see it"
+    );
+    report(&mut facts, |status| {
+        status.sources.retain(|source| !source.valid)
+    });
+    let nothing = Verdict::Stuck("there is no additional pull secret".to_owned());
+    assert_eq!(
+        look(&facts),
+        (false, nothing, Verdict::Going),
+        "none gives anything: the way back"
+    );
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    assert_eq!(look(&facts).2, Verdict::Done);
 }
 
 #[test]
