@@ -442,6 +442,8 @@ mod tests {
             "history",
             "undo",
             "add --registry r",
+            "install --apply",
+            "explain i",
         ] {
             for flag in [
                 "--kubeconfig f",
@@ -454,6 +456,7 @@ mod tests {
                 "--server https://x",
                 "--token t",
                 "--as u",
+                "--as-group g --as-group h",
                 "--as-uid 1",
                 "--certificate-authority f",
                 "--client-certificate f",
@@ -470,8 +473,13 @@ mod tests {
 
     #[test]
     fn help_shows_the_plugin_as_kubectl_runs_it_and_examples_before_flags() {
-        for line in ["--help", "add --help", "status -h", "uninstall --help"] {
-            let help = parse(line).expect_err("help").to_string();
+        let all = Cli::command();
+        let lines = all.get_subcommands().flat_map(|command| {
+            let name = command.get_name();
+            [format!("{name} --help"), format!("{name} -h")]
+        });
+        for line in lines.chain(["--help".to_owned()]) {
+            let help = parse(&line).expect_err("help").to_string();
             let usage = help.find("Usage: kubectl globalps");
             let examples = help.find("Examples:");
             assert!(examples.is_some() && examples < usage, "{line}: {help}");

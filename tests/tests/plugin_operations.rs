@@ -28,6 +28,7 @@ fn the_plugin_steers_a_rollout() {
     explain_shows_every_source_in_the_kubelets_order(&stage);
     undo_brings_back_what_was_rolled_out(&stage);
     undo_asks_on_a_terminal(&stage);
+    remove_asks_on_a_terminal(&stage);
     names_of_the_cluster_complete_a_command_line(&stage);
     status_shows_some_nodes_or_all(&stage);
     the_live_table_fits_its_terminal(&stage);
@@ -329,6 +330,36 @@ fn undo_asks_on_a_terminal(stage: &Stage<'_>) {
         let text = String::from_utf8(decode(&there)).unwrap();
         assert!(text.contains(&first), "{answer}");
     }
+}
+
+fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
+    let before = stage.additional();
+    let all = "Take every registry of `additional-pull-secret` away from all nodes?";
+    let one = "Take `b.example.com` away from all nodes?";
+    for (line, question) in [
+        ("remove --all", all),
+        ("remove --registry b.example.com", one),
+    ] {
+        let mut terminal = stage.on_terminal(line, 100, 24);
+        terminal.wait_for(question, SOON).unwrap();
+        terminal.press("n").unwrap();
+        let (code, shown) = terminal.end(SOON).unwrap();
+        assert_eq!(code, Some(1), "{line}: {shown}");
+        assert_eq!(stage.additional(), before, "{line}: no is no");
+    }
+    let mut terminal = stage.on_terminal("remove --registry b.example.com", 100, 24);
+    terminal.wait_for(one, SOON).unwrap();
+    terminal.press("y").unwrap();
+    let (code, shown) = terminal.end(SOON).unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        shown.contains("secret/additional-pull-secret configured"),
+        "{shown}"
+    );
+    let left = String::from_utf8(decode(&stage.additional())).unwrap();
+    assert!(left.contains("a.example.com") && !left.contains("b.example.com"));
+    let content = String::from_utf8(decode(&before)).unwrap();
+    stage.product.apply(&content).unwrap();
 }
 
 fn decode(text: &str) -> Vec<u8> {
