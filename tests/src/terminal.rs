@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::secrecy::Search;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -145,6 +146,7 @@ impl Terminal {
             }
         }
         let status = self.child.wait()?;
+        Search::for_all().bytes("what a terminal showed", &self.shown)?;
         Ok((status.code(), self.shown()))
     }
 

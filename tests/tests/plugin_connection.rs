@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::cluster;
 use globalps_tests::product::{Product, Ran, run};
 use globalps_tests::terminal::Terminal;
-use globalps_tests::{Cluster, kubernetes};
+use globalps_tests::{Cluster, kubernetes, secrecy};
 use serde_json::{Value, json};
 
 /// What `status` says of a cluster that it reached and that has no globalps.
@@ -220,6 +220,7 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
         cluster.kubectl(&words).unwrap();
     }
     let token = cluster.kubectl(&["create", "token", "deputy"]).unwrap();
+    secrecy::remember(token.trim());
     let deputy = ["diff", "--token", token.trim(), "--as", "alice"];
     let admin = access.admin();
     fails(Some(&admin), &deputy, "user `alice` may not ");
@@ -251,6 +252,7 @@ fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
         .unwrap();
     let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
     let token = token.trim();
+    secrecy::remember(token);
     let admin = access.admin();
     reaches(Some(&admin), &["status", "--token", token]);
     let verbose = plugin(Some(&admin), &["status", "--token", token, "-v=9"]);

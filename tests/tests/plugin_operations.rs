@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -39,6 +41,46 @@ fn the_plugin_steers_a_rollout() {
         .product
         .assert_never_shown(&[PASSWORD, &base64(&format!("robot:{PASSWORD}"))])
         .unwrap();
+    what_is_shown_is_found(&stage);
+}
+
+/// The search that every test of a cluster ends with can fail, wherever a credential may be.
+fn what_is_shown_is_found(stage: &Stage<'_>) {
+    let shown = |place: &str| {
+        let found = stage.product.assert_never_shown(&["sh0wn-s3cret"]);
+        let error = format!("{:#}", found.expect_err(place));
+        assert!(error.contains(place) && !error.contains("sh0wn"), "{error}");
+    };
+    let nothing = || stage.product.assert_never_shown(&["sh0wn-s3cret"]).unwrap();
+    nothing();
+    let node = stage.cluster.node("node-1").unwrap();
+    let file = node.root().join("var/tmp/left-behind");
+    fs::write(&file, base64("robot:sh0wn-s3cret")).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    shown("var/tmp/left-behind");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    nothing();
+    let log = stage.cluster.logs().join("some.log");
+    fs::write(&log, "first\nAuthorization: sh0wn-s3cret\n").unwrap();
+    shown("some.log, line 2");
+    fs::remove_file(&log).unwrap();
+    stage.apply(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "some"},
+        "data": {"config": "password: sh0wn-s3cret"},
+    }));
+    shown("configmaps");
+    stage
+        .cluster
+        .kubectl(&["delete", "configmap", "some", "-n", NAMESPACE])
+        .unwrap();
+    nothing();
+    let mut says = Command::new("echo");
+    let printed = run(says.arg(format!("robot:{PASSWORD}")), "");
+    let error = format!("{:#}", printed.expect_err("a program that shows it"));
+    assert!(
+        error.starts_with("a credential is shown in the output of `echo`"),
+        "{error}"
+    );
 }
 
 /// A cluster without a controller, so that every object is as the test left it.
