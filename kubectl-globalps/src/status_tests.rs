@@ -408,7 +408,7 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         Some("the controller has not taken up the additional pull secret yet")
     );
     report(&mut facts, |status| {
-        status.observed_additional = String::new()
+        status.observed_additional = String::new();
     });
     assert_eq!(
         look(&facts),
@@ -430,7 +430,7 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         "nor may everybody see it"
     );
     report(&mut facts, |status| {
-        status.sources.retain(|source| !source.valid)
+        status.sources.retain(|source| !source.valid);
     });
     let nothing = Verdict::Stuck("there is no additional pull secret".to_owned());
     assert_eq!(
