@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use aho_corasick::AhoCorasick;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
@@ -86,28 +87,31 @@ fn inside_base64(text: &str) -> Vec<String> {
 }
 
 /// What is looked for.
-pub struct Search(BTreeSet<String>);
+pub struct Search(AhoCorasick);
 
 impl Search {
-    /// Everything that was remembered.
+    /// Everything that was remembered, in every form in which it may be shown.
     pub fn for_all() -> Self {
-        Self(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Self::of(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).iter())
     }
 
+    /// These texts as they are.
     pub fn for_some(secrets: &[&str]) -> Self {
-        Self(secrets.iter().flat_map(|secret| forms(secret)).collect())
+        Self::of(secrets)
+    }
+
+    fn of(texts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        Self(AhoCorasick::new(texts).expect("less than a gigabyte of credentials"))
     }
 
     /// Fails where one is found in the bytes. The error names the place, and not what is there.
     pub fn bytes(&self, place: &str, bytes: &[u8]) -> Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        for secret in &self.0 {
-            if let Some(at) = text.find(secret) {
-                let line = text[..at].matches('\n').count() + 1;
-                bail!("a credential is shown in {place}, line {line}");
-            }
-        }
-        Ok(())
+        let Some(found) = self.0.find(bytes) else {
+            return Ok(());
+        };
+        let before = &bytes[..found.start()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        bail!("a credential is shown in {place}, line {line}")
     }
 
     /// Looks at the logs of the control plane, the nodes and the pods, the audit log, objects that are no Secrets, the
@@ -119,7 +123,7 @@ impl Search {
 
     /// The same at a cluster's end, when its API server may be gone.
     pub(crate) fn last(&self, cluster: &Cluster) -> Result<()> {
-        if self.0.is_empty() {
+        if self.0.patterns_len() == 0 {
             return Ok(());
         }
         self.logs_and_files(cluster)?;
@@ -224,7 +228,7 @@ mod tests {
     fn a_credential_is_found_in_every_form_in_which_it_may_be_shown() {
         let login = forms_of_login("robot", "hunter2-s3cret");
         let alone = forms("hunter2-s3cret");
-        let all = Search(login.into_iter().chain(alone).collect());
+        let all = Search::of(login.into_iter().chain(alone));
         let (in_file, in_secret) = file("robot:hunter2-s3cret");
         for shown in [
             "password=hunter2-s3cret".to_owned(),
@@ -262,7 +266,7 @@ mod tests {
         let short = forms_of_login("u", "one");
         assert!(short.contains(&"dTpvbmU".to_owned()), "{short:?}");
         let (_, in_secret) = file("u:one");
-        Search(short.into_iter().collect())
+        Search::of(short)
             .bytes("a log", in_secret.as_bytes())
             .unwrap_err();
     }
