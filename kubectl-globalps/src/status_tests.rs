@@ -382,26 +382,24 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         degraded.reason = "SourceAbsent".to_owned();
         status.conditions.push(degraded);
     });
+    // Ready, and what comes of a wait for the rollout and of one for the way back.
     let look = |facts: &Facts| {
         let status = Status::of(facts, now());
-        (
-            status.ready,
-            verdict(facts, Goal::Synced, &status),
-            verdict(facts, Goal::Restored, &status),
-        )
+        let word = |goal| match verdict(facts, goal, &status) {
+            Verdict::Done => "done",
+            Verdict::Going => "going",
+            _ => "stuck",
+        };
+        (status.ready, word(Goal::Synced), word(Goal::Restored))
     };
-    let again = || Verdict::Stuck("somebody created the additional pull secret again".to_owned());
-    assert_eq!(
-        look(&facts),
-        (true, Verdict::Done, again()),
-        "a bad source holds nobody up"
-    );
+    let holds = |facts: &Facts, sentence: &str, expected: (bool, &str, &str)| {
+        assert_eq!(look(facts), expected, "{sentence}");
+    };
+    let bad_source = "a bad source holds nobody up, but the Secret is back";
+    holds(&facts, bad_source, (true, "done", "stuck"));
     set_additional(&mut facts, None);
-    assert_eq!(
-        look(&facts),
-        (false, Verdict::Going, Verdict::Going),
-        "the controller has not seen it"
-    );
+    let unseen = "the controller has not seen it";
+    holds(&facts, unseen, (false, "going", "going"));
     let message = advice(&facts, &Status::of(&facts, now())).map(|(message, _)| message);
     assert_eq!(
         message.as_deref(),
@@ -410,37 +408,20 @@ fn sources_are_rolled_out_without_the_additional_secret() {
     report(&mut facts, |status| {
         status.observed_additional = String::new();
     });
-    assert_eq!(
-        look(&facts),
-        (true, Verdict::Done, Verdict::Done),
-        "what is left is everywhere"
-    );
+    holds(&facts, "what is left is everywhere", (true, "done", "done"));
     facts
         .node_secrets
         .insert("node-2", node_secret(2, true, Phase::Synced, 2));
-    assert_eq!(
-        look(&facts),
-        (false, Verdict::Going, Verdict::Going),
-        "a node lags"
-    );
+    holds(&facts, "a node lags", (false, "going", "going"));
     facts.additional_secret = None;
-    assert_eq!(
-        look(&facts),
-        (false, Verdict::Going, Verdict::Going),
-        "nor may everybody see it"
-    );
+    holds(&facts, "who may not see it", (false, "going", "going"));
     report(&mut facts, |status| {
         status.sources.retain(|source| !source.valid);
     });
-    let nothing = Verdict::Stuck("there is no additional pull secret".to_owned());
-    assert_eq!(
-        look(&facts),
-        (false, nothing, Verdict::Going),
-        "none gives anything: the way back"
-    );
+    holds(&facts, "none gives anything", (false, "stuck", "going"));
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
-    assert_eq!(look(&facts).2, Verdict::Done);
+    holds(&facts, "nothing is left", (false, "stuck", "done"));
 }
 
 #[test]
