@@ -388,7 +388,7 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         let word = |goal| match verdict(facts, goal, &status) {
             Verdict::Done => "done",
             Verdict::Going => "going",
-            _ => "stuck",
+            Verdict::Stuck { .. } => "stuck",
         };
         (status.ready, word(Goal::Synced), word(Goal::Restored))
     };

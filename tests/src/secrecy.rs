@@ -202,12 +202,18 @@ impl Search {
             let kubectl = ["get", kind, "--all-namespaces", "-o", "yaml"];
             match cluster.kubectl(&kubectl) {
                 Ok(text) => self.bytes(kind, text.as_bytes())?,
-                Err(error) if format!("{error:#}").contains("have a resource type") => {}
+                // It is not installed, or not any more.
+                Err(error) if is_unknown(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
+}
+
+fn is_unknown(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}");
+    text.contains("have a resource type") || text.contains("could not find the requested resource")
 }
 
 #[cfg(test)]

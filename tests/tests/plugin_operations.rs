@@ -55,7 +55,7 @@ fn what_is_shown_is_found(stage: &Stage<'_>) {
     nothing();
     let node = stage.cluster.node("node-1").unwrap();
     let file = node.root().join("var/tmp/left-behind");
-    fs::write(&file, base64("robot:sh0wn-s3cret")).unwrap();
+    fs::write(&file, "robot:sh0wn-s3cret").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
     shown("var/tmp/left-behind");
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
