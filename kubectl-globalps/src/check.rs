@@ -1,17 +1,22 @@
 //! What `check` has seen, judged: one line a question. Pure.
 
+mod credentials;
 mod nodes;
 mod permissions;
+#[cfg(test)]
+mod reasons;
+mod registries;
 
-use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::table;
 
+pub(crate) use credentials::credentials;
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
+pub(crate) use registries::{SecretSeen, answered, questions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -126,7 +131,6 @@ impl Check {
 
 const CLUSTER: &str = "cluster";
 const INSTALLATION: &str = "installation";
-const CREDENTIALS: &str = "credentials";
 
 pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
     well(CLUSTER, "api", message).fail(hint)
@@ -277,54 +281,6 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 ),
             )
             .fail("it must be in a registry that nodes may pull from without a password"),
-        );
-    }
-    checks
-}
-
-/// What the controller says of the Secrets.
-pub(crate) fn credentials(gps: Option<&GlobalPullSecret>) -> Vec<Check> {
-    let status = gps.and_then(|gps| gps.status.as_ref());
-    let conditions = status.map(|status| status.conditions.as_slice());
-    let find = |type_: &str| conditions?.iter().find(|c| c.type_ == type_);
-    let mut checks = Vec::new();
-    for (type_, name, what, hint) in [
-        (
-            condition::ADDITIONAL_VALID,
-            "additional-invalid",
-            "the additional pull secret",
-            "mend it with `kubectl globalps add` or `remove`; until then the last good one stays in force",
-        ),
-        (
-            condition::ORIGINAL_VALID,
-            "original-invalid",
-            "the original pull secret",
-            "its bad entries are left out; whoever manages it has to mend it",
-        ),
-    ] {
-        let Some(found) = find(type_) else { continue };
-        checks.push(match found.status.as_str() {
-            "True" => well(CREDENTIALS, name, format!("{what} is valid")),
-            "False" => well(
-                CREDENTIALS,
-                name,
-                format!("{what} is not valid: {}", found.message),
-            )
-            .fail(hint),
-            _ => well(CREDENTIALS, name, format!("{what}: none")),
-        });
-    }
-    if let Some(found) = find(condition::DEGRADED)
-        .filter(|found| found.status == "True" && found.reason == "TakenBack")
-    {
-        checks.push(well(CREDENTIALS, "taken-back", found.message.clone()).fail(
-            "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
-        ));
-    }
-    if gps.is_some_and(|gps| gps.spec.rollout.paused) {
-        checks.push(
-            well(CREDENTIALS, "paused", "the rollout is paused")
-                .warn("go on with `kubectl globalps resume`"),
         );
     }
     checks

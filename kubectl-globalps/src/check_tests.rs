@@ -1,7 +1,8 @@
 //! Tables of what `check` says, from what was seen.
 
 use globalps_core::api::{
-    GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecretSpec, NodePullSecretStatus,
+    GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecretSpec,
+    NodePullSecretStatus, condition,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -12,7 +13,7 @@ use globalps_core::api::{NodePullSecret, Phase};
 use super::nodes::told;
 use super::*;
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")
 }
 
@@ -208,7 +209,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     );
 }
 
-fn node(phase: Phase, reason: &str) -> NodePullSecret {
+pub(super) fn node(phase: Phase, reason: &str) -> NodePullSecret {
     let mut object = NodePullSecret::new("n", NodePullSecretSpec::default());
     object.status = Some(NodePullSecretStatus {
         phase,
@@ -319,8 +320,10 @@ fn the_guide_has_a_section_for_every_check() {
     let guide = include_str!("../../docs/troubleshooting.md");
     let source = [
         include_str!("check.rs"),
+        include_str!("check/credentials.rs"),
         include_str!("check/nodes.rs"),
         include_str!("check/permissions.rs"),
+        include_str!("check/registries.rs"),
     ]
     .concat();
     let mut names: Vec<&str> = source
@@ -344,12 +347,18 @@ fn the_guide_has_a_section_for_every_check() {
         "syncer-image",
         "additional-invalid",
         "original-invalid",
+        "sources-invalid",
         "taken-back",
+        "rollout-halted",
+        "no-nodes",
         "paused",
         "hypershift",
         "machine-config-operator",
         "foreign-owner",
+        "managed-file",
         "node-unreachable",
+        "registry",
+        "registry-secret",
     ] {
         names.push(always);
     }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub(crate) use add::{Add, Credentials, LiveCheck};
+pub(crate) use add::{Add, Asking, Credentials};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
@@ -197,7 +197,7 @@ pub(crate) struct Remove {
         group = "what"
     )]
     pub registry: Vec<String>,
-    /// Every registry: deletes the Secret, and every node is put back as it was
+    /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
     #[arg(long, group = "what")]
     pub all: bool,
     /// Do not ask
@@ -441,6 +441,8 @@ mod tests {
             "history",
             "undo",
             "add --registry r",
+            "install --apply",
+            "explain i",
         ] {
             for flag in [
                 "--kubeconfig f",
@@ -453,6 +455,7 @@ mod tests {
                 "--server https://x",
                 "--token t",
                 "--as u",
+                "--as-group g --as-group h",
                 "--as-uid 1",
                 "--certificate-authority f",
                 "--client-certificate f",
@@ -469,8 +472,13 @@ mod tests {
 
     #[test]
     fn help_shows_the_plugin_as_kubectl_runs_it_and_examples_before_flags() {
-        for line in ["--help", "add --help", "status -h", "uninstall --help"] {
-            let help = parse(line).expect_err("help").to_string();
+        let all = Cli::command();
+        let lines = all.get_subcommands().flat_map(|command| {
+            let name = command.get_name();
+            [format!("{name} --help"), format!("{name} -h")]
+        });
+        for line in lines.chain(["--help".to_owned()]) {
+            let help = parse(&line).expect_err("help").to_string();
             let usage = help.find("Usage: kubectl globalps");
             let examples = help.find("Examples:");
             assert!(examples.is_some() && examples < usage, "{line}: {help}");

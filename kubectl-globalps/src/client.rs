@@ -222,6 +222,11 @@ fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure>
         auth.auth_provider = None;
         auth.username = None;
         auth.password = None;
+        // An API server takes a certificate before it looks at a token.
+        auth.client_certificate = None;
+        auth.client_certificate_data = None;
+        auth.client_key = None;
+        auth.client_key_data = None;
     }
     let path = |file: &PathBuf| Some(file.display().to_string());
     if let Some(file) = &flags.client_certificate {

@@ -31,6 +31,7 @@ mod status;
 mod table;
 mod usage;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,13 +41,20 @@ use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
 
-/// Under this name kubectl asks what may come next on its command line.
-const COMPLETE: &str = "kubectl_complete-globalps";
+/// Under these names kubectl asks what may come next on its command line. The second is for a link as which the plugin
+/// is `kubectl global-pull-secret`.
+const COMPLETE: [&str; 2] = [
+    "kubectl_complete-globalps",
+    "kubectl_complete-global_pull_secret",
+];
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().map(PathBuf::from).unwrap_or_default();
-    if program.file_stem().is_some_and(|name| name == COMPLETE) {
+    if COMPLETE
+        .iter()
+        .any(|name| program.file_stem() == Some(OsStr::new(name)))
+    {
         let words: Vec<String> = words
             .map(|word| word.to_string_lossy().into_owned())
             .collect();

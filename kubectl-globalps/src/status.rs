@@ -3,7 +3,8 @@
 mod verdict;
 
 use globalps_core::api::{
-    Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
+    Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, SourceStatus,
+    condition,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -93,7 +94,7 @@ impl Status {
 
 /// Whether the controller's report is about what is in the cluster now.
 enum Current<'a> {
-    /// No additional Secret.
+    /// No additional Secret, and no other source.
     Nothing,
     /// The controller has not taken the additional Secret or the spec up yet.
     Stale,
@@ -101,22 +102,37 @@ enum Current<'a> {
 }
 
 fn current(facts: &Facts) -> Current<'_> {
+    let has_sources = facts.gps().is_some_and(|gps| !gps.spec.sources.is_empty());
     let Some((gps, status)) = reported(facts) else {
         return match facts.additional() {
-            Seen::Absent => Current::Nothing,
-            Seen::Present(_) | Seen::Hidden => Current::Stale,
+            Seen::Absent if !has_sources => Current::Nothing,
+            Seen::Absent | Seen::Present(_) | Seen::Hidden => Current::Stale,
         };
     };
-    let fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
-    match facts.additional() {
-        Seen::Absent => Current::Nothing,
-        Seen::Present(version) if fresh && status.observed_additional == version => {
-            Current::Reported(status)
-        }
-        Seen::Hidden if status.observed_additional.is_empty() => Current::Nothing,
-        Seen::Hidden if fresh => Current::Reported(status),
-        Seen::Present(_) | Seen::Hidden => Current::Stale,
+    let observed = status.observed_additional.as_str();
+    let version = match facts.additional() {
+        Seen::Present(version) => version,
+        Seen::Absent => "",
+        Seen::Hidden => observed,
+    };
+    let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
+    match version {
+        "" if !has_sources => Current::Nothing,
+        _ if !is_fresh || version != observed => Current::Stale,
+        "" if sources_that_give(status).next().is_none() => Current::Nothing,
+        _ => Current::Reported(status),
     }
+}
+
+/// Further Secrets whose credentials nodes have, or get.
+pub(crate) fn sources_that_give(
+    status: &GlobalPullSecretStatus,
+) -> impl Iterator<Item = &SourceStatus> {
+    // A valid one without a registry of its own has others win over it, for now.
+    status
+        .sources
+        .iter()
+        .filter(|source| source.valid || source.total > 0)
 }
 
 fn reported(facts: &Facts) -> Option<(&GlobalPullSecret, &GlobalPullSecretStatus)> {
@@ -287,7 +303,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             "the controller has not taken up the additional pull secret yet".to_owned(),
             "if it stays so, is the controller running? `kubectl -n globalps-system get pods`",
         ),
-        Current::Reported(_) => match synced(facts, status) {
+        Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck { reason, hint } => (reason, hint),
             _ if status.paused => (
                 "the rollout is paused".to_owned(),
@@ -298,6 +314,10 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             (
                 format!("{} can't be reached", nodes(status.counts.unreachable)),
                 "they get the credentials as soon as they are back",
+            ),
+            _ if reported.conditions.iter().any(|c| c.reason == "NoNodes") => (
+                "no node takes the credentials".to_owned(),
+                "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
             ),
             _ => (
                 "the rollout goes on".to_owned(),

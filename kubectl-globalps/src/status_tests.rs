@@ -1,6 +1,8 @@
 //! Tables of what a user is told, from fixed objects.
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus};
+use globalps_core::api::{
+    GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus, SourceRef, SourceStatus,
+};
 use globalps_core::names;
 use kube::ResourceExt as _;
 
@@ -378,6 +380,81 @@ fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
     assert_eq!(look(&facts), Verdict::Done);
     set_additional(&mut facts, Some("11"));
     assert!(matches!(look(&facts), Verdict::Stuck { .. }));
+}
+
+/// A cluster where one more Secret gives credentials, and another one can't.
+fn with_sources(mut facts: Facts) -> Facts {
+    let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+    gps.spec.sources = ["team-a", "team-b"]
+        .map(|name| SourceRef {
+            name: name.to_owned(),
+        })
+        .into();
+    let source = |name: &str, valid, total| SourceStatus {
+        name: name.to_owned(),
+        valid,
+        message: String::new(),
+        registries: Vec::new(),
+        total,
+    };
+    gps.status.get_or_insert_default().sources =
+        vec![source("team-a", true, 1), source("team-b", false, 0)];
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+    facts
+}
+
+#[test]
+fn sources_are_rolled_out_without_the_additional_secret() {
+    let mut facts = with_sources(ready());
+    report(&mut facts, |status| {
+        let mut degraded = condition(
+            condition::DEGRADED,
+            "True",
+            "`team-b`: there is no such Secret",
+        );
+        degraded.reason = "SourceAbsent".to_owned();
+        status.conditions.push(degraded);
+    });
+    // Ready, and what comes of a wait for the rollout and of one for the way back.
+    let look = |facts: &Facts| {
+        let status = Status::of(facts, now());
+        let word = |goal| match verdict(facts, goal, &status) {
+            Verdict::Done => "done",
+            Verdict::Going => "going",
+            Verdict::Stuck { .. } => "stuck",
+        };
+        (status.ready, word(Goal::Synced), word(Goal::Restored))
+    };
+    let holds = |facts: &Facts, sentence: &str, expected: (bool, &str, &str)| {
+        assert_eq!(look(facts), expected, "{sentence}");
+    };
+    let bad_source = "a bad source holds nobody up, but the Secret is back";
+    holds(&facts, bad_source, (true, "done", "stuck"));
+    set_additional(&mut facts, None);
+    let unseen = "the controller has not seen it";
+    holds(&facts, unseen, (false, "going", "going"));
+    let message = advice(&facts, &Status::of(&facts, now())).map(|(message, _)| message);
+    assert_eq!(
+        message.as_deref(),
+        Some("the controller has not taken up the additional pull secret yet")
+    );
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    holds(&facts, "what is left is everywhere", (true, "done", "done"));
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    holds(&facts, "a node lags", (false, "going", "going"));
+    facts.additional_secret = None;
+    holds(&facts, "who may not see it", (false, "going", "going"));
+    report(&mut facts, |status| {
+        status.sources.retain(|source| !source.valid);
+    });
+    holds(&facts, "none gives anything", (false, "stuck", "going"));
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    holds(&facts, "nothing is left", (false, "stuck", "done"));
 }
 
 #[test]

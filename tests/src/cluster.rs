@@ -16,6 +16,7 @@ use crate::pki::{Authority, write_private};
 use crate::process::marked;
 use crate::reaper::Reaper;
 use crate::registry::{Access, Registry};
+use crate::secrecy::Search;
 use crate::state::State;
 use crate::teardown::{adopt, clear, take_down};
 use crate::wait::until;
@@ -337,11 +338,19 @@ impl Drop for Cluster {
             let failed = thread::panicking()
                 || !State::load(&self.layout.dir)
                     .is_ok_and(|state| state.is_some_and(|state| state.complete));
-            if let Err(error) = self.end(failed) {
+            let shown = if failed {
+                Ok(())
+            } else {
+                Search::for_all().last(self)
+            };
+            if let Err(error) = self.end(failed || shown.is_err()) {
                 eprintln!(
                     "could not take down the cluster at `{}`: {error:#}",
                     self.layout.dir.display()
                 );
+            }
+            if let Err(error) = shown {
+                panic!("{error:#}");
             }
         }
     }

@@ -24,6 +24,7 @@ pub mod power_cut;
 pub mod preflight;
 pub mod product;
 pub mod reference_cases;
+pub mod secrecy;
 pub mod soak;
 pub mod terminal;
 pub mod watch;

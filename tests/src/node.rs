@@ -76,6 +76,11 @@ impl Node {
         self.dir().join("root")
     }
 
+    /// What is on the node and not on the machine that it shares its programs with, as paths of the machine.
+    pub(crate) fn own_folders(&self) -> [PathBuf; 3] {
+        ["upper", "kubelet", "containerd"].map(|name| self.dir().join(name))
+    }
+
     /// The node's console, with all of its journal since its first start.
     pub fn log(&self) -> PathBuf {
         self.layout.log(self.name())

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::layout::Layout;
 use crate::pki::write_private;
 use crate::process::{run, spawn};
+use crate::secrecy;
 use crate::wait::until;
 
 const USER: &str = "puller";
@@ -60,6 +61,7 @@ impl Registry {
 
     /// Changes the password; the private registry takes the new one, and only it, at once.
     pub fn set_password(&self, password: &str) -> Result<()> {
+        secrecy::remember_login(USER, password);
         write_private(&self.path("htpasswd"), &htpasswd(USER, password)?)?;
         write_private(&self.path("password"), password)?;
         write_private(&self.path("config.json"), &self.docker_config()?)

@@ -7,11 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::secrecy::Search;
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A pseudo-terminal and the program on it. The program is killed when this is dropped.
+/// A pseudo-terminal and the program on it. If it still runs when this is dropped, it is killed with all that it started.
 pub struct Terminal {
     keyboard: File,
     output: Receiver<Vec<u8>>,
@@ -20,8 +22,25 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it.
+    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it. Its environment is this
+    /// process' own, and what the command says; that a command clears it can't be seen from outside.
     pub fn start(command: &Command, columns: u16, rows: u16) -> Result<Self> {
+        Self::start_with(Command::new("setsid"), command, columns, rows)
+    }
+
+    /// The same, with nothing in its environment but `TERM` and what the command says.
+    pub fn start_alone(command: &Command, columns: u16, rows: u16) -> Result<Self> {
+        let mut session = Command::new("setsid");
+        session.env_clear();
+        Self::start_with(session, command, columns, rows)
+    }
+
+    fn start_with(
+        mut session: Command,
+        command: &Command,
+        columns: u16,
+        rows: u16,
+    ) -> Result<Self> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&controller)?;
         unlockpt(&controller)?;
@@ -37,7 +56,6 @@ impl Terminal {
             .read(true)
             .write(true)
             .open(path.to_str()?)?;
-        let mut session = Command::new("setsid");
         session
             .args(["--ctty", "--wait"])
             .arg(command.get_program())
@@ -128,6 +146,7 @@ impl Terminal {
             }
         }
         let status = self.child.wait()?;
+        Search::for_all().bytes("what a terminal showed", &self.shown)?;
         Ok((status.code(), self.shown()))
     }
 
@@ -138,7 +157,59 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
+        // One that has ended is waited for, and its number may be another's by now.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // It leads a session and with it a group; in its first moments it does not yet.
+        if let Ok(Some(leader)) = self.child.id().try_into().map(Pid::from_raw) {
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_is_dropped_runs_no_more() {
+        let script = "trap '' HUP; sleep 600 & echo \"child $! of $$.\"; wait";
+        let mut terminal = Terminal::start(&shell(script), 80, 24).unwrap();
+        let shown = terminal.wait_for(".", SOON).unwrap();
+        let numbers = shown.split(|c: char| !c.is_ascii_digit());
+        let pids: Vec<&str> = numbers.filter(|word| !word.is_empty()).collect();
+        assert_eq!(pids.len(), 2, "{shown}");
+        drop(terminal);
+        for pid in pids {
+            let ended = || {
+                let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+                // Nobody may have waited for it yet.
+                Ok(status
+                    .map_or(true, |status| status.contains("State:\tZ"))
+                    .then_some(()))
+            };
+            crate::until("its end", SOON, Duration::from_millis(10), ended).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_starts_alone_has_only_what_is_named() {
+        let mut command = shell("env | grep -v '^PWD=\\|^SHLVL=\\|^_=' | sort");
+        command.env("PATH", "/usr/bin:/bin");
+        let terminal = Terminal::start_alone(&command, 80, 24).unwrap();
+        let (code, shown) = terminal.end(SOON).unwrap();
+        assert_eq!(code, Some(0));
+        assert_eq!(shown, "PATH=/usr/bin:/bin\r\nTERM=xterm-256color\r\n");
     }
 }

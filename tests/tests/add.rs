@@ -5,8 +5,11 @@ mod common;
 use std::process::Command;
 use std::thread;
 
+use common::desk::Desk;
 use common::{base64, cluster, docker_config};
+use globalps_tests::lone_registry::{LoneRegistry, TokenServer, USER};
 use globalps_tests::product::{ADDITIONAL, NAMESPACE, Product, Ran, run};
+use globalps_tests::web::{Authority, Server, Validity};
 use globalps_tests::{Access, Cluster};
 use serde_json::{Value, json};
 
@@ -23,6 +26,7 @@ fn add_extends_the_secret_and_takes_it_from_nobody() {
     many_come_from_one_file(&product);
     another_secret_is_copied(&cluster, &product);
     a_refused_password_changes_nothing(&cluster, &product);
+    check_asks_every_registry_about_its_credentials(&cluster, &product);
     who_may_not_is_told_what(&product);
     what_another_program_owns_is_left_to_it(&cluster, &product);
     what_is_immutable_is_not_tried(&cluster, &product);
@@ -344,6 +348,132 @@ fn a_refused_password_changes_nothing(cluster: &Cluster, product: &Product) {
         )),
         "{ran:?}"
     );
+}
+
+fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &Product) {
+    let desk = Desk::new();
+    let authority = Authority::new().unwrap();
+    let identity = authority.issue(&["127.0.0.1"], Validity::Now).unwrap();
+    let ca = desk.write("ca.crt", authority.pem());
+    let tokens = TokenServer::start(Some(&identity), PASSWORD).unwrap();
+    let bearer = LoneRegistry::bearer(&desk.path("r"), &identity, &tokens).unwrap();
+    let silent = Server::silent().unwrap();
+    let plain = cluster.registry().address(Access::Private);
+    let (bearer, silent) = (bearer.address(), silent.address());
+    let good = format!("{USER}:{PASSWORD}");
+    let was = secret(product);
+    product
+        .apply(&docker_config(&[
+            (&bearer, &good),
+            (&format!("{bearer}/other/app"), &good),
+            (&silent, &good),
+            (&plain, &good),
+            ("*.example.com", &good),
+        ]))
+        .unwrap();
+    // What is in force on the nodes: the same, and one that the user has mended since.
+    let in_force = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
+        "stringData": {".dockerconfigjson": docker_config(&[(&bearer, &good), (&format!("{bearer}/team"), "puller:0ld-s3cret")])},
+    });
+    apply(cluster, &in_force);
+    let check = |flags: &[&str]| {
+        let line = [&["check", "--registries", "--check-timeout", "2s"], flags].concat();
+        let ran = product.plugin(&line, "").unwrap();
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        for shown in [PASSWORD, "0ld-s3cret", &base64(&good)] {
+            assert!(!format!("{ran:?}").contains(shown), "{ran:?}");
+        }
+        ran
+    };
+    let report = check(&["--ca-file", &ca, "-o", "json"]).stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let found: Vec<(&str, String)> = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["group"] == "registries")
+        .map(|check| {
+            let result = check["result"].as_str().unwrap();
+            let names = [(&bearer, "B"), (&silent, "S"), (&plain, "P")];
+            let message = check["message"].as_str().unwrap().to_owned();
+            let message = names.iter().fold(message, |text, (address, name)| {
+                text.replace(*address, name)
+            });
+            assert_eq!(check["hint"] == "", result == "ok", "{check}");
+            (result, message)
+        })
+        .collect();
+    let token_server = tokens.server.address();
+    for (result, message) in [
+        (
+            "ok",
+            "`B` accepts the credentials (`additional-pull-secret`, `global-pull-secret`)",
+        ),
+        (
+            "warning",
+            "`B/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository \
+             (`additional-pull-secret`)",
+        ),
+        (
+            "failure",
+            &format!(
+                "`B/team` does not accept user and password: `https://{token_server}/token` answers 401 (`global-pull-secret`)"
+            ),
+        ),
+        (
+            "warning",
+            "`S` could not be checked: `S` took the connection and did not answer within 2 s (`additional-pull-secret`)",
+        ),
+        (
+            "warning",
+            "`P` could not be checked: `P` does not speak TLS (`additional-pull-secret`)",
+        ),
+        (
+            "warning",
+            "`*.example.com` stands for many registries, so its credentials could not be checked (`additional-pull-secret`)",
+        ),
+    ] {
+        let line = (result, message.to_owned());
+        assert!(found.contains(&line), "{line:?} is not in {found:#?}");
+    }
+    assert_eq!(found.len(), 6, "{found:#?}");
+    let text = check(&["--insecure"]);
+    assert!(
+        text.stderr.starts_with("warning: `--insecure`: "),
+        "{text:?}"
+    );
+    for part in [
+        "\nregistries\n  ‼ `*.example.com` stands".to_owned(),
+        format!("× `{plain}` does not accept user and password: `http://{plain}/v2/` answers 401"),
+        format!(
+            "    hint: try them with `podman login {plain}`; `kubectl globalps add --registry {plain} -u USER` takes new ones\n"
+        ),
+        "    see docs/troubleshooting.md#registry\n".to_owned(),
+    ] {
+        assert!(
+            text.stdout.contains(&part),
+            "{part} is not in {}",
+            text.stdout
+        );
+    }
+    let hidden = check(&["--as", "nobody"]).stdout;
+    let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not asked";
+    assert!(hidden.contains(message), "{hidden}");
+    cluster
+        .kubectl(&["delete", "secret", "global-pull-secret", "-n", NAMESPACE])
+        .unwrap();
+    let was = was["data"][".dockerconfigjson"].as_str().unwrap();
+    product
+        .apply(&String::from_utf8(decode(was)).unwrap())
+        .unwrap();
+}
+
+fn apply(cluster: &Cluster, object: &Value) {
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &object.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 fn who_may_not_is_told_what(product: &Product) {

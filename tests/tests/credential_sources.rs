@@ -104,7 +104,7 @@ fn who_sits_at_a_terminal_is_asked_and_nothing_of_the_password_is_shown() {
     let registry = LoneRegistry::basic(&desk.path("r"), None, PASSWORD).unwrap();
     let address = registry.address();
     let command = desk.command(&["--registry", &address, "--insecure"], &[]);
-    let mut terminal = Terminal::start(&command, 80, 24).unwrap();
+    let mut terminal = Terminal::start_alone(&command, 80, 24).unwrap();
     terminal.wait_for("Username", DEADLINE).unwrap();
     terminal.press(&format!("{USER}\n")).unwrap();
     terminal.wait_for("Password", DEADLINE).unwrap();

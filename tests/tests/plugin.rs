@@ -5,7 +5,8 @@ mod common;
 use std::process::Command;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{ADDITIONAL, Product, Ran};
+use globalps_tests::product::{ADDITIONAL, DEADLINE, Product, Ran};
+use globalps_tests::terminal::Terminal;
 use globalps_tests::{Access, Cluster, config_file, kubernetes};
 use serde_json::{Value, json};
 
@@ -89,6 +90,40 @@ fn validate_and_explain_need_no_cluster_and_show_no_secret() {
         json!({"accepted": false, "tries": []})
     );
     fails(&explain("Quay", &good), 2, "lower case");
+}
+
+#[test]
+fn every_shell_gets_a_script_that_it_can_read() {
+    for (shell, reads) in [
+        (
+            "bash",
+            Some("source /dev/stdin && complete -p kubectl-globalps"),
+        ),
+        ("zsh", None),
+        ("fish", None),
+        ("powershell", None),
+    ] {
+        let mut command = Command::new(Product::plugin_path());
+        command.args(["completion", shell]).env_clear();
+        let script = done(globalps_tests::product::run(&mut command, "").unwrap()).stdout;
+        assert!(
+            script.contains("kubectl-globalps") && script.contains("validate"),
+            "{shell}"
+        );
+        if let Some(reads) = reads {
+            let mut command = Command::new(shell);
+            command.args(["-c", reads]);
+            let ran = done(globalps_tests::product::run(&mut command, &script).unwrap());
+            assert!(ran.stdout.contains("kubectl-globalps"), "{ran:?}");
+        }
+    }
+    let mut command = Command::new(Product::plugin_path());
+    command.args(["completion", "tcsh"]);
+    fails(
+        &globalps_tests::product::run(&mut command, "").unwrap(),
+        2,
+        "tcsh",
+    );
 }
 
 fn json(ran: &Ran) -> Value {
@@ -202,6 +237,19 @@ fn passwords_come_in_as_with_docker_login(product: &Product) {
     let warned = add(&["-u", "u", "-p", "p"], "");
     assert!(warned.stderr.contains("warning"), "{warned:?}");
     assert_eq!(auth(warned), base64("u:p"));
+    let docker = [
+        "--docker-username",
+        "u",
+        "--docker-password",
+        "p",
+        "--docker-email",
+        "u@example.com",
+    ];
+    assert_eq!(
+        auth(add(&docker, "")),
+        base64("u:p"),
+        "no registry asks for an address"
+    );
     fails(&add(&["-u", "u", "--password-stdin"], ""), 2, "empty");
     fails(
         &add(&["-u", "u", "--password-stdin"], "p\n\n"),
@@ -232,9 +280,17 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
         "robot",
         "--password-stdin",
         "--skip-check",
+        "--dry-run=none",
         "--wait",
+        "-v=9",
     ];
-    done(product.plugin(&args, PASSWORD).unwrap());
+    let ran = done(product.plugin(&args, PASSWORD).unwrap());
+    assert!(
+        ran.stderr
+            .contains("create Secret `kube-system/additional-pull-secret`: "),
+        "{ran:?}"
+    );
+    shows_nothing_secret(&ran);
     for node in cluster.nodes().unwrap() {
         let auth = config_file::auth(&node, "one.example.com").unwrap();
         assert_eq!(
@@ -286,6 +342,15 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
         assert!(table.contains(text), "{table}");
     }
     assert!(!table.contains('\u{1b}'), "no colour off a terminal");
+    let out = |format| done(product.plugin(&["status", "-o", format], "").unwrap()).stdout;
+    let yaml: Value = serde_saphyr::from_str(&out("yaml")).unwrap();
+    assert_eq!(yaml, status, "the same as JSON");
+    assert_eq!(
+        out("name"),
+        "nodepullsecret.globalps.io/node-1\nnodepullsecret.globalps.io/node-2\n"
+    );
+    assert!(out("table").starts_with(table.lines().next().unwrap()));
+    assert!(out("wide").contains("MESSAGE"));
     done(
         product
             .plugin(&["status", "--wait", "--timeout", "5s"], "")
@@ -293,7 +358,33 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     );
 }
 
+/// Neither of the user, nor of whoever runs the command.
+fn shows_nothing_secret(ran: &Ran) {
+    let shown = format!("{ran:?}");
+    for secret in [
+        PASSWORD,
+        &base64(&format!("robot:{PASSWORD}")),
+        "uthorization",
+        "Bearer",
+    ] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
 fn diff_shows_what_is_not_in_force(product: &Product) {
+    for line in [["diff", "-v=9"], ["history", "-v=9"], ["check", "-v=9"]] {
+        shows_nothing_secret(&done(product.plugin(&line, "").unwrap()));
+    }
+    for flags in [&["--nonsense"][..], &["-o", "xml"], &["-f"]] {
+        let args = [&["diff"], flags].concat();
+        let ran = product.plugin(&args, "").unwrap();
+        assert_eq!(
+            ran.code,
+            Some(2),
+            "who asks in the wrong way is not told of differences: {ran:?}"
+        );
+        assert!(ran.stderr.contains("hint: "), "{ran:?}");
+    }
     let none = done(product.plugin(&["diff", "-o", "json"], "").unwrap());
     assert_eq!(json(&none), json!({"changes": [], "laggingNodes": []}));
     let proposed = docker_config(&[
@@ -439,7 +530,24 @@ fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
     let folder = Product::plugin_path().parent().unwrap().to_owned();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     // kubectl takes no flag before a plugin's name, so the environment names the cluster.
-    let mut kubectl = Command::new(kubernetes::bin_dir().join("kubectl"));
+    let kubectl = || Command::new(kubernetes::bin_dir().join("kubectl"));
+    // Under its long name too, for which a link is enough.
+    let links = tempfile::tempdir().unwrap();
+    for name in [
+        "kubectl-global_pull_secret",
+        "kubectl_complete-global_pull_secret",
+    ] {
+        std::os::unix::fs::symlink(Product::plugin_path(), links.path().join(name)).unwrap();
+    }
+    let mut long = kubectl();
+    long.args(["global-pull-secret", "version", "--client"])
+        .env("PATH", links.path());
+    done(globalps_tests::product::run(&mut long, "").unwrap());
+    let mut complete = Command::new(links.path().join("kubectl_complete-global_pull_secret"));
+    let ran = done(globalps_tests::product::run(complete.arg("val"), "").unwrap());
+    assert!(ran.stdout.starts_with("validate\t"), "{ran:?}");
+
+    let mut kubectl = kubectl();
     kubectl
         .args(["globalps", "version", "-o", "json"])
         .env("PATH", path)
@@ -458,6 +566,16 @@ fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
 
 fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Product) {
     fails(&product.plugin(&["uninstall"], "").unwrap(), 2, "--yes");
+    let mut command = Command::new(Product::plugin_path());
+    command
+        .arg("uninstall")
+        .env("KUBECONFIG", cluster.kubeconfig());
+    let mut terminal = Terminal::start(&command, 100, 24).unwrap();
+    let question = "Put every node back as it was and remove globalps from the cluster?";
+    terminal.wait_for(question, DEADLINE).unwrap();
+    terminal.press("n").unwrap();
+    assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(1));
+    done(product.plugin(&["status"], "").unwrap());
     done(product.plugin(&["uninstall", "--yes"], "").unwrap());
     for node in cluster.nodes().unwrap() {
         assert_eq!(config_file::read(&node).unwrap(), None);

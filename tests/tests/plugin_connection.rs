@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::cluster;
 use globalps_tests::product::{Product, Ran, run};
 use globalps_tests::terminal::Terminal;
-use globalps_tests::{Cluster, kubernetes};
+use globalps_tests::{Cluster, kubernetes, secrecy};
 use serde_json::{Value, json};
 
 /// What `status` says of a cluster that it reached and that has no globalps.
@@ -26,6 +26,8 @@ fn the_plugin_finds_its_cluster_as_kubectl_does() {
     let access = Access::of(&cluster, folder.path());
     a_list_of_kubeconfigs_is_one(&access);
     flags_alone_are_enough_and_no_home_is_needed(&access);
+    the_parts_of_a_context_may_be_named(&access);
+    another_one_is_impersonated_in_every_respect(&cluster, &access);
     a_login_program_is_asked(&cluster, &access);
     tls_is_checked_as_told(&access);
     a_silent_server_is_given_up(&access);
@@ -173,6 +175,68 @@ fn flags_alone_are_enough_and_no_home_is_needed(access: &Access<'_>) {
     fails(None, &missing, "/nowhere/ca.crt");
 }
 
+fn the_parts_of_a_context_may_be_named(access: &Access<'_>) {
+    let mut config = access.config.clone();
+    for (part, other) in [
+        (
+            "clusters",
+            json!({"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}),
+        ),
+        ("users", json!({"name": "nobody", "user": {}})),
+        (
+            "contexts",
+            json!({"name": "gone", "context": {"cluster": "gone", "user": "nobody"}}),
+        ),
+    ] {
+        config[part].as_array_mut().unwrap().push(other);
+    }
+    config["current-context"] = json!("gone");
+    let mixed = access.write("mixed", &config);
+    let (cluster, user) = (&config["clusters"][0]["name"], &config["users"][0]["name"]);
+    let (cluster, user) = (cluster.as_str().unwrap(), user.as_str().unwrap());
+    fails(Some(&mixed), &["status"], "could not ");
+    fails(
+        Some(&mixed),
+        &["status", "--cluster", cluster],
+        "user `system:anonymous` may not ",
+    );
+    reaches(
+        Some(&mixed),
+        &["status", "--cluster", cluster, "--user", user],
+    );
+    for flag in ["-n", "--namespace"] {
+        let args = ["diff", flag, "default", "--as", "nobody"];
+        fails(Some(&access.admin()), &args, "in namespace `default`");
+    }
+}
+
+fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Access<'_>) {
+    for line in [
+        "create serviceaccount deputy",
+        "create clusterrole deputy --verb=impersonate --resource=users",
+        "create clusterrolebinding deputy --clusterrole=deputy --serviceaccount=default:deputy",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        cluster.kubectl(&words).unwrap();
+    }
+    let token = cluster.kubectl(&["create", "token", "deputy"]).unwrap();
+    secrecy::remember(token.trim());
+    let deputy = ["diff", "--token", token.trim(), "--as", "alice"];
+    let admin = access.admin();
+    fails(Some(&admin), &deputy, "user `alice` may not ");
+    // What it may not be is refused, so it was asked for.
+    fails(
+        Some(&admin),
+        &[&deputy[..], &["--as-group", "guests"]].concat(),
+        "groups",
+    );
+    fails(
+        Some(&admin),
+        &[&deputy[..], &["--as-uid", "7"]].concat(),
+        "uids",
+    );
+}
+
 fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
     cluster
         .kubectl(&["create", "serviceaccount", "operator"])
@@ -188,6 +252,7 @@ fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
         .unwrap();
     let token = cluster.kubectl(&["create", "token", "operator"]).unwrap();
     let token = token.trim();
+    secrecy::remember(token);
     let admin = access.admin();
     reaches(Some(&admin), &["status", "--token", token]);
     let verbose = plugin(Some(&admin), &["status", "--token", token, "-v=9"]);

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ fn the_plugin_steers_a_rollout() {
     explain_shows_every_source_in_the_kubelets_order(&stage);
     undo_brings_back_what_was_rolled_out(&stage);
     undo_asks_on_a_terminal(&stage);
+    remove_asks_on_a_terminal(&stage);
     names_of_the_cluster_complete_a_command_line(&stage);
     status_shows_some_nodes_or_all(&stage);
     the_live_table_fits_its_terminal(&stage);
@@ -38,6 +41,46 @@ fn the_plugin_steers_a_rollout() {
         .product
         .assert_never_shown(&[PASSWORD, &base64(&format!("robot:{PASSWORD}"))])
         .unwrap();
+    what_is_shown_is_found(&stage);
+}
+
+/// The search that every test of a cluster ends with can fail, wherever a credential may be.
+fn what_is_shown_is_found(stage: &Stage<'_>) {
+    let shown = |place: &str| {
+        let found = stage.product.assert_never_shown(&["sh0wn-s3cret"]);
+        let error = format!("{:#}", found.expect_err(place));
+        assert!(error.contains(place) && !error.contains("sh0wn"), "{error}");
+    };
+    let nothing = || stage.product.assert_never_shown(&["sh0wn-s3cret"]).unwrap();
+    nothing();
+    let node = stage.cluster.node("node-1").unwrap();
+    let file = node.root().join("var/tmp/left-behind");
+    fs::write(&file, "robot:sh0wn-s3cret").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    shown("var/tmp/left-behind");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    nothing();
+    let log = stage.cluster.logs().join("some.log");
+    fs::write(&log, "first\nAuthorization: sh0wn-s3cret\n").unwrap();
+    shown("some.log, line 2");
+    fs::remove_file(&log).unwrap();
+    stage.apply(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "some"},
+        "data": {"config": "password: sh0wn-s3cret"},
+    }));
+    shown("configmaps");
+    stage
+        .cluster
+        .kubectl(&["delete", "configmap", "some", "-n", NAMESPACE])
+        .unwrap();
+    nothing();
+    let mut says = Command::new("echo");
+    let printed = run(says.arg(format!("robot:{PASSWORD}")), "");
+    let error = format!("{:#}", printed.expect_err("a program that shows it"));
+    assert!(
+        error.starts_with("a credential is shown in the output of `echo`"),
+        "{error}"
+    );
 }
 
 /// A cluster without a controller, so that every object is as the test left it.
@@ -329,6 +372,36 @@ fn undo_asks_on_a_terminal(stage: &Stage<'_>) {
         let text = String::from_utf8(decode(&there)).unwrap();
         assert!(text.contains(&first), "{answer}");
     }
+}
+
+fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
+    let before = stage.additional();
+    let all = "Take every registry of `additional-pull-secret` away from all nodes?";
+    let one = "Take `b.example.com` away from all nodes?";
+    for (line, question) in [
+        ("remove --all", all),
+        ("remove --registry b.example.com", one),
+    ] {
+        let mut terminal = stage.on_terminal(line, 100, 24);
+        terminal.wait_for(question, SOON).unwrap();
+        terminal.press("n").unwrap();
+        let (code, shown) = terminal.end(SOON).unwrap();
+        assert_eq!(code, Some(1), "{line}: {shown}");
+        assert_eq!(stage.additional(), before, "{line}: no is no");
+    }
+    let mut terminal = stage.on_terminal("remove --registry b.example.com", 100, 24);
+    terminal.wait_for(one, SOON).unwrap();
+    terminal.press("y").unwrap();
+    let (code, shown) = terminal.end(SOON).unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        shown.contains("secret/additional-pull-secret configured"),
+        "{shown}"
+    );
+    let left = String::from_utf8(decode(&stage.additional())).unwrap();
+    assert!(left.contains("a.example.com") && !left.contains("b.example.com"));
+    let content = String::from_utf8(decode(&before)).unwrap();
+    stage.product.apply(&content).unwrap();
 }
 
 fn decode(text: &str) -> Vec<u8> {

@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -23,8 +24,10 @@ fn a_rollout_finds_its_way() {
 
     a_configuration_that_makes_no_sense_is_refused_with_a_sentence(&cluster);
     a_file_that_another_program_manages_is_left_to_it(&cluster, &product, &nodes);
-    a_node_that_failed_is_tried_again_when_somebody_asks(&cluster, &product, &nodes);
+    a_node_that_failed_is_tried_again_when_somebody_asks(&product, &nodes);
     a_fleet_that_failed_goes_back_where_the_user_wants_it(&cluster, &product, &nodes);
+    a_rollout_that_is_held_changes_no_node_until_it_goes_on(&product, &nodes);
+    what_was_rolled_out_is_remembered_and_comes_back(&product, &nodes);
     a_node_that_joins_takes_what_is_proven_while_no_controller_runs(&cluster, &product);
 
     product.delete().unwrap();
@@ -132,6 +135,14 @@ fn a_file_that_another_program_manages_is_left_to_it(
         message.contains(managed.name()) && message.contains("oc set data"),
         "{message}"
     );
+    let found = checks(product);
+    for (name, result) in [
+        ("machine-config-operator", "warning"),
+        ("managed-file", "warning"),
+        ("additional-invalid", "ok"),
+    ] {
+        assert_eq!(found.get(name).map(String::as_str), Some(result), "{name}");
+    }
 
     cluster
         .kubectl(&[
@@ -145,11 +156,7 @@ fn a_file_that_another_program_manages_is_left_to_it(
     product.wait_synced().unwrap();
 }
 
-fn a_node_that_failed_is_tried_again_when_somebody_asks(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes: &[Node]) {
     break_kubelet(&nodes[0], "flaky.example.com").unwrap();
     product
         .apply(&docker_config(&[("flaky.example.com", "u:two")]))
@@ -157,13 +164,29 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(
     wait_phase(product, &nodes[0], "RolledBack");
     product.wait_condition("Degraded", "True").unwrap();
     let revision = product.status().unwrap()["revision"].clone();
+    let waited = plugin(product, "status --wait --timeout 1m", 1);
+    assert!(
+        waited.stderr.contains("the rollout stopped: ") && waited.stderr.contains("hint: "),
+        "what will not come is not waited for: {waited:?}"
+    );
+    let found = checks(product);
+    for name in ["rollout-halted", "node-rolled-back"] {
+        assert_eq!(
+            found.get(name).map(String::as_str),
+            Some("failure"),
+            "{name}"
+        );
+    }
     mend_kubelet(&nodes[0]).unwrap();
-    let object = format!("nodepullsecret/{}", nodes[0].name());
-    cluster
-        .kubectl(&["annotate", "-n", NAMESPACE, &object, "globalps.io/retry=1"])
-        .unwrap();
-    wait_phase(product, &nodes[0], "Synced");
-    product.wait_synced().unwrap();
+    let retried = plugin(product, "retry --wait --timeout 2m", 0);
+    let told = format!(
+        "nodepullsecret.globalps.io/{} will be retried\n",
+        nodes[0].name()
+    );
+    assert_eq!(retried.stdout, told);
+    for node in nodes {
+        assert_eq!(product.node_status(node.name()).unwrap()["phase"], "Synced");
+    }
     assert_eq!(
         product.status().unwrap()["revision"],
         revision,
@@ -210,10 +233,59 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         "what means the same restarts nothing"
     );
     mend_kubelet(&nodes[1]).unwrap();
+    let found = checks(product);
+    assert_eq!(found.get("taken-back").map(String::as_str), Some("failure"));
+    // What is refused goes, and what is in force takes its place: nothing is to be done on a node.
+    let undone = plugin(product, "undo --yes --wait --timeout 1m", 0);
+    assert!(
+        undone
+            .stderr
+            .starts_with("no credential on the nodes changes\n"),
+        "{undone:?}"
+    );
+    assert_eq!(
+        content_of(product, ADDITIONAL),
+        docker_config(&[("flaky.example.com", "u:two")])
+    );
+    assert_eq!(product.kubelet_starts(&nodes[2]).unwrap(), starts);
+}
+
+fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, nodes: &[Node]) {
+    let held = plugin(product, "pause", 0);
+    assert_eq!(
+        held.stdout,
+        "globalpullsecret.globalps.io/global-pull-secret paused\n"
+    );
     product
         .apply(&docker_config(&[("better.example.com", "u:four")]))
         .unwrap();
-    product.wait_synced().unwrap();
+    until("the controller to see it and wait", DEADLINE, POLL, || {
+        let ready = product.condition("Ready")?.1 == "RollingOut";
+        Ok((ready && product.condition("Progressing")?.1 == "Paused").then_some(()))
+    })
+    .unwrap();
+    let status = plugin(product, "status -o json", 1);
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(status["paused"], true);
+    assert_eq!(status["counts"]["synced"], 0, "{status}");
+    let waited = plugin(product, "status --wait --timeout 1s", 1);
+    assert!(
+        waited
+            .stderr
+            .contains("the rollout is paused\n\nhint: go on with `kubectl globalps resume`"),
+        "{waited:?}"
+    );
+    let has_it = |node: &Node| {
+        config_file::auth(node, "better.example.com")
+            .unwrap()
+            .is_some()
+    };
+    assert!(!nodes.iter().any(has_it));
+    plugin(product, "resume --wait --timeout 2m", 0);
+    assert!(nodes.iter().all(has_it), "{:?}", product.status());
+}
+
+fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[Node]) {
     let kept: Vec<Value> = (0..2)
         .map(|slot| {
             product
@@ -235,6 +307,38 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         content(1),
         base64(&docker_config(&[("flaky.example.com", "u:two")]))
     );
+    let history = plugin(product, "history -o json", 0);
+    let history: Value = serde_json::from_str(&history.stdout).unwrap();
+    let registries: Vec<&Value> = (0..3)
+        .map(|at| &history["revisions"][at]["registries"][0])
+        .collect();
+    assert_eq!(
+        registries,
+        ["better.example.com", "flaky.example.com", "r.example.com"]
+    );
+    assert_eq!(
+        history["revisions"][0]["revision"],
+        product.status().unwrap()["revision"]
+    );
+    assert_eq!(history["revisions"][0]["inForce"], true);
+    let undone = plugin(product, "undo --yes --wait --timeout 2m", 0);
+    assert!(
+        undone
+            .stderr
+            .starts_with("-better.example.com: ***\n+flaky.example.com: ***\n"),
+        "{undone:?}"
+    );
+    for node in nodes {
+        let auth = |registry| config_file::auth(node, registry).unwrap();
+        assert_eq!(
+            auth("flaky.example.com"),
+            Some(base64("u:two")),
+            "it waited"
+        );
+        assert_eq!(auth("better.example.com"), None);
+    }
+    let ready = plugin(product, "status", 0);
+    assert!(ready.stderr.is_empty(), "{ready:?}");
 }
 
 fn a_node_that_joins_takes_what_is_proven_while_no_controller_runs(
@@ -253,7 +357,7 @@ fn a_node_that_joins_takes_what_is_proven_while_no_controller_runs(
         "the credentials on a node that joined",
         DEADLINE,
         POLL,
-        || Ok(config_file::auth(&node, "better.example.com")?.map(|_| ())),
+        || Ok(config_file::auth(&node, "flaky.example.com")?.map(|_| ())),
     )
     .unwrap();
     assert_eq!(
@@ -266,6 +370,35 @@ fn a_node_that_joins_takes_what_is_proven_while_no_controller_runs(
     wait_phase(product, &node, "Synced");
     product.wait_synced().unwrap();
     assert_eq!(product.node_status(node.name()).unwrap()["restarts"], 1);
+}
+
+/// A run of the plugin that ends with that status.
+fn plugin(product: &Product, line: &str, code: i32) -> Ran {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ran = product.plugin(&words, "").unwrap();
+    assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
+    ran
+}
+
+/// Name and result of what `check` says.
+fn checks(product: &Product) -> BTreeMap<String, String> {
+    let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = report["checks"].as_array().unwrap();
+    checks
+        .iter()
+        .map(|check| (text(&check["name"]), text(&check["result"])))
+        .collect()
+}
+
+/// What a Secret with credentials has.
+fn content_of(product: &Product, name: &str) -> String {
+    use base64::Engine as _;
+    let secret = product.get(&format!("secret/{name}")).unwrap();
+    let data = secret["data"][".dockerconfigjson"].as_str().unwrap();
+    let bytes = base64::prelude::BASE64_STANDARD.decode(data).unwrap();
+    String::from_utf8(bytes).unwrap()
 }
 
 fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {

@@ -109,9 +109,20 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         ]))
         .unwrap();
     wait_auth(nodes, "b.example.com", Some("u:first"));
-    product.delete().unwrap();
-    wait_auth(nodes, "c.example.com", None);
-    wait_auth(nodes, "b.example.com", Some("u:b2"));
+    product.wait_synced().unwrap();
+    let remove = ["remove", "--all", "--yes", "--wait", "--timeout", "2m"];
+    let ran = product.plugin(&remove, "").unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let keep = "nodes keep the credentials of `team-a`, `team-b`, which `spec.sources` names\n";
+    assert!(ran.stderr.starts_with(keep), "{ran:?}");
+    for node in nodes {
+        let auth = |registry| config_file::auth(node, registry).unwrap();
+        assert_eq!(auth("c.example.com"), None, "it waited for what is left");
+        assert_eq!(auth("b.example.com"), Some(base64("u:b2")));
+    }
+    let status = product.plugin(&["status"], "").unwrap();
+    assert_eq!(status.code, Some(0), "{status:?}");
+    check_tells_of_sources(product);
 
     for name in ["team-a", "team-b"] {
         cluster
@@ -199,6 +210,22 @@ fn apply(cluster: &Cluster, manifest: &Value) {
     kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
     let ran = run(&mut kubectl, &manifest.to_string()).unwrap();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+/// `team-a` has an entry that nobody can read; `team-b` is well.
+fn check_tells_of_sources(product: &Product) {
+    let ran = product
+        .plugin(&["check", "--registries", "--check-timeout", "1s"], "")
+        .unwrap();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for part in [
+        "× what `spec.sources` names is not valid: `team-a`: `a.example.com`: `auth` is not base64",
+        "√ revision ",
+        "`b.example.com` could not be checked: ",
+        "(`team-b`, `global-pull-secret`)",
+    ] {
+        assert!(ran.stdout.contains(part), "{part} is not in {}", ran.stdout);
+    }
 }
 
 fn source(cluster: &Cluster, name: &str, content: &str) {

@@ -67,16 +67,24 @@ pub(crate) fn of_nodes<'a>(
 }
 
 /// Which kind of trouble a node is in.
-fn trouble(object: &NodePullSecret) -> Option<&'static str> {
+pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
     let status = object.status.as_ref()?;
     match (status.phase, status.reason.as_str()) {
         (_, "SystemBusAway") => Some("node-bus"),
         (_, "KubeletUnit") => Some("node-unit"),
         (_, "KubeletDown") => Some("node-kubelet-down"),
+        (_, "AnotherSyncer") => Some("node-two-syncers"),
+        (_, "StateTooNew" | "StateDamaged") => Some("node-state"),
+        (_, "SecretNotRead") => Some("node-secret"),
+        (_, "FileSetAside") => Some("node-file-set-aside"),
+        (_, "DriftRepaired") => Some("node-drift"),
+        (
+            _,
+            "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory"
+            | "NotPermitted" | "FileError",
+        ) => Some("node-disk"),
+        (_, "ManagedFile") => Some("managed-file"),
         (Phase::RolledBack, _) => Some("node-rolled-back"),
-        (_, "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory") => {
-            Some("node-disk")
-        }
         (Phase::ForeignOwner, _) => Some("foreign-owner"),
         (Phase::Failed, _) => Some("node-failed"),
         _ => None,
@@ -116,8 +124,38 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "`kubectl globalps status -o wide` says why; it goes on by itself once that is mended",
             true,
         ),
+        "node-two-syncers" => (
+            "another syncer works on the node",
+            "is there a second DaemonSet of globalps, perhaps in another namespace? It goes on by itself once that one is gone",
+            true,
+        ),
+        "node-state" => (
+            "what globalps keeps of the node can't be read, so nothing is changed",
+            "`kubectl globalps status -o wide` names the file, and says whether it is damaged or of a newer version",
+            true,
+        ),
+        "node-secret" => (
+            "the node can't read Secret `global-pull-secret`",
+            "`kubectl globalps status -o wide` says why; the node tries again by itself",
+            false,
+        ),
+        "node-file-set-aside" => (
+            "the node's own file was no credentials file, and is kept beside the new one",
+            "`kubectl globalps status -o wide` names it; look what is in it, and delete it",
+            false,
+        ),
+        "node-drift" => (
+            "somebody else changed the file, and it was put back",
+            "find out who; `kubectl globalps status -o wide` says how often",
+            false,
+        ),
+        "managed-file" => (
+            "another program manages the file, so it is left to that",
+            "let that program write the credentials; `kubectl globalps status -o wide` says how",
+            false,
+        ),
         "foreign-owner" => (
-            "somebody else manages the file",
+            "somebody else writes the file again and again",
             "find out who with `kubectl globalps status -o wide`, then `kubectl globalps retry`",
             false,
         ),

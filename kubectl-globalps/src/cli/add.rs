@@ -101,6 +101,13 @@ pub(crate) struct LiveCheck {
     /// Do not ask the registry whether it takes the credentials
     #[arg(long, conflicts_with_all = ["ca_file", "insecure", "check_timeout"])]
     pub skip_check: bool,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// How registries are asked.
+#[derive(Debug, Args)]
+pub(crate) struct Asking {
     /// Certificate authorities to trust beside the machine's own, as PEM
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub ca_file: Option<PathBuf>,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{TEMPLATE, TextFormat};
+use super::{Asking, TEMPLATE, TextFormat};
 
 /// Find out what is in the way: of an installation, of a rollout, of this user
 ///
@@ -15,11 +15,60 @@ Examples:
   # Before the installation, and whenever something is wrong
   kubectl globalps check
 
+  # Do the registries still take the credentials?
+  kubectl globalps check --registries
+
   # In a script
   kubectl globalps check -o json",
-    after_help = "Exit status: 0 nothing is in the way, 1 something is, 2 the cluster could not be asked"
+    after_help = "Exit status: 0 nothing is in the way, 1 something is, 2 the cluster could not be asked",
+    mut_arg("ca_file", |arg| arg.requires("registries")),
+    mut_arg("insecure", |arg| arg.requires("registries")),
+    mut_arg("check_timeout", |arg| arg.requires("registries"))
 )]
 pub(crate) struct Check {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
+    /// Ask every registry, from this machine, whether it takes the credentials that the cluster has for it
+    #[arg(long)]
+    pub registries: bool,
+    // With a heading of its own, which what follows would come under too.
+    #[command(flatten, next_help_heading = "Check with the registry")]
+    pub asking: Asking,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::super::tests::parse;
+
+    #[test]
+    fn how_registries_are_asked_is_for_who_asks_them() {
+        for (line, expected) in [
+            ("check", None),
+            ("check --registries -o json", None),
+            ("check --registries --ca-file f --check-timeout 5s", None),
+            ("check --registries --insecure", None),
+            ("check --insecure", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "check --ca-file f",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "check --check-timeout 5s",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "check --registries --insecure --ca-file f",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            (
+                "check --registries --skip-check",
+                Some(ErrorKind::UnknownArgument),
+            ),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
 }

@@ -33,11 +33,11 @@ pub(super) async fn run(
             "leave out `--wait` or `--dry-run`",
         ));
     }
-    let trust = trust(&args.check)?;
+    let trust = trust(&args.check.asking)?;
     let (logins, cluster) = logins(args, flags, printer).await?;
     warn_of(&logins, printer);
     if !args.check.skip_check {
-        live_check(&logins, trust, &args.check, printer).await?;
+        live_check(&logins, trust, &args.check.asking, printer).await?;
     }
     // Asked last, so that who has no cluster at hand learns of a wrong password all the same.
     let cluster = match cluster {

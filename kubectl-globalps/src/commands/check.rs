@@ -13,15 +13,18 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 
+use super::check_registries::registries;
+use super::live_check::trust;
 use crate::check::{
     Check, Installed, LeaseSeen, Owners, PERMISSIONS_OF_COMMANDS, Permission, Report, Sight,
     Workload, credentials, installation, of_nodes, permissions, server, unreachable,
 };
-use crate::cli::{Check as Args, Connection, TextFormat};
+use crate::cli::{Asking, Check as Args, Connection, TextFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
 use crate::printer::{Printer, Stream};
+use crate::registry::Trust;
 use crate::status::Status;
 
 pub(super) async fn run(
@@ -29,7 +32,12 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let (checks, reached) = match look(flags, printer).await {
+    let asking = if args.registries {
+        Some((&args.asking, trust(&args.asking)?))
+    } else {
+        None
+    };
+    let (checks, reached) = match look(asking, flags, printer).await {
         Ok(checks) => (checks, true),
         Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
     };
@@ -53,7 +61,12 @@ pub(super) async fn run(
     })
 }
 
-async fn look(flags: &Connection, printer: &Printer) -> Result<Vec<Check>, Failure> {
+/// `asking`: how to ask the registries, where that is wanted.
+async fn look(
+    asking: Option<(&Asking, Trust)>,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Vec<Check>, Failure> {
     let cluster = Cluster::connect(flags, printer).await?;
     let version = cluster
         .call("ask the API server", cluster.client.apiserver_version())
@@ -98,6 +111,10 @@ async fn look(flags: &Connection, printer: &Printer) -> Result<Vec<Check>, Failu
             .map(|row| row.name.as_str())
             .collect();
         checks.extend(of_nodes(facts.node_secrets.iter(), &lost, owners?));
+    }
+    if let Some((how, trust)) = asking {
+        let gps = facts.as_ref().and_then(Facts::gps);
+        checks.extend(registries(&cluster, gps, how, trust).await?);
     }
     Ok(checks)
 }

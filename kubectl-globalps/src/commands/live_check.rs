@@ -2,20 +2,21 @@
 
 use futures::{StreamExt as _, stream};
 use globalps_core::dockerconfig::shown_key;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::additional::Login;
-use crate::cli::LiveCheck;
+use crate::cli::Asking;
 use crate::error::Failure;
 use crate::printer::Printer;
-use crate::registry::{Checker, Trust, Verdict};
+use crate::registry::{Checker, Purpose, Trouble, Trust, Verdict};
 
 /// So many registries are asked at once.
 const AT_ONCE: usize = 8;
 
 /// Whose certificates the live check believes.
-pub(super) fn trust(flags: &LiveCheck) -> Result<Trust, Failure> {
+pub(super) fn trust(flags: &Asking) -> Result<Trust, Failure> {
     if flags.insecure {
         return Ok(Trust::Anybody);
     }
@@ -41,34 +42,48 @@ pub(super) fn trust(flags: &LiveCheck) -> Result<Trust, Failure> {
     Ok(Trust::Authorities(certificates))
 }
 
+/// Every registry as it is shown, and its answer, in the order of the logins. All of them together take twelve times as
+/// long as one question may.
+pub(super) async fn ask(
+    logins: &[Login],
+    trust: Trust,
+    flags: &Asking,
+    printer: &Printer,
+) -> Vec<(String, Result<Verdict, Trouble>)> {
+    if flags.insecure {
+        printer.warning("`--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password");
+    }
+    let time = flags.check_timeout.0 * 12;
+    let end = Instant::now() + time;
+    let checker = Checker::new(trust, flags.check_timeout.0);
+    let answers = stream::iter(logins).map(|login| {
+        let registry = shown_key(&login.registry);
+        let checker = &checker;
+        async move {
+            let answer = timeout_at(end, checker.check(&registry, &login.credential)).await;
+            let answer = answer.unwrap_or(Err(Trouble::Late { time }));
+            (registry, answer)
+        }
+    });
+    answers.buffered(AT_ONCE).collect().await
+}
+
 /// Asks every registry; one that does not take its credentials is an error, and then nothing is changed.
 pub(super) async fn live_check(
     logins: &[Login],
     trust: Trust,
-    flags: &LiveCheck,
+    flags: &Asking,
     printer: &Printer,
 ) -> Result<(), Failure> {
-    if flags.insecure {
-        printer.warning("`--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password");
-    }
-    let checker = Checker::new(trust, flags.check_timeout.0);
-    let verdicts = stream::iter(logins).map(|login| {
-        let registry = shown_key(&login.registry);
-        let checker = &checker;
-        async move {
-            let verdict = checker.check(&registry, &login.credential).await;
-            (registry, verdict)
-        }
-    });
-    let verdicts: Vec<_> = verdicts.buffered(AT_ONCE).collect().await;
+    let answers = ask(logins, trust, flags, printer).await;
     let mut failures = Vec::new();
-    for (registry, verdict) in verdicts {
-        match verdict {
+    for (registry, answer) in answers {
+        match answer {
             Ok(Verdict::Accepted) => {
                 printer.note(format_args!("`{registry}` accepts the credentials"));
             }
-            Ok(verdict) => printer.warning(doubt(&registry, &verdict)),
-            Err(failure) => failures.push(failure),
+            Ok(verdict) => printer.warning(verdict.sentence(&registry)),
+            Err(trouble) => failures.push(trouble.failure(&registry, Purpose::Add)),
         }
     }
     let words: Vec<&str> = failures
@@ -78,22 +93,5 @@ pub(super) async fn live_check(
     match failures.first() {
         None => Ok(()),
         Some(first) => Err(Failure::new(words.join("; "), first.hint.clone())),
-    }
-}
-
-fn doubt(registry: &str, verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Accepted => String::new(),
-        Verdict::Open => {
-            format!("`{registry}` lets everybody in, so its credentials could not be checked")
-        }
-        Verdict::Pattern => {
-            format!(
-                "`{registry}` stands for many registries, so its credentials could not be checked"
-            )
-        }
-        Verdict::MayNotPull(repository) => format!(
-            "`{registry}` accepts the credentials, but they may not pull `{repository}`, if that is a repository"
-        ),
     }
 }

@@ -2,6 +2,7 @@
 
 mod add;
 mod check;
+mod check_registries;
 pub(crate) mod completion;
 mod diff;
 mod explain;

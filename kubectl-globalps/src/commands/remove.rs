@@ -1,5 +1,6 @@
 //! `remove`: registries leave the additional pull secret; with the last of them it goes.
 
+use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::shown_key;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
@@ -13,7 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
 use crate::registry_name::registry_key;
-use crate::status::Goal;
+use crate::status::{Goal, sources_that_give};
 
 pub(super) async fn run(
     args: &Remove,
@@ -34,6 +35,9 @@ pub(super) async fn run(
             printer.note("there is nothing to remove");
             return Ok(Exit::Done);
         };
+        if matches!(plan, Plan::Delete(_)) && attempt == 1 {
+            tell_what_stays(&cluster).await;
+        }
         confirm(&question(&plan, &registries), asked)?;
         asked = true;
         match carry_out(&cluster, plan).await {
@@ -104,9 +108,33 @@ async fn plan(
     })
 }
 
+/// Further sources are other people's, and go on. Who may not see them is not told.
+async fn tell_what_stays(cluster: &Cluster<'_>) {
+    let api = cluster.api::<GlobalPullSecret>();
+    let gps = cluster
+        .call("see further sources", api.get_opt(names::GLOBAL_SECRET))
+        .await;
+    let status = gps
+        .ok()
+        .flatten()
+        .and_then(|gps| gps.status)
+        .unwrap_or_default();
+    let names: Vec<&str> = sources_that_give(&status)
+        .map(|source| source.name.as_str())
+        .collect();
+    if !names.is_empty() {
+        cluster.printer().note(format_args!(
+            "nodes keep the credentials of `{}`, which `spec.sources` names",
+            names.join("`, `")
+        ));
+    }
+}
+
 fn question(plan: &Plan, registries: &[String]) -> String {
     match plan {
-        Plan::Delete(_) => "Take every additional registry away from all nodes?".to_owned(),
+        Plan::Delete(_) => {
+            "Take every registry of `additional-pull-secret` away from all nodes?".to_owned()
+        }
         Plan::Keep(_) => format!("Take `{}` away from all nodes?", registries.join("`, `")),
     }
 }

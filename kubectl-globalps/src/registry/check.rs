@@ -15,7 +15,6 @@ use super::endpoint::{Endpoint, Scheme, endpoint, token_url};
 use super::http::{Answer, Http};
 use super::tls::Trust;
 use super::trouble::{Peer, Trouble, Why};
-use crate::error::Failure;
 
 /// What became of a check that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +26,24 @@ pub(crate) enum Verdict {
     Pattern,
     /// The credentials are good, but may not pull from this repository. The key may be the beginning of others' names.
     MayNotPull(String),
+}
+
+impl Verdict {
+    /// What was found out about `registry`.
+    pub(crate) fn sentence(&self, registry: &str) -> String {
+        match self {
+            Self::Accepted => format!("`{registry}` accepts the credentials"),
+            Self::Open => {
+                format!("`{registry}` lets everybody in, so its credentials could not be checked")
+            }
+            Self::Pattern => format!(
+                "`{registry}` stands for many registries, so its credentials could not be checked"
+            ),
+            Self::MayNotPull(repository) => format!(
+                "`{registry}` accepts the credentials, but they may not pull `{repository}`, if that is a repository"
+            ),
+        }
+    }
 }
 
 pub(crate) struct Checker {
@@ -55,13 +72,11 @@ impl Checker {
         &self,
         key: &str,
         credential: &Credential,
-    ) -> Result<Verdict, Failure> {
-        let Some(endpoint) = endpoint(key) else {
-            return Ok(Verdict::Pattern);
-        };
-        self.ask(&endpoint, credential)
-            .await
-            .map_err(|trouble| trouble.failure(key))
+    ) -> Result<Verdict, Trouble> {
+        match endpoint(key) {
+            Some(endpoint) => self.ask(&endpoint, credential).await,
+            None => Ok(Verdict::Pattern),
+        }
     }
 
     async fn ask(&self, endpoint: &Endpoint, credential: &Credential) -> Result<Verdict, Trouble> {

@@ -10,3 +10,4 @@ mod trouble;
 pub(crate) use check::{Checker, Verdict};
 pub(crate) use endpoint::HUB;
 pub(crate) use tls::Trust;
+pub(crate) use trouble::{Purpose, Trouble};

@@ -10,7 +10,7 @@ use crate::error::Failure;
 
 /// What stood in the way. Hosts and URLs may be shown; credentials are in none of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// On the way to a host, which is the registry, its token server or a proxy.
     Way {
         to: Peer,
@@ -59,10 +59,14 @@ pub(super) enum Trouble {
     NoRoots {
         why: String,
     },
+    /// All registries together took longer than this.
+    Late {
+        time: Duration,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Peer {
+pub(crate) enum Peer {
     Host {
         host: String,
         port: u16,
@@ -83,7 +87,7 @@ impl Peer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     Name(String),
     Refuses,
     Unreachable(String),
@@ -155,69 +159,124 @@ fn bare_name(name: &str) -> String {
     inner.trim_end_matches(')').trim_matches('"').to_owned()
 }
 
-const SKIP: &str = "`--skip-check` goes on without the check";
+/// Why a registry is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The credentials are about to be written.
+    Add,
+    /// They are there, and nothing will be changed.
+    Look,
+}
+
+/// What to do.
+struct Hint {
+    text: String,
+    /// To leave out the check is one more way, for who is about to write the credentials.
+    or_skip: bool,
+}
+
+impl Hint {
+    fn text(self, purpose: Purpose) -> String {
+        const SKIP: &str = "`--skip-check` goes on without the check";
+        let Self { text, or_skip } = self;
+        match purpose {
+            Purpose::Add if or_skip => and(&text, SKIP),
+            Purpose::Add | Purpose::Look => text,
+        }
+    }
+}
+
+fn and(text: &str, more: &str) -> String {
+    let between = if text.ends_with('?') { "" } else { ";" };
+    format!("{text}{between} {more}")
+}
+
+fn only(text: impl Into<String>) -> Hint {
+    Hint {
+        text: text.into(),
+        or_skip: false,
+    }
+}
+
+fn or_skip(text: impl Into<String>) -> Hint {
+    Hint {
+        or_skip: true,
+        ..only(text)
+    }
+}
 
 impl Trouble {
+    /// The registry took the question and said no to the credentials.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+
     /// `key`: what was to be checked.
-    pub(super) fn failure(&self, key: &str) -> Failure {
+    pub(crate) fn failure(&self, key: &str, purpose: Purpose) -> Failure {
         let (why, hint) = match self {
             Self::Way { to, why } => way(to, why),
             Self::ProxyAnswer { proxy, status: 407 } => (
                 format!("the proxy `{proxy}` wants user and password"),
-                "put them into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"
-                    .to_owned(),
+                only("put them into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
             ),
             Self::ProxyAnswer { proxy, status } => (
                 format!("the proxy `{proxy}` does not let it through ({status})"),
-                "if no proxy is needed for it, name the registry in `NO_PROXY`".to_owned(),
+                only("if no proxy is needed for it, name the registry in `NO_PROXY`"),
             ),
             Self::ProxyKind { proxy } => (
                 format!("the proxy `{proxy}` is of a kind that this program does not speak"),
-                format!("use an `http://` or `https://` proxy; {SKIP}"),
+                or_skip("use an `http://` or `https://` proxy"),
             ),
             Self::Answer {
                 url,
                 status,
                 retry_after,
             } => answer(url, *status, retry_after.as_deref()),
-            Self::Refused { url, status } => return refused(key, url, *status),
+            Self::Refused { url, status } => return refused(key, url, *status, purpose),
             Self::Login {
                 url,
                 way: Some(way),
             } => (
                 format!("`{url}` wants a login of the kind `{way}`, which no node can do"),
-                format!("nodes log in with a password or a token for it; {SKIP}"),
+                or_skip("nodes log in with a password or a token for it"),
             ),
             Self::Login { url, way: None } => (
                 format!("`{url}` answers 401 and does not say how to log in"),
-                format!("is it a registry, or a proxy before it? {SKIP}"),
+                or_skip("is it a registry, or a proxy before it?"),
             ),
             Self::NoToken { url } => (
                 format!("`{url}` gave no token for the password, and no error either"),
-                format!("is that the registry's token server? {SKIP}"),
+                or_skip("is that the registry's token server?"),
             ),
             Self::Unencrypted { url } => (
                 format!("it wants the password at `{url}`, which is not encrypted"),
-                "nothing was sent; if that is how it is meant to be, `--insecure`".to_owned(),
+                only("nothing was sent; if that is how it is meant to be, `--insecure`"),
             ),
             Self::BadUrl { url } => (
                 format!("`{url}` is no URL that can be asked"),
-                format!("is the registry's name right? {SKIP}"),
+                or_skip("is the registry's name right?"),
             ),
             Self::Redirects { url } => (
                 format!("`{url}` leads from one place to the next"),
-                format!("is it a registry? {SKIP}"),
+                or_skip("is it a registry?"),
+            ),
+            Self::Late { time } => (
+                format!("its turn did not come within {}", Span(*time)),
+                or_skip("less time for each question: `--check-timeout`"),
             ),
             Self::NoRoots { why } => (
                 format!("this machine has no usable list of certificate authorities: {why}"),
-                "name the registry's own with `--ca-file`, or install `ca-certificates`".to_owned(),
+                only("name the registry's own with `--ca-file`, or install `ca-certificates`"),
             ),
         };
-        Failure::new(format!("`{key}` could not be checked: {why}"), hint)
+        Failure::new(
+            format!("`{key}` could not be checked: {why}"),
+            hint.text(purpose),
+        )
     }
 }
 
-fn way(to: &Peer, why: &Why) -> (String, String) {
+fn way(to: &Peer, why: &Why) -> (String, Hint) {
     let (host, port) = to.address();
     let name = match to {
         Peer::Host { .. } => format!("`{host}:{port}`"),
@@ -228,10 +287,9 @@ fn way(to: &Peer, why: &Why) -> (String, String) {
         Peer::Proxy { url, .. } => format!("the certificate of the proxy `{url}`"),
     };
     let elsewhere = match to {
-        Peer::Host { .. } => format!("can only nodes reach it? {SKIP}"),
+        Peer::Host { .. } => or_skip("can only nodes reach it?"),
         Peer::Proxy { .. } => {
-            "see `HTTPS_PROXY`; if no proxy is needed for it, name the registry in `NO_PROXY`"
-                .to_owned()
+            only("see `HTTPS_PROXY`; if no proxy is needed for it, name the registry in `NO_PROXY`")
         }
     };
     match why {
@@ -241,14 +299,14 @@ fn way(to: &Peer, why: &Why) -> (String, String) {
                 Peer::Proxy { .. } => format!("the name of {name} could not be resolved: {error}"),
             },
             match to {
-                Peer::Host { .. } => format!("is the name right? {SKIP}"),
+                Peer::Host { .. } => or_skip("is the name right?"),
                 Peer::Proxy { .. } => elsewhere,
             },
         ),
         Why::Refuses => (
             format!("{name} refuses connections"),
             match to {
-                Peer::Host { .. } => format!("is the port right, and does it run? {SKIP}"),
+                Peer::Host { .. } => or_skip("is the port right, and does it run?"),
                 Peer::Proxy { .. } => elsewhere,
             },
         ),
@@ -257,7 +315,7 @@ fn way(to: &Peer, why: &Why) -> (String, String) {
             format!("there was no connection to {name} within {}", Span(*time)),
             match to {
                 Peer::Host { .. } => {
-                    format!("a firewall, or a proxy that is needed (`HTTPS_PROXY`)? {SKIP}")
+                    or_skip("a firewall, or a proxy that is needed (`HTTPS_PROXY`)?")
                 }
                 Peer::Proxy { .. } => elsewhere,
             },
@@ -267,95 +325,104 @@ fn way(to: &Peer, why: &Why) -> (String, String) {
                 "{name} took the connection and did not answer within {}",
                 Span(*time)
             ),
-            format!("more time: `--check-timeout`; {SKIP}"),
+            or_skip("more time: `--check-timeout`"),
         ),
         Why::NotTls => (
             format!("{name} does not speak TLS"),
-            "if it is meant to speak plain HTTP, `--insecure`".to_owned(),
+            only("if it is meant to speak plain HTTP, `--insecure`"),
         ),
         Why::UnknownAuthority => (
             format!("{certificate} is signed by nobody whom this machine trusts"),
-            "name its certificate authority with `--ca-file`; nodes must trust it too".to_owned(),
+            only("name its certificate authority with `--ca-file`; nodes must trust it too"),
         ),
         Why::AuthorityAsServer => (
             format!("{certificate} is an authority's own (`CA:TRUE`)"),
-            "if it is meant to be, name the very same certificate with `--ca-file`".to_owned(),
+            only("if it is meant to be, name the very same certificate with `--ca-file`"),
         ),
         Why::WrongName(names) if names.is_empty() => (
             format!("{certificate} is for another name"),
-            "name the registry as its certificate does".to_owned(),
+            only("name the registry as its certificate does"),
         ),
         Why::WrongName(names) => (
             format!("{certificate} is for `{}`", names.join("`, `")),
-            "name the registry as its certificate does".to_owned(),
+            only("name the registry as its certificate does"),
         ),
         Why::Expired => (
             format!("{certificate} has expired"),
-            "the registry needs a new one; or is this machine's clock wrong?".to_owned(),
+            only("the registry needs a new one; or is this machine's clock wrong?"),
         ),
         Why::NotYetValid => (
             format!("{certificate} is not valid yet"),
-            "is this machine's clock right?".to_owned(),
+            only("is this machine's clock right?"),
         ),
         Why::Certificate(error) => (
             format!("{certificate} is not good: {error}"),
-            format!("nodes would refuse it too; {SKIP}"),
+            or_skip("nodes would refuse it too"),
         ),
         Why::Tls(error) => (
             format!("no TLS connection with {name} came about: {error}"),
-            format!("is it a registry? {SKIP}"),
+            or_skip("is it a registry?"),
         ),
         Why::Http(error) => (
             format!("{name} did not answer as a web server does: {error}"),
-            format!("is it a registry? {SKIP}"),
+            or_skip("is it a registry?"),
         ),
     }
 }
 
 /// An answer to a question without credentials, or one that is not about them.
-fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, String) {
+fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, Hint) {
     match status {
         403 => (
             format!("`{url}` is forbidden for this machine (403)"),
-            format!("a firewall, or an address that the registry does not allow? {SKIP}"),
+            or_skip("a firewall, or an address that the registry does not allow?"),
         ),
         404 => (
             format!("there is no registry at `{url}` (404)"),
-            "name the host that the images name; a path goes behind it: `HOST/PATH`".to_owned(),
+            only("name the host that the images name; a path goes behind it: `HOST/PATH`"),
         ),
         429 => (
             format!("`{url}` takes no more requests for now (429)"),
             match retry_after.and_then(|text| text.trim().parse::<u64>().ok()) {
-                Some(seconds) => format!(
-                    "try again in {}; {SKIP}",
+                Some(seconds) => or_skip(format!(
+                    "try again in {}",
                     Span(Duration::from_secs(seconds))
-                ),
-                None => format!("try again later; {SKIP}"),
+                )),
+                None => or_skip("try again later"),
             },
         ),
         500.. => (
             format!("`{url}` has trouble of its own ({status})"),
-            format!("try again later; {SKIP}"),
+            or_skip("try again later"),
         ),
         _ => (
             format!("`{url}` answers {status}, which no registry does"),
-            format!("is the name right? {SKIP}"),
+            or_skip("is the name right?"),
         ),
     }
 }
 
 /// The answer to the credentials.
-fn refused(key: &str, url: &str, status: u16) -> Failure {
-    match status {
-        403 => Failure::new(
+fn refused(key: &str, url: &str, status: u16, purpose: Purpose) -> Failure {
+    let (message, hint) = match status {
+        403 => (
             format!("`{key}` refuses user and password: `{url}` answers 403"),
-            "is the password right, the account not locked, and is it allowed to pull? Nothing was changed",
+            "is the password right, the account not locked, and is it allowed to pull?".to_owned(),
         ),
-        _ => Failure::new(
+        _ => (
             format!("`{key}` does not accept user and password: `{url}` answers {status}"),
-            format!("try them with `podman login {key}`. Nothing was changed"),
+            format!("try them with `podman login {key}`"),
         ),
-    }
+    };
+    let hint = match purpose {
+        Purpose::Add if status == 403 => format!("{hint} Nothing was changed"),
+        Purpose::Add => format!("{hint}. Nothing was changed"),
+        Purpose::Look => and(
+            &hint,
+            &format!("`kubectl globalps add --registry {key} -u USER` takes new ones"),
+        ),
+    };
+    Failure::new(message, hint)
 }
 
 #[cfg(test)]
@@ -456,15 +523,30 @@ mod tests {
             },
             Trouble::Redirects { url: url() },
             Trouble::NoRoots { why: text() },
+            Trouble::Late { time },
         ]
         .iter()
         .map(|trouble| {
-            let failure = trouble.failure("r.example.com");
+            let failure = trouble.failure("r.example.com", Purpose::Add);
             format!("{}\n  hint: {}\n", failure.message, failure.hint)
         })
         .collect();
         let expected = include_str!("trouble.txt");
         assert_eq!(shown.concat(), expected, "\n{}", shown.concat());
+        let refusal = Trouble::Refused {
+            url: url(),
+            status: 401,
+        };
+        for (trouble, hint) in [
+            (
+                refusal,
+                "try them with `podman login r`; `kubectl globalps add --registry r -u USER` takes new ones",
+            ),
+            (host(Why::Refuses), "is the port right, and does it run?"),
+        ] {
+            let found = trouble.failure("r", Purpose::Look).hint;
+            assert_eq!(found, hint, "who only looks has nothing to skip");
+        }
         let mut sentences: Vec<&str> = expected.lines().step_by(2).collect();
         sentences.sort_unstable();
         sentences.dedup();

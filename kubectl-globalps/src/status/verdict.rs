@@ -13,7 +13,7 @@ use crate::facts::{Facts, Seen};
 pub(crate) enum Goal {
     /// Every node has the additional Secret as it is now.
     Synced,
-    /// There is no additional Secret, and every node is as it was.
+    /// There is no additional Secret, and every node is as it was; or has what further sources give, where there are some.
     Restored,
 }
 
@@ -45,7 +45,7 @@ fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
 pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
     match goal {
         Goal::Synced => synced(facts, status),
-        Goal::Restored => restored(facts),
+        Goal::Restored => restored(facts, status),
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 );
             }
             if let Some(bad) = find(reported, condition::DEGRADED)
-                .filter(|c| c.status == "True" && !is_answered(facts, c))
+                .filter(|c| c.status == "True" && stops(c) && !is_answered(facts, c))
             {
                 let hint = if NODES_FAILED.contains(&bad.reason.as_str()) {
                     "`kubectl globalps check` says what to do on the node; then `kubectl globalps retry`, or go back with `kubectl globalps undo`"
@@ -85,6 +85,11 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             }
         }
     }
+}
+
+/// A source, or an original, that is not what it should be holds nobody up.
+fn stops(degraded: &Condition) -> bool {
+    !(degraded.reason.starts_with("Source") || degraded.reason == "OriginalUnreadable")
 }
 
 /// Whether it tells of failed nodes only, and each of them was asked to try again since, or is at it.
@@ -104,12 +109,16 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
             .any(|(_, object)| is_failed(object))
 }
 
-fn restored(facts: &Facts) -> Verdict {
+fn restored(facts: &Facts, status: &Status) -> Verdict {
     if matches!(facts.additional(), Seen::Present(_)) {
         return stuck(
             "somebody created the additional pull secret again",
             "remove it once more, or follow its rollout with `kubectl globalps status --watch`",
         );
+    }
+    match current(facts) {
+        Current::Nothing => {}
+        Current::Stale | Current::Reported(_) => return synced(facts, status),
     }
     if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
         return Verdict::Done;
@@ -120,7 +129,7 @@ fn restored(facts: &Facts) -> Verdict {
                 && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
         })
         .and_then(|(_, status)| find(status, condition::DEGRADED))
-        .filter(|c| c.status == "True");
+        .filter(|c| c.status == "True" && stops(c));
     match degraded {
         Some(bad) => stuck(format!("the way back stopped: {}", said(bad)), CHECK),
         None => Verdict::Going,

@@ -5,7 +5,7 @@ pub mod desk;
 
 use std::path::PathBuf;
 
-use globalps_tests::{Cluster, Options, kubernetes};
+use globalps_tests::{Cluster, Options, kubernetes, secrecy};
 use serde_json::json;
 
 /// A cluster of this test file's own, taken down when it is dropped, and also when the test is killed.
@@ -16,6 +16,10 @@ pub fn cluster(name: &str, nodes: u8) -> Cluster {
 
 /// A credentials file: registry and `user:password`, each.
 pub fn docker_config(entries: &[(&str, &str)]) -> String {
+    for (_, pair) in entries {
+        let (user, password) = pair.split_once(':').unwrap_or_default();
+        secrecy::remember_login(user, password);
+    }
     let auths: serde_json::Map<String, serde_json::Value> = entries
         .iter()
         .map(|(registry, pair)| ((*registry).to_owned(), json!({"auth": base64(pair)})))

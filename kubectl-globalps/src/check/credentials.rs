@@ -1,0 +1,105 @@
+//! What the controller says of the Secrets and of their rollout.
+
+use globalps_core::api::{GlobalPullSecret, condition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::{Check, well};
+
+const CREDENTIALS: &str = "credentials";
+
+pub(crate) fn credentials(gps: Option<&GlobalPullSecret>) -> Vec<Check> {
+    let status = gps.and_then(|gps| gps.status.as_ref());
+    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let mut checks: Vec<Check> = [
+        condition::ADDITIONAL_VALID,
+        condition::ORIGINAL_VALID,
+        condition::SOURCES_VALID,
+        condition::DEGRADED,
+        condition::READY,
+    ]
+    .iter()
+    .filter_map(|type_| of_condition(conditions.iter().find(|found| found.type_ == *type_)?))
+    .collect();
+    if gps.is_some_and(|gps| gps.spec.rollout.paused) {
+        checks.push(
+            well(CREDENTIALS, "paused", "the rollout is paused")
+                .warn("go on with `kubectl globalps resume`"),
+        );
+    }
+    checks
+}
+
+/// `None`: another condition, or what is known of the nodes, tells it.
+pub(super) fn of_condition(found: &Condition) -> Option<Check> {
+    match found.type_.as_str() {
+        condition::ADDITIONAL_VALID => Some(valid(
+            "additional-invalid",
+            "the additional pull secret",
+            found,
+            match found.reason.as_str() {
+                "Forbidden" => "`kubectl globalps install --apply` grants it again",
+                "Unreadable" => "what was valid last stays in force; the controller tries again",
+                _ => {
+                    "mend it with `kubectl globalps add` or `remove`; until then the last good one stays in force"
+                }
+            },
+        )),
+        condition::ORIGINAL_VALID => Some(valid(
+            "original-invalid",
+            "the original pull secret",
+            found,
+            match found.reason.as_str() {
+                "Forbidden" => {
+                    "`kubectl globalps install --original NAMESPACE/NAME --apply` grants it"
+                }
+                "Unreadable" => "what was valid last stays in force; the controller tries again",
+                _ => "its bad entries are left out; whoever manages it has to mend it",
+            },
+        )),
+        condition::SOURCES_VALID => Some(valid(
+            "sources-invalid",
+            "what `spec.sources` names",
+            found,
+            match found.reason.as_str() {
+                "Forbidden" => "`kubectl globalps install --source NAME --apply` grants it",
+                "Absent" => "whoever manages it has to make it, or take it out of `spec.sources`",
+                "Unreadable" => "what was valid last stays in force; the controller tries again",
+                _ => "whoever manages it has to mend it; the other sources are in force",
+            },
+        )),
+        condition::DEGRADED => match found.reason.as_str() {
+            "TakenBack" => Some(line("taken-back", &found.message).fail(
+                "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
+            )),
+            "RolloutHalted" => {
+                let message = format!("the rollout stopped: {}", found.message);
+                Some(line("rollout-halted", &message).fail(
+                    "mend these nodes, then `kubectl globalps retry`; or go back with `kubectl globalps undo`",
+                ))
+            }
+            _ => None,
+        },
+        condition::READY => match found.reason.as_str() {
+            "NoNodes" => Some(line("no-nodes", &found.message).warn(
+                "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
+            )),
+            "Synced" | "RollingOut" | "Restoring" => Some(line("rollout", &found.message)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn valid(name: &'static str, what: &str, found: &Condition, hint: &str) -> Check {
+    let message = &found.message;
+    match (found.status.as_str(), message.is_empty()) {
+        ("False", _) => line(name, &format!("{what} is not valid: {message}")).fail(hint),
+        ("True", true) => line(name, &format!("{what} is valid")),
+        ("True", false) => line(name, &format!("{what} is valid: {message}")),
+        _ => line(name, &format!("{what}: none")),
+    }
+}
+
+fn line(name: &'static str, message: &str) -> Check {
+    well(CREDENTIALS, name, message)
+}

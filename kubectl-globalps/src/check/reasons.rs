@@ -1,0 +1,265 @@
+//! Every reason that the controller or a syncer writes, and what `check` makes of it.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{
+    GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, Phase, condition,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::tests::{node, now};
+use super::{Owners, Verdict, credentials, of_nodes};
+
+/// Which check tells of it, and how grave it is; `None`: it needs no word.
+type Told = Option<(&'static str, Verdict)>;
+
+/// Every reason that a syncer writes.
+const REASONS_OF_NODES: [(Phase, &str, Told); 28] = {
+    use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
+    use Verdict::{Failure, Warning};
+    [
+        (Pending, "", None),
+        (Syncing, "", None),
+        (Synced, "", None),
+        (Restored, "", None),
+        (Syncing, "Superseded", None),
+        (Syncing, "RestartRationed", None),
+        (Syncing, "SecretNotRead", Some(("node-secret", Warning))),
+        (Synced, "RestartNotPossible", None),
+        (Synced, "RestartNever", None),
+        (
+            Synced,
+            "FileSetAside",
+            Some(("node-file-set-aside", Warning)),
+        ),
+        (
+            Restored,
+            "FileSetAside",
+            Some(("node-file-set-aside", Warning)),
+        ),
+        (Synced, "DriftRepaired", Some(("node-drift", Warning))),
+        (
+            RolledBack,
+            "KubeletDidNotStart",
+            Some(("node-rolled-back", Failure)),
+        ),
+        (Failed, "KubeletDown", Some(("node-kubelet-down", Failure))),
+        (Failed, "SystemBusAway", Some(("node-bus", Failure))),
+        (Failed, "KubeletUnit", Some(("node-unit", Failure))),
+        (Failed, "AnotherSyncer", Some(("node-two-syncers", Failure))),
+        (Failed, "StateTooNew", Some(("node-state", Failure))),
+        (Failed, "StateDamaged", Some(("node-state", Failure))),
+        (Failed, "DiskFull", Some(("node-disk", Failure))),
+        (Failed, "ReadOnlyDisk", Some(("node-disk", Failure))),
+        (Failed, "ImmutableFile", Some(("node-disk", Failure))),
+        (Failed, "NotPermitted", Some(("node-disk", Failure))),
+        (Failed, "FileError", Some(("node-disk", Failure))),
+        (Failed, "NotARegularFile", Some(("node-disk", Failure))),
+        (Failed, "NoDirectory", Some(("node-disk", Failure))),
+        (ForeignOwner, "Fought", Some(("foreign-owner", Warning))),
+        (ForeignOwner, "ManagedFile", Some(("managed-file", Warning))),
+    ]
+};
+
+/// Every reason that the controller writes: condition, its status, reason.
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 37] = {
+    use Verdict::{Failure, Ok, Warning};
+    use condition::{
+        ADDITIONAL_VALID, DEGRADED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID,
+    };
+    const ADDITIONAL: &str = "additional-invalid";
+    const ORIGINAL: &str = "original-invalid";
+    const SOURCES: &str = "sources-invalid";
+    [
+        (
+            ADDITIONAL_VALID,
+            "Unknown",
+            "Absent",
+            Some((ADDITIONAL, Ok)),
+        ),
+        (ADDITIONAL_VALID, "True", "Valid", Some((ADDITIONAL, Ok))),
+        (
+            ADDITIONAL_VALID,
+            "True",
+            "TakenBack",
+            Some((ADDITIONAL, Ok)),
+        ),
+        (
+            ADDITIONAL_VALID,
+            "False",
+            "Unreadable",
+            Some((ADDITIONAL, Failure)),
+        ),
+        (
+            ADDITIONAL_VALID,
+            "False",
+            "Forbidden",
+            Some((ADDITIONAL, Failure)),
+        ),
+        (
+            ADDITIONAL_VALID,
+            "False",
+            "Invalid",
+            Some((ADDITIONAL, Failure)),
+        ),
+        (ORIGINAL_VALID, "True", "NodeFile", Some((ORIGINAL, Ok))),
+        (ORIGINAL_VALID, "True", "Valid", Some((ORIGINAL, Ok))),
+        (
+            ORIGINAL_VALID,
+            "False",
+            "Unreadable",
+            Some((ORIGINAL, Failure)),
+        ),
+        (
+            ORIGINAL_VALID,
+            "False",
+            "Forbidden",
+            Some((ORIGINAL, Failure)),
+        ),
+        (
+            ORIGINAL_VALID,
+            "False",
+            "BadEntries",
+            Some((ORIGINAL, Failure)),
+        ),
+        (
+            ORIGINAL_VALID,
+            "False",
+            "Invalid",
+            Some((ORIGINAL, Failure)),
+        ),
+        (SOURCES_VALID, "True", "Valid", Some((SOURCES, Ok))),
+        (SOURCES_VALID, "False", "Absent", Some((SOURCES, Failure))),
+        (
+            SOURCES_VALID,
+            "False",
+            "Forbidden",
+            Some((SOURCES, Failure)),
+        ),
+        (
+            SOURCES_VALID,
+            "False",
+            "Unreadable",
+            Some((SOURCES, Failure)),
+        ),
+        (SOURCES_VALID, "False", "Invalid", Some((SOURCES, Failure))),
+        (DEGRADED, "False", "AsExpected", None),
+        (DEGRADED, "True", "TakenBack", Some(("taken-back", Failure))),
+        (
+            DEGRADED,
+            "True",
+            "RolloutHalted",
+            Some(("rollout-halted", Failure)),
+        ),
+        // Told by the nodes, or by the condition of the Secret itself.
+        (DEGRADED, "True", "NodesFailed", None),
+        (DEGRADED, "True", "OriginalUnreadable", None),
+        (DEGRADED, "True", "SourceAbsent", None),
+        (DEGRADED, "True", "SourceForbidden", None),
+        (DEGRADED, "True", "SourceUnreadable", None),
+        (DEGRADED, "True", "SourceInvalid", None),
+        (READY, "True", "Synced", Some(("rollout", Ok))),
+        (READY, "False", "RollingOut", Some(("rollout", Ok))),
+        (READY, "False", "Restoring", Some(("rollout", Ok))),
+        (READY, "False", "NoNodes", Some(("no-nodes", Warning))),
+        (READY, "False", "NoAdditional", None),
+        (READY, "False", "AdditionalInvalid", None),
+        (PROGRESSING, "False", "Complete", None),
+        (PROGRESSING, "False", "Paused", None),
+        (PROGRESSING, "False", "Halted", None),
+        (PROGRESSING, "False", "NothingToDo", None),
+        (PROGRESSING, "True", "CleaningUp", None),
+    ]
+};
+
+#[test]
+fn every_reason_is_told_as_it_deserves() {
+    for (phase, reason, expected) in REASONS_OF_NODES {
+        let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase, reason))].into();
+        let check = &of_nodes(objects.iter(), &[], Owners::default())[0];
+        let found = (check.name != "nodes").then_some((check.name, check.result));
+        assert_eq!(found, expected, "{phase} {reason}");
+        assert_eq!(check.hint.is_empty(), found.is_none(), "{phase} {reason}");
+    }
+    for (type_, status, reason, expected) in REASONS_OF_CONDITIONS {
+        let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+        gps.status = Some(GlobalPullSecretStatus {
+            conditions: vec![Condition {
+                type_: type_.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: "why".to_owned(),
+                last_transition_time: Time(now()),
+                observed_generation: None,
+            }],
+            ..GlobalPullSecretStatus::default()
+        });
+        let checks = credentials(Some(&gps));
+        let found = checks.first().map(|check| (check.name, check.result));
+        assert_eq!(found, expected, "{type_} {status} {reason}");
+        for check in checks {
+            let is_well = check.result == Verdict::Ok;
+            assert_eq!(check.hint.is_empty(), is_well, "{type_} {reason}");
+        }
+    }
+}
+
+/// By the words in the programs' sources, so that a new reason is not forgotten here.
+#[test]
+fn the_tables_have_every_reason_that_the_programs_write() {
+    // What `Debug` shows, systemd's properties, statuses of conditions.
+    const NO_REASONS: [&str; 7] = [
+        "Absent",
+        "Ours",
+        "InvocationID",
+        "NRestarts",
+        "True",
+        "False",
+        "Unknown",
+    ];
+    let of_nodes = REASONS_OF_NODES.map(|(_, reason, _)| reason);
+    let of_conditions = REASONS_OF_CONDITIONS.map(|(_, _, reason, _)| reason);
+    let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (place, known) in [
+        ("syncer/src", &of_nodes[..]),
+        ("controller/src/report.rs", &of_conditions),
+    ] {
+        let words = words_of(&workspace.join(place));
+        assert!(words.len() > 15, "{place}: {words:?}");
+        for word in &words {
+            let is_known = known.contains(&word.as_str()) || NO_REASONS.contains(&word.as_str());
+            assert!(is_known, "{place} has a reason that no table has: {word}");
+        }
+        for reason in known.iter().filter(|reason| !reason.is_empty()) {
+            assert!(words.contains(*reason), "nobody writes {reason} in {place}");
+        }
+    }
+}
+
+/// `"CamelCase"` words of a file, or of every file in a folder, without their tests.
+fn words_of(path: &std::path::Path) -> std::collections::BTreeSet<String> {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        return paths
+            .filter(|path| !path.ends_with("tests.rs"))
+            .flat_map(|path| words_of(&path))
+            .collect();
+    }
+    let source = std::fs::read_to_string(path).expect("a source");
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let is_word = |text: &&str| {
+        text.starts_with(|c: char| c.is_ascii_uppercase())
+            && text.len() > 3
+            && text.chars().all(|c| c.is_ascii_alphabetic())
+            && text.chars().any(|c| c.is_ascii_lowercase())
+    };
+    let lines = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    lines
+        .flat_map(|line| line.split('"').skip(1).step_by(2))
+        .filter(is_word)
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,230 @@
+//! Whether registries take the credentials that the cluster has for them.
+
+use globalps_core::dockerconfig::{DockerConfig, parse, shown_key};
+
+use super::{Check, well};
+use crate::additional::Login;
+use crate::registry::{Purpose, Trouble, Verdict};
+use crate::registry_name::registry_name;
+
+const REGISTRIES: &str = "registries";
+
+/// A Secret of the cluster, as far as it can be read.
+#[derive(Debug)]
+pub(crate) enum SecretSeen {
+    /// This user may not read it.
+    Hidden,
+    Content(Vec<u8>),
+}
+
+/// Credentials that a registry is asked about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub login: Login,
+    /// Names of the Secrets that have them.
+    pub secrets: Vec<String>,
+}
+
+/// What to ask, each question once, by registry; and what is to be said already.
+pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec<Check>) {
+    let mut questions: Vec<Question> = Vec::new();
+    let mut checks = Vec::new();
+    for (name, secret) in secrets {
+        match content(name, secret) {
+            Ok(config) => collect(&config, name, &mut questions),
+            Err(check) => checks.push(*check),
+        }
+    }
+    // Stable: of one registry, the credentials of the first Secret come first.
+    questions.sort_by(|a, b| a.login.registry.cmp(&b.login.registry));
+    if questions.is_empty() && checks.is_empty() {
+        checks.push(well(
+            REGISTRIES,
+            "registry",
+            "no Secret has credentials, so no registry was asked",
+        ));
+    }
+    (questions, checks)
+}
+
+fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> {
+    let not_asked = |why: &str, hint: &str| {
+        let message = format!("Secret `{name}` {why}, so its registries were not asked");
+        Box::new(well(REGISTRIES, "registry-secret", message).warn(hint))
+    };
+    match secret {
+        SecretSeen::Hidden => Err(not_asked(
+            "can't be read by this user",
+            "ask somebody who may get it; what its controller says of it is above",
+        )),
+        SecretSeen::Content(bytes) => parse(bytes).map_err(|_| {
+            not_asked(
+                "is no credentials file",
+                "`kubectl globalps validate` says what is wrong with it",
+            )
+        }),
+    }
+}
+
+/// Entries that a kubelet can't read are told of elsewhere.
+fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
+    for entry in config.entries() {
+        let Ok(Some(credential)) = entry.credential() else {
+            continue;
+        };
+        let login = Login {
+            registry: shown_key(&registry_name(entry.key())),
+            credential: credential.clone(),
+        };
+        match questions.iter_mut().find(|asked| asked.login == login) {
+            Some(same) => same.secrets.push(name.to_owned()),
+            None => questions.push(Question {
+                login,
+                secrets: vec![name.to_owned()],
+            }),
+        }
+    }
+}
+
+/// One line for each answer: only a registry that says no to its credentials is in the way. That it can't be asked from
+/// here says nothing of the nodes.
+pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -> Check {
+    let registry = &question.login.registry;
+    let from = question.secrets.join("`, `");
+    let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
+    match answer {
+        Ok(verdict) => {
+            let line = line(&verdict.sentence(registry));
+            match verdict {
+                Verdict::Accepted => line,
+                Verdict::Open => line.warn("images that everybody may pull need no credentials"),
+                Verdict::Pattern => line.warn("`kubectl globalps explain IMAGE` says which images it is for"),
+                Verdict::MayNotPull(_) => line.warn(format!(
+                    "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
+                )),
+            }
+        }
+        Err(trouble) => {
+            let failure = trouble.failure(registry, Purpose::Look);
+            let line = line(&failure.message);
+            if trouble.is_refusal() {
+                line.fail(failure.hint)
+            } else {
+                line.warn(failure.hint)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::Verdict as Result_;
+    use super::*;
+
+    fn content_of(entries: &str) -> SecretSeen {
+        SecretSeen::Content(format!(r#"{{"auths":{{{entries}}}}}"#).into_bytes())
+    }
+
+    fn secrets(list: Vec<(&str, SecretSeen)>) -> Vec<(String, SecretSeen)> {
+        list.into_iter()
+            .map(|(name, seen)| (name.to_owned(), seen))
+            .collect()
+    }
+
+    #[test]
+    fn the_same_credentials_are_asked_about_once() {
+        let (questions, checks) = questions(&secrets(vec![
+            (
+                "additional",
+                content_of(
+                    r#""b":{"auth":"dTpw"},"https://a/v1/":{"username":"u","password":"new"},"none":{}"#,
+                ),
+            ),
+            (
+                "global",
+                content_of(
+                    r#""a":{"auth":"dTpvbGQ="},"b":{"username":"u","password":"p"},"bad":{"auth":"?"}"#,
+                ),
+            ),
+        ]));
+        let asked: Vec<(&str, &[u8], String)> = questions
+            .iter()
+            .map(|question| {
+                (
+                    question.login.registry.as_str(),
+                    question.login.credential.password.expose(),
+                    question.secrets.join(" "),
+                )
+            })
+            .collect();
+        assert_eq!(
+            asked,
+            [
+                ("a", &b"new"[..], "additional".to_owned()),
+                ("a", b"old", "global".to_owned()),
+                ("b", b"p", "additional global".to_owned()),
+            ]
+        );
+        assert_eq!(checks, []);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_about_is_said() {
+        let (questions_, checks) = questions(&secrets(vec![
+            ("hidden", SecretSeen::Hidden),
+            ("broken", SecretSeen::Content(b"{".to_vec())),
+        ]));
+        assert_eq!(questions_, []);
+        let messages: Vec<&str> = checks.iter().map(|check| check.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "Secret `hidden` can't be read by this user, so its registries were not asked",
+                "Secret `broken` is no credentials file, so its registries were not asked",
+            ]
+        );
+        let (_, checks) = questions(&[]);
+        assert_eq!(checks[0].result, Result_::Ok, "{checks:?}");
+    }
+
+    #[test]
+    fn only_a_refusal_is_in_the_way() {
+        let (mut asked, _) = questions(&secrets(vec![("s", content_of(r#""r":{"auth":"dTpw"}"#))]));
+        let question = asked.remove(0);
+        let refused = Trouble::Refused {
+            url: "https://r/v2/".to_owned(),
+            status: 401,
+        };
+        let late = Trouble::Late {
+            time: Duration::from_secs(2),
+        };
+        for (answer, result, message) in [
+            (
+                Ok(Verdict::Accepted),
+                Result_::Ok,
+                "`r` accepts the credentials (`s`)",
+            ),
+            (
+                Ok(Verdict::Open),
+                Result_::Warning,
+                "`r` lets everybody in, so its credentials could not be checked (`s`)",
+            ),
+            (
+                Err(refused),
+                Result_::Failure,
+                "`r` does not accept user and password: `https://r/v2/` answers 401 (`s`)",
+            ),
+            (
+                Err(late),
+                Result_::Warning,
+                "`r` could not be checked: its turn did not come within 2 s (`s`)",
+            ),
+        ] {
+            let check = answered(&question, &answer);
+            assert_eq!((check.result, check.message.as_str()), (result, message));
+            assert_eq!(check.hint.is_empty(), result == Result_::Ok, "{check:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `check --registries`: do registries take the credentials that the cluster has for them?
+
+use futures::future::try_join_all;
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+
+use super::live_check::ask;
+use crate::additional::data_of;
+use crate::check::{Check, SecretSeen, answered, questions};
+use crate::cli::Asking;
+use crate::client::Cluster;
+use crate::error::Failure;
+use crate::registry::Trust;
+
+/// `gps`: as far as it can be seen; it names more Secrets.
+pub(super) async fn registries(
+    cluster: &Cluster<'_>,
+    gps: Option<&GlobalPullSecret>,
+    flags: &Asking,
+    trust: Trust,
+) -> Result<Vec<Check>, Failure> {
+    let sources = gps.iter().flat_map(|gps| &gps.spec.sources);
+    let names = std::iter::once(names::ADDITIONAL_SECRET)
+        .chain(sources.map(|source| source.name.as_str()))
+        .chain([names::GLOBAL_SECRET]);
+    let secrets = try_join_all(names.map(|name| secret(cluster, name))).await?;
+    let (questions, mut checks) = questions(&secrets.into_iter().flatten().collect::<Vec<_>>());
+    let logins: Vec<_> = questions.iter().map(|asked| asked.login.clone()).collect();
+    let answers = ask(&logins, trust, flags, cluster.printer()).await;
+    let answers = questions.iter().zip(&answers);
+    checks.extend(answers.map(|(question, (_, answer))| answered(question, answer)));
+    Ok(checks)
+}
+
+/// `None`: there is none, which is told elsewhere where it matters.
+async fn secret(
+    cluster: &Cluster<'_>,
+    name: &str,
+) -> Result<Option<(String, SecretSeen)>, Failure> {
+    let api = cluster.api::<Secret>();
+    let doing = format!("get Secret `{}/{name}`", cluster.namespace);
+    let seen = match cluster.call(&doing, api.get_opt(name)).await {
+        Ok(secret) => secret.and_then(|secret| {
+            let bytes = data_of(&secret, names::DATA_KEY)?;
+            Some(SecretSeen::Content(bytes.to_vec()))
+        }),
+        Err(failure) if failure.is(403) => Some(SecretSeen::Hidden),
+        Err(failure) => return Err(failure),
+    };
+    Ok(seen.map(|seen| (name.to_owned(), seen)))
+}
