@@ -11,6 +11,7 @@ use common::{base64, cluster, docker_config};
 use globalps_tests::Cluster;
 use globalps_tests::product::{ADDITIONAL, Product, Ran, run};
 use globalps_tests::terminal::Terminal;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "kube-system";
@@ -33,6 +34,7 @@ fn the_plugin_steers_a_rollout() {
     remove_asks_on_a_terminal(&stage);
     names_of_the_cluster_complete_a_command_line(&stage);
     status_shows_some_nodes_or_all(&stage);
+    nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(&stage);
     the_live_table_fits_its_terminal(&stage);
     off_a_terminal_there_are_plain_lines(&stage);
     ctrl_c_leaves_the_rollout_running(&stage);
@@ -579,6 +581,81 @@ fn status_shows_some_nodes_or_all(stage: &Stage<'_>) {
     assert_eq!(bare.lines().count(), 2, "{bare}");
     let wide = names("status -o wide");
     assert!(wide.contains("MESSAGE"), "{wide}");
+}
+
+fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_>) {
+    let node = |name: &str, ready: &str, labels: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"conditions": [{
+                "type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "lastHeartbeatTime": Timestamp::now(),
+            }]},
+        })
+    };
+    let create = |nodes: Vec<Value>| {
+        let mut kubectl = stage.cluster.kubectl_command();
+        kubectl.args(["create", "-f", "-"]);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes});
+        let ran = run(&mut kubectl, &list.to_string()).unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    let told = |name: &str| {
+        let ran = stage.plugin("status -o json");
+        let status: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let nodes = status["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|node| node["name"] == name);
+        node.map_or(Value::Null, |node| node["phase"].clone())
+    };
+    // It would find out that the ready ones do not live.
+    stage
+        .cluster
+        .signal("kube-controller-manager", "STOP")
+        .unwrap();
+    create(vec![
+        node("x-ready", "True", json!({})),
+        node("x-silent", "Unknown", json!({})),
+        node("x-broken", "False", json!({})),
+        node("x-out", "True", json!({"globalps.io/exclude": "true"})),
+        node("x-in", "True", json!({"globalps.io/exclude": "false"})),
+    ]);
+    for name in ["x-ready", "x-silent", "x-broken", "x-in"] {
+        stage.node(name, "Synced");
+    }
+    let expected = [
+        ("x-ready", "Synced"),
+        ("x-silent", "Unreachable"),
+        ("x-broken", "Unreachable"),
+        ("x-out", "Excluded"),
+        ("x-in", "Synced"),
+    ];
+    for (name, phase) in expected {
+        assert_eq!(told(name), phase, "{name}");
+    }
+    let many = (0..40).map(|at| node(&format!("x-silent-{at}"), "Unknown", json!({})));
+    create(many.collect());
+    for (name, phase) in expected {
+        assert_eq!(told(name), phase, "{name} beside many");
+    }
+    let selected = stage.plugin("status -o name -l globalps.io/exclude").stdout;
+    assert_eq!(
+        selected,
+        "nodepullsecret.globalps.io/x-in\nnodepullsecret.globalps.io/x-out\n"
+    );
+    stage
+        .cluster
+        .signal("kube-controller-manager", "CONT")
+        .unwrap();
+    let nodes = stage
+        .cluster
+        .kubectl(&["get", "nodes", "-o", "name"])
+        .unwrap();
+    let mut delete = vec!["delete", "--wait=false"];
+    delete.extend(nodes.lines().filter(|name| name.starts_with("node/x-")));
+    stage.cluster.kubectl(&delete).unwrap();
+    let delete = "delete nodepullsecret -n kube-system x-ready x-silent x-broken x-in";
+    let delete: Vec<&str> = delete.split(' ').collect();
+    stage.cluster.kubectl(&delete).unwrap();
 }
 
 fn the_live_table_fits_its_terminal(stage: &Stage<'_>) {
