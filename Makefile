@@ -104,7 +104,7 @@ docs: ## write docs/cli.md, docs/faults.md and docs/reference-cases.md from what
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
 	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases
 
-pictures: image kubernetes ## docs/img: the plugin at work on three real nodes, as a terminal shows it
+pictures: image kubernetes ## docs/img: the plugin at work on six real nodes, as a terminal shows it
 	cargo run -q -p globalps-tests --bin pictures
 
 man: ## the plugin's man pages, in target/man
