@@ -120,7 +120,7 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -
 mod tests {
     use std::time::Duration;
 
-    use super::super::Verdict as Result_;
+    use super::super::Verdict as Grade;
     use super::*;
 
     fn content_of(entries: &str) -> SecretSeen {
@@ -186,7 +186,7 @@ mod tests {
             ]
         );
         let (_, checks) = questions(&[]);
-        assert_eq!(checks[0].result, Result_::Ok, "{checks:?}");
+        assert_eq!(checks[0].result, Grade::Ok, "{checks:?}");
     }
 
     #[test]
@@ -203,28 +203,28 @@ mod tests {
         for (answer, result, message) in [
             (
                 Ok(Verdict::Accepted),
-                Result_::Ok,
+                Grade::Ok,
                 "`r` accepts the credentials (`s`)",
             ),
             (
                 Ok(Verdict::Open),
-                Result_::Warning,
+                Grade::Warning,
                 "`r` lets everybody in, so its credentials could not be checked (`s`)",
             ),
             (
                 Err(refused),
-                Result_::Failure,
+                Grade::Failure,
                 "`r` does not accept user and password: `https://r/v2/` answers 401 (`s`)",
             ),
             (
                 Err(late),
-                Result_::Warning,
+                Grade::Warning,
                 "`r` could not be checked: its turn did not come within 2 s (`s`)",
             ),
         ] {
             let check = answered(&question, &answer);
             assert_eq!((check.result, check.message.as_str()), (result, message));
-            assert_eq!(check.hint.is_empty(), result == Result_::Ok, "{check:?}");
+            assert_eq!(check.hint.is_empty(), result == Grade::Ok, "{check:?}");
         }
     }
 }
