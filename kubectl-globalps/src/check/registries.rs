@@ -1,6 +1,6 @@
 //! Whether registries take the credentials that the cluster has for them.
 
-use globalps_core::dockerconfig::{DockerConfig, parse, shown_key};
+use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
 
 use super::{Check, well};
 use crate::additional::Login;
@@ -14,7 +14,7 @@ const REGISTRIES: &str = "registries";
 pub(crate) enum SecretSeen {
     /// This user may not read it.
     Hidden,
-    Content(Vec<u8>),
+    Content(Secret),
 }
 
 /// Credentials that a registry is asked about.
@@ -57,7 +57,7 @@ fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> 
             "can't be read by this user",
             "ask somebody who may get it; what its controller says of it is above",
         )),
-        SecretSeen::Content(bytes) => parse(bytes).map_err(|_| {
+        SecretSeen::Content(bytes) => parse(bytes.expose()).map_err(|_| {
             not_asked(
                 "is no credentials file",
                 "`kubectl globalps validate` says what is wrong with it",
@@ -120,11 +120,11 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -
 mod tests {
     use std::time::Duration;
 
-    use super::super::Verdict as Result_;
+    use super::super::Verdict as Grade;
     use super::*;
 
     fn content_of(entries: &str) -> SecretSeen {
-        SecretSeen::Content(format!(r#"{{"auths":{{{entries}}}}}"#).into_bytes())
+        SecretSeen::Content(Secret::new(format!(r#"{{"auths":{{{entries}}}}}"#)))
     }
 
     fn secrets(list: Vec<(&str, SecretSeen)>) -> Vec<(String, SecretSeen)> {
@@ -174,7 +174,7 @@ mod tests {
     fn what_cannot_be_asked_about_is_said() {
         let (questions_, checks) = questions(&secrets(vec![
             ("hidden", SecretSeen::Hidden),
-            ("broken", SecretSeen::Content(b"{".to_vec())),
+            ("broken", SecretSeen::Content(Secret::new("{"))),
         ]));
         assert_eq!(questions_, []);
         let messages: Vec<&str> = checks.iter().map(|check| check.message.as_str()).collect();
@@ -186,7 +186,7 @@ mod tests {
             ]
         );
         let (_, checks) = questions(&[]);
-        assert_eq!(checks[0].result, Result_::Ok, "{checks:?}");
+        assert_eq!(checks[0].result, Grade::Ok, "{checks:?}");
     }
 
     #[test]
@@ -203,28 +203,28 @@ mod tests {
         for (answer, result, message) in [
             (
                 Ok(Verdict::Accepted),
-                Result_::Ok,
+                Grade::Ok,
                 "`r` accepts the credentials (`s`)",
             ),
             (
                 Ok(Verdict::Open),
-                Result_::Warning,
+                Grade::Warning,
                 "`r` lets everybody in, so its credentials could not be checked (`s`)",
             ),
             (
                 Err(refused),
-                Result_::Failure,
+                Grade::Failure,
                 "`r` does not accept user and password: `https://r/v2/` answers 401 (`s`)",
             ),
             (
                 Err(late),
-                Result_::Warning,
+                Grade::Warning,
                 "`r` could not be checked: its turn did not come within 2 s (`s`)",
             ),
         ] {
             let check = answered(&question, &answer);
             assert_eq!((check.result, check.message.as_str()), (result, message));
-            assert_eq!(check.hint.is_empty(), result == Result_::Ok, "{check:?}");
+            assert_eq!(check.hint.is_empty(), result == Grade::Ok, "{check:?}");
         }
     }
 }

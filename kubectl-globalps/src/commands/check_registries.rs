@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::names;
+use globalps_core::{dockerconfig, names};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::live_check::ask;
@@ -43,7 +43,7 @@ async fn secret(
     let seen = match cluster.call(&doing, api.get_opt(name)).await {
         Ok(secret) => secret.and_then(|secret| {
             let bytes = data_of(&secret, names::DATA_KEY)?;
-            Some(SecretSeen::Content(bytes.to_vec()))
+            Some(SecretSeen::Content(dockerconfig::Secret::new(bytes)))
         }),
         Err(failure) if failure.is(403) => Some(SecretSeen::Hidden),
         Err(failure) => return Err(failure),
