@@ -317,15 +317,10 @@ impl Agent {
             None => {}
         }
         let path = self.config_file.clone();
-        // Told beside the work: the file does not wait for the API server.
-        let phase = if goal == Some(Goal::Restore) {
-            Phase::Restoring
-        } else {
-            Phase::Syncing
-        };
         self.state = Some(state.clone());
+        // Told beside the work: the file does not wait for the API server.
         if self.trouble.is_none() {
-            self.tell(phase, "", "");
+            self.tell(at_work(goal), "", "");
         }
         let mut changer = Changer {
             journal: &self.journal,
@@ -360,7 +355,7 @@ impl Agent {
             Ok(Outcome::Written(rests)) => {
                 tracing::info!("written; the restart waits {} ms", rests.as_millis());
                 let message = "the file is written; the kubelet is restarted once it has had 10 s since the last time";
-                self.tell(Phase::Syncing, "RestartRationed", message);
+                self.tell(at_work(goal), "RestartRationed", message);
                 Ok(rests)
             }
             Ok(Outcome::InForce) if is_restored => {
@@ -384,5 +379,14 @@ impl Agent {
                 Ok(Duration::ZERO)
             }
         }
+    }
+}
+
+/// What a node is at that works towards this.
+fn at_work(goal: Option<Goal>) -> Phase {
+    if goal == Some(Goal::Restore) {
+        Phase::Restoring
+    } else {
+        Phase::Syncing
     }
 }

@@ -30,7 +30,20 @@ fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() 
     what_was_taken_out_is_back_within_a_second(&product, node, &path);
     a_fight_is_given_up_until_the_next_revision(&product, node, &path);
 
+    product.apply(&content(99)).unwrap();
+    product.wait_synced().unwrap();
     product.delete().unwrap();
+    until(
+        "a restore that waits for its restart",
+        DEADLINE,
+        POLL,
+        || {
+            let status = product.node_status(node.name())?;
+            let is_told = status["phase"] == "Restoring" && status["reason"] == "RestartRationed";
+            Ok(is_told.then_some(()))
+        },
+    )
+    .unwrap();
     product.wait_clean().unwrap();
     let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let expected: Value = json!({"auths": {
