@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use futures::future::ready;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, SYNCER};
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION, SYNCER};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
@@ -200,10 +200,15 @@ fn all() -> watcher::Config {
 /// Without what nothing depends on and the API server keeps anyway: there are thousands of them.
 pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
+    // Every object has the one that tells the leader, which is half a kilobyte in a map.
+    let asked = metadata.annotations.and_then(|mut annotations| {
+        let asked = annotations.remove_entry(RETRY_ANNOTATION)?;
+        Some([asked].into())
+    });
     object.metadata = ObjectMeta {
         name: metadata.name,
         uid: metadata.uid,
-        annotations: metadata.annotations,
+        annotations: asked,
         generation: metadata.generation,
         resource_version: metadata.resource_version,
         ..ObjectMeta::default()
