@@ -2,6 +2,7 @@
 
 mod node_secrets;
 mod nodes;
+mod pages;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,6 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
-use serde::Deserialize;
 
 use crate::client::Cluster;
 use crate::error::Failure;
@@ -256,17 +256,6 @@ fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str
         Some(None) => Seen::Absent,
         Some(Some(version)) => Seen::Present(version),
     }
-}
-
-/// Objects that are asked for at a time: more would only need more memory.
-const PAGE: u32 = 500;
-
-/// The little of a list's own that matters.
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    /// Token of the next page; empty: there is none.
-    #[serde(default, rename = "continue")]
-    next: String,
 }
 
 fn allowed<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {

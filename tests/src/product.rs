@@ -183,7 +183,7 @@ impl<'a> Product<'a> {
 
     /// Status of the `GlobalPullSecret`.
     pub fn status(&self) -> Result<Value> {
-        Ok(self.get("globalpullsecret/global-pull-secret")?["status"].clone())
+        Ok(self.get(CONFIG)?["status"].clone())
     }
 
     /// Status, reason and message of one of its conditions.
@@ -295,6 +295,16 @@ impl<'a> Product<'a> {
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
         Search::for_some(secrets).cluster(self.cluster)
     }
+}
+
+/// The `GlobalPullSecret`, as kubectl names it.
+pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
+
+/// `kubectl patch --type=merge`, in the pull secrets' namespace.
+pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
+    let patch = patch.to_string();
+    let args = ["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &patch];
+    cluster.kubectl(&args).map(drop)
 }
 
 /// Runs a program to its end with this standard input. It fails where the program shows a credential.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use common::{base64, cluster, docker_config};
 use globalps_tests::faults::{Fault, ROWS, Row};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::{Cluster, Node, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const NODES: u8 = 6;
 const POLL: Duration = Duration::from_millis(100);
@@ -30,18 +30,8 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     product.apply(&content(0)).unwrap();
     // Every node changes at once, and whatever fails on one does not hold up the others.
     until("the GlobalPullSecret", DEADLINE, POLL, || {
-        let patch = r#"{"spec":{"rollout":{"maxUnavailable":"100%","maxFailures":1000}}}"#;
-        Ok(cluster
-            .kubectl(&[
-                "patch",
-                "globalpullsecret/global-pull-secret",
-                "-n",
-                NAMESPACE,
-                "--type=merge",
-                "-p",
-                patch,
-            ])
-            .ok())
+        let patch = json!({"spec": {"rollout": {"maxUnavailable": "100%", "maxFailures": 1000}}});
+        Ok(merge(&cluster, CONFIG, &patch).ok())
     })
     .unwrap();
     let only = std::env::var("ROW").ok();

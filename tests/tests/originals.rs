@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::json;
 
@@ -92,18 +92,8 @@ fn the_original_and_the_additional_secret_never_hold_each_other_up() {
     // The user may want it the other way round.
     original(&cluster, &docker_config(&[("r.example.com", "o:three")]));
     in_force(node, &[("r.example.com", "a:two")]);
-    let patch = json!({"spec": {"precedence": "Original"}}).to_string();
-    cluster
-        .kubectl(&[
-            "patch",
-            "gps/global-pull-secret",
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ])
-        .unwrap();
+    let patch = json!({"spec": {"precedence": "Original"}});
+    merge(&cluster, CONFIG, &patch).unwrap();
     in_force(node, &[("r.example.com", "o:three")]);
 
     product.delete().unwrap();

@@ -10,7 +10,7 @@ use common::{base64, cluster, docker_config};
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::manifests::{Install, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -149,19 +149,8 @@ fn install(cluster: &Cluster) -> Product<'_> {
 
 /// The second node does not start with it.
 fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
-    let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}}).to_string();
-    let object = "globalpullsecret/global-pull-secret";
-    cluster
-        .kubectl(&[
-            "patch",
-            object,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ])
-        .unwrap();
+    let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}});
+    merge(cluster, CONFIG, &patch).unwrap();
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     product
         .apply(&docker_config(&[("worse.example.com", "u:w")]))

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product, merge};
 use globalps_tests::{Cluster, Node, until};
 use serde_json::{Value, json};
 
@@ -201,17 +201,7 @@ fn grant(cluster: &Cluster, node: &Node, revision: u32) {
             json!({"spec": {"revision": revision}}),
         ),
     ] {
-        cluster
-            .kubectl(&[
-                "patch",
-                &what,
-                "-n",
-                NAMESPACE,
-                "--type=merge",
-                "-p",
-                &patch.to_string(),
-            ])
-            .unwrap();
+        merge(cluster, &what, &patch).unwrap();
     }
 }
 

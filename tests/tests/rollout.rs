@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran};
+use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
 const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
-const GLOBAL: &str = "globalpullsecret/global-pull-secret";
 
 #[test]
 fn a_rollout_finds_its_way() {
@@ -411,18 +410,7 @@ fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
 }
 
 fn patch(cluster: &Cluster, patch: &Value) {
-    let patch = patch.to_string();
-    cluster
-        .kubectl(&[
-            "patch",
-            GLOBAL,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ])
-        .unwrap();
+    merge(cluster, CONFIG, patch).unwrap();
 }
 
 fn scale_controller(cluster: &Cluster, replicas: u8) {

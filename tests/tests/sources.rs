@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, run};
+use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
@@ -133,19 +133,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     for node in nodes {
         assert_eq!(config_file::read(node).unwrap(), None);
     }
-    let none = r#"{"spec":{"sources":[]}}"#;
-    cluster
-        .kubectl(&[
-            "patch",
-            "globalpullsecret",
-            "global-pull-secret",
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            none,
-        ])
-        .unwrap();
+    merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
 }
 
 fn a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(

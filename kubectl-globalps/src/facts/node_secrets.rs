@@ -9,16 +9,10 @@ use kube::api::ListParams;
 use kube::core::Request;
 use serde::Deserialize;
 
-use super::{PAGE, PageMeta, Store};
+use super::Store;
+use super::pages::pages;
 use crate::client::Cluster;
 use crate::error::Failure;
-
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    items: Vec<Slim>,
-}
 
 #[derive(Deserialize)]
 struct Slim {
@@ -52,24 +46,21 @@ impl From<Slim> for NodePullSecret {
 
 /// All of the pull secrets' namespace.
 pub(super) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>, Failure> {
-    const DOING: &str = "list the NodePullSecrets";
     let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
-    let mut params = ListParams::default().limit(PAGE);
+    let list = Request::new(path);
     let mut store = Store::default();
-    loop {
-        let request = Request::new(&path)
-            .list(&params)
-            .map_err(|error| Failure::new(format!("could not {DOING}: {error}"), "run it again"))?;
-        let answer = cluster.client.request::<Page>(request);
-        let page = cluster.call(DOING, answer).await?;
-        for slim in page.items {
+    let doing = "list the NodePullSecrets";
+    pages(
+        cluster,
+        doing,
+        &list,
+        ListParams::default(),
+        |slim: Slim| {
             store.insert(slim.metadata.name.clone(), slim.into());
-        }
-        if page.metadata.next.is_empty() {
-            return Ok(store);
-        }
-        params = params.continue_token(&page.metadata.next);
-    }
+        },
+    )
+    .await?;
+    Ok(store)
 }
 
 #[cfg(test)]

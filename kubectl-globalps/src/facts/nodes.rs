@@ -15,7 +15,8 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{NodeFacts, PAGE, PageMeta, Store};
+use super::pages::{PageMeta, pages, unsendable};
+use super::{NodeFacts, Store};
 use crate::client::Cluster;
 use crate::error::Failure;
 
@@ -63,13 +64,6 @@ impl Table {
         };
         self.rows.iter().map(node).collect()
     }
-}
-
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    items: Vec<Slim>,
 }
 
 #[derive(Deserialize)]
@@ -173,9 +167,13 @@ async fn lines(
     };
     let mut nodes = Vec::new();
     loop {
-        let mut request = request(&params)?;
+        let mut request = all_nodes()
+            .list(&params)
+            .map_err(|error| unsendable(DOING, &error.to_string()))?;
         let uri = format!("{}&includeObject=None", request.uri());
-        *request.uri_mut() = uri.parse().map_err(|_| unsendable("its address is none"))?;
+        *request.uri_mut() = uri
+            .parse()
+            .map_err(|_| unsendable(DOING, "its address is none"))?;
         request.headers_mut().insert(
             ACCEPT,
             HeaderValue::from_static("application/json;as=Table;v=v1;g=meta.k8s.io"),
@@ -200,35 +198,20 @@ async fn in_full(
     params: ListParams,
     selector: Option<String>,
 ) -> Result<Store<NodeFacts>, Failure> {
-    let mut params = ListParams {
+    let params = ListParams {
         label_selector: selector,
-        ..params.limit(PAGE)
+        ..params
     };
     let mut store = Store::default();
-    loop {
-        let answer = cluster.client.request::<Page>(request(&params)?);
-        let page = cluster.call(DOING, answer).await?;
-        for node in page.items {
-            store.insert(node.metadata.name.clone(), node.facts());
-        }
-        if page.metadata.next.is_empty() {
-            return Ok(store);
-        }
-        params = params.continue_token(&page.metadata.next);
-    }
+    pages(cluster, DOING, &all_nodes(), params, |node: Slim| {
+        store.insert(node.metadata.name.clone(), node.facts());
+    })
+    .await?;
+    Ok(store)
 }
 
-fn request(params: &ListParams) -> Result<hyper::Request<Vec<u8>>, Failure> {
+fn all_nodes() -> Request {
     Request::new(Node::url_path(&(), None))
-        .list(params)
-        .map_err(|error| unsendable(&error.to_string()))
-}
-
-fn unsendable(why: &str) -> Failure {
-    Failure::new(
-        format!("could not {DOING}: {why}"),
-        "is the selector one that `kubectl get nodes -l` takes?",
-    )
 }
 
 #[cfg(test)]

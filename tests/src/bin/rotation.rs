@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use globalps_tests::broken_kubelet::break_kubelet;
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::watch::Watch;
 use globalps_tests::{Cluster, Node, Options, config_file, kubernetes, until};
 use serde_json::json;
@@ -126,18 +126,8 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
 }
 
 fn set_limit(cluster: &Cluster, limit: &str) -> Result<()> {
-    let patch = json!({"spec": {"rollout": {"maxUnavailable": limit}}}).to_string();
-    let object = "globalpullsecret/global-pull-secret";
-    cluster.kubectl(&[
-        "patch",
-        object,
-        "-n",
-        NAMESPACE,
-        "--type=merge",
-        "-p",
-        &patch,
-    ])?;
-    Ok(())
+    let patch = json!({"spec": {"rollout": {"maxUnavailable": limit}}});
+    merge(cluster, CONFIG, &patch)
 }
 
 fn starts(product: &Product, nodes: &[Node]) -> Result<Vec<usize>> {

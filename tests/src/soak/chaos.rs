@@ -9,13 +9,12 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::{content, limit};
-use crate::product::{NAMESPACE, Product, run};
+use crate::product::{CONFIG, NAMESPACE, Product, run};
 use crate::{Cluster, Node, until};
 
 pub const REGISTRY: &str = "soak.example.com";
 const SYNCER: &str = "global-pull-secret-syncer";
 const SECRET: &str = "secret/global-pull-secret";
-const CONFIG: &str = "globalpullsecret/global-pull-secret";
 /// Nodes without power at the same time.
 const DOWN: usize = 2;
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use chaos::Chaos;
 pub use chaos::REGISTRY;
 
-use crate::product::{NAMESPACE, Product};
+use crate::product::{CONFIG, NAMESPACE, Product};
 use crate::{Cluster, Node, config_file, until};
 
 /// Nodes at work at the same time, as the `GlobalPullSecret` says.
@@ -93,7 +93,7 @@ fn content(password: &str) -> String {
 fn limit(cluster: &Cluster) -> Result<()> {
     let patch = json!({"spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}}});
     until("the configuration", Duration::from_mins(1), POLL, || {
-        Ok(chaos::merge(cluster, "globalpullsecret/global-pull-secret", &patch).ok())
+        Ok(chaos::merge(cluster, CONFIG, &patch).ok())
     })
 }
 
