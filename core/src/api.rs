@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::dockerconfig::Precedence;
 use crate::names;
 
-pub use node_pull_secret::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
+pub use node_pull_secret::{
+    MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+};
 
 /// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -190,24 +192,77 @@ pub enum Restart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Nodes that may change at the same time: a number, or a percentage of the nodes; at least 1.
+    /// Nodes that may be unavailable at the same time: a number, or a percentage of the nodes; at least 1.
     #[serde(default = "default_max_unavailable")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
         "message": "maxUnavailable is a number of nodes from 1, or a percentage from 1% to 100%",
     }]))]
     pub max_unavailable: IntOrString,
-    /// So many failed nodes stop the rollout.
+    /// The rollout halts when this many nodes have failed because of the revision: a number, or a percentage of the
+    /// nodes; at least 1. A node with trouble of its own, such as a full disk, doesn't count.
     #[serde(default = "default_max_failures")]
-    #[schemars(range(min = 1))]
-    #[schemars(extend("format" = "int32"))]
-    pub max_failures: u32,
-    /// No node is changed while this is true.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+        "message": "maxFailures is a number of nodes from 1, or a percentage from 1% to 100%",
+    }]))]
+    pub max_failures: IntOrString,
+    /// No node changes while this is true.
     #[serde(default)]
     pub paused: bool,
-    /// What becomes of the nodes that have the new revision when the rollout stops because too many failed.
+    /// What happens to nodes with the new revision when the rollout halts.
     #[serde(default)]
     pub on_failure: OnFailure,
+    /// The nodes that get a new revision before all others.
+    #[serde(default)]
+    pub canary: Canary,
+    /// A node counts as done when it has been Ready for this many seconds after the change.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3600))]
+    #[schemars(extend("format" = "int32"))]
+    pub min_ready_seconds: u32,
+    /// Whether nodes that an admin cordoned change. Nodes that an autoscaler or Cluster API is deleting never do.
+    #[serde(default)]
+    pub cordoned: Cordoned,
+}
+
+/// The first nodes of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Canary {
+    /// Labels of the nodes to begin with. Empty: any node, but no control-plane node where there is another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// How many of them must have the revision before the others get it.
+    #[serde(default = "default_canary_nodes")]
+    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(extend("format" = "int32"))]
+    pub nodes: u32,
+    /// A canary counts as done when it has been Ready for this many seconds after the change; `minReadySeconds` where
+    /// that is more.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86400))]
+    #[schemars(extend("format" = "int32"))]
+    pub min_ready_seconds: u32,
+}
+
+impl Default for Canary {
+    fn default() -> Self {
+        Self {
+            node_selector: BTreeMap::new(),
+            nodes: default_canary_nodes(),
+            min_ready_seconds: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Cordoned {
+    /// They change like the others.
+    #[default]
+    Update,
+    /// They change when they are schedulable again.
+    Skip,
 }
 
 impl Default for Rollout {
@@ -217,6 +272,9 @@ impl Default for Rollout {
             max_failures: default_max_failures(),
             paused: false,
             on_failure: OnFailure::default(),
+            canary: Canary::default(),
+            min_ready_seconds: 0,
+            cordoned: Cordoned::default(),
         }
     }
 }
@@ -256,7 +314,10 @@ fn default_config_file() -> String {
 fn default_max_unavailable() -> IntOrString {
     IntOrString::String("10%".to_owned())
 }
-fn default_max_failures() -> u32 {
+fn default_max_failures() -> IntOrString {
+    IntOrString::Int(1)
+}
+fn default_canary_nodes() -> u32 {
     1
 }
 
@@ -351,4 +412,6 @@ pub mod condition {
     pub const ORIGINAL_VALID: &str = "OriginalValid";
     /// Only where `spec.sources` names one.
     pub const SOURCES_VALID: &str = "SourcesValid";
+    /// The syncer runs on every node where it should.
+    pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
 }

@@ -10,4 +10,5 @@ pub mod api;
 pub mod dockerconfig;
 pub mod manifests;
 pub mod names;
+pub mod phase;
 pub mod rollout;

@@ -9,6 +9,9 @@ pub const CONTROLLER_NAMESPACE: &str = "globalps-system";
 pub const ADDITIONAL_SECRET: &str = "additional-pull-secret";
 /// Secret that the controller writes and the nodes read; also the name of the one `GlobalPullSecret`.
 pub const GLOBAL_SECRET: &str = "global-pull-secret";
+/// Secret with the last revision that the whole fleet had, while [`GLOBAL_SECRET`] holds a newer one: new nodes get it
+/// until the newer one has passed its canary. Same form, without the bookkeeping.
+pub const ROLLED_OUT_SECRET: &str = "global-pull-secret-rolled-out";
 /// `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding` of the nodes' agent; value of its pods' label `name`.
 pub const SYNCER: &str = "global-pull-secret-syncer";
 /// Lease by which the controllers agree who leads, in [`CONTROLLER_NAMESPACE`].
@@ -77,7 +80,15 @@ pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
 pub const LEADER_ANNOTATION: &str = "globalps.io/leader";
 /// Annotation of the syncer's pods: uid of the `ServiceAccount` that they run as.
 pub const ACCOUNT_ANNOTATION: &str = "globalps.io/service-account-uid";
-/// Node label: `true` keeps a node out.
+/// Annotation of [`GLOBAL_SECRET`]: path of the credentials file that the nodes were given, which no later
+/// `GlobalPullSecret` changes while anything is in force.
+pub const CONFIG_FILE_ANNOTATION: &str = "globalps.io/config-file";
+/// Annotation of [`GLOBAL_SECRET`]: `true` once every node restores its own file. Only a valid source ends that.
+pub const RESTORING_ANNOTATION: &str = "globalps.io/restoring";
+/// Annotation of a `NodePullSecret`: `true` lets the cleanup finish without this node if it is unreachable. What globalps
+/// wrote stays on it.
+pub const ABANDON_ANNOTATION: &str = "globalps.io/abandon";
+/// Node label: `true` excludes a node.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 
 /// Field managers of server-side apply. They are stored in objects, so they never change.

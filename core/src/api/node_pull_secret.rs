@@ -1,14 +1,20 @@
-//! What the controller and one node tell each other.
+//! What the controller asks of one node, and what that node reports.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What one node is to do (spec, by the controller) and what it did (status, by that node's syncer).
-/// Its name is the node's.
+/// Largest revision: what every JSON reader holds exactly.
+pub const MAX_REVISION: i64 = (1 << 53) - 1;
+/// Longest `status.message` and other free text of a status, in characters.
+pub const MESSAGE_LIMIT: usize = 1024;
+
+/// Desired state of one node (spec, written by the controller) and its observed state (status, written by that node's
+/// syncer). The object has the node's name.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,23 +34,31 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodePullSecretSpec {
-    /// Revision of `global-pull-secret` that the node may put in force; 0: none yet.
+    /// Desired revision of `global-pull-secret`; 0: none yet.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
-    /// The node is to be put back as it was before its first revision.
+    /// The node restores its own file as it was before its first revision.
     #[serde(default)]
     pub restore: bool,
-    /// When the node was granted this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub granted_at: Option<Time>,
-    /// The grant before this one was taken back, since the node did not answer: it gets another one when it does.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub withdrawn: bool,
-    /// Value of the annotation `globalps.io/retry` that this grant answers. Another one is another try.
+    /// When the controller assigned this.
+    #[serde(default, rename = "grantedAt", skip_serializing_if = "Option::is_none")]
+    pub assigned_at: Option<Time>,
+    /// The controller revoked the assignment before this one, since the node did not respond in time. It assigns again
+    /// when the node responds.
+    #[serde(
+        default,
+        rename = "withdrawn",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub revoked: bool,
+    /// Value of the annotation `globalps.io/retry` that this assignment follows. Another value is another attempt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
     pub retry: String,
     /// Program that manages the credentials file of this node, so that globalps leaves it alone; empty: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub foreign_owner: String,
 }
 
@@ -53,56 +67,149 @@ pub struct NodePullSecretSpec {
 pub struct NodePullSecretStatus {
     /// `metadata.generation` of the spec that `phase` is about.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub observed_generation: i64,
     /// Revision in force on the node; 0: none.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
     #[serde(default)]
     pub phase: Phase,
     /// `CamelCase` word for programs; empty where the phase says all.
     #[serde(default)]
+    #[schemars(length(max = 128))]
     pub reason: String,
     /// Sentence for people.
     #[serde(default)]
+    #[schemars(length(max = 1024))]
     pub message: String,
-    /// When `phase` changed last.
+    /// When `phase` last changed, by the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// How often this node's kubelet was restarted for globalps.
+    /// How often globalps has restarted this node's kubelet.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub restarts: i64,
-    /// How often somebody else changed what globalps had put into the file, and it was put back.
+    /// When globalps last restarted the kubelet for what is in force, by the node's clock. The controller waits for a
+    /// heartbeat of the Node that is not older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_restarted_at: Option<Time>,
+    /// How often another process changed the managed entries of the file and the syncer restored them.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub drifts: i64,
-    /// The node is as it was before its first revision.
+    /// The node is as it was before its first revision: there is nothing to restore.
     #[serde(default)]
     pub restored: bool,
 }
 
-/// What a node is at. `Excluded` and `Unreachable` are never reported by a node: whoever looks computes them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+/// Where a node stands. A node never reports `Excluded` and `Unreachable`: [`crate::phase`] computes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Waits for its turn.
     #[default]
     Pending,
     Syncing,
-    /// The granted revision is in force and the kubelet serves.
+    /// The desired revision is in force and the kubelet serves.
     Synced,
     /// The kubelet did not come up with the revision; the file is what it was and the kubelet runs.
     RolledBack,
-    /// The revision could not be put in force, or the way back failed too.
+    /// The revision could not be put in force, or the rollback failed too.
     Failed,
     Restoring,
     Restored,
-    /// Somebody else manages the file.
+    /// Another program manages the file.
     ForeignOwner,
     Excluded,
-    /// The node is not ready, or its syncer is silent.
+    /// The node is not ready, or its syncer is unresponsive.
     Unreachable,
+    /// A phase of a newer release, as it was reported.
+    Other(Box<str>),
+}
+
+impl Phase {
+    /// Every phase of this release.
+    pub const ALL: [Self; 10] = [
+        Self::Pending,
+        Self::Syncing,
+        Self::Synced,
+        Self::RolledBack,
+        Self::Failed,
+        Self::Restoring,
+        Self::Restored,
+        Self::ForeignOwner,
+        Self::Excluded,
+        Self::Unreachable,
+    ];
+
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Syncing => "Syncing",
+            Self::Synced => "Synced",
+            Self::RolledBack => "RolledBack",
+            Self::Failed => "Failed",
+            Self::Restoring => "Restoring",
+            Self::Restored => "Restored",
+            Self::ForeignOwner => "ForeignOwner",
+            Self::Excluded => "Excluded",
+            Self::Unreachable => "Unreachable",
+            Self::Other(text) => text,
+        }
+    }
+}
+
+impl From<&str> for Phase {
+    fn from(text: &str) -> Self {
+        let known = Self::ALL.into_iter().find(|phase| phase.as_str() == text);
+        known.unwrap_or_else(|| Self::Other(text.chars().take(64).collect()))
+    }
 }
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Phase {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Never an error: one status of a newer release must not make the list of all of them unreadable.
+impl<'de> Deserialize<'de> for Phase {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&*Cow::<str>::deserialize(deserializer)?))
+    }
+}
+
+/// Any word, so that the API server takes the phases of a newer syncer too.
+impl JsonSchema for Phase {
+    fn schema_name() -> Cow<'static, str> {
+        "Phase".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "maxLength": 64})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_of_a_newer_release_is_kept_as_it_is() {
+        let text = r#"{"phase": "Dreaming", "dreams": ["of", "sheep"], "revision": 3}"#;
+        let status: NodePullSecretStatus = serde_json::from_str(text).expect("readable");
+        assert_eq!(status.phase, Phase::Other("Dreaming".into()));
+        assert_eq!(status.phase.to_string(), "Dreaming");
+        assert_eq!(serde_json::json!(status)["phase"], "Dreaming");
+        for phase in Phase::ALL {
+            let text = serde_json::json!(phase);
+            assert_eq!(serde_json::from_value::<Phase>(text).ok(), Some(phase));
+        }
     }
 }

@@ -1,0 +1,149 @@
+//! The phase of a node as everybody shows it: status counts, metrics and plugin. Pure.
+
+use jiff::SignedDuration;
+
+use crate::api::{NodePullSecret, Phase};
+
+/// A restarted kubelet may report "not ready" for some seconds; only after this long does it count.
+pub const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Why a Node is not ready, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReady {
+    /// The kubelet itself says so.
+    Reported(SignedDuration),
+    /// The kubelet is silent.
+    Unknown(SignedDuration),
+}
+
+impl NotReady {
+    pub fn duration(self) -> SignedDuration {
+        match self {
+            Self::Reported(duration) | Self::Unknown(duration) => duration,
+        }
+    }
+}
+
+/// What the cluster knows of a node besides its `NodePullSecret`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// Excluded by label, or outside `spec.nodeSelector`.
+    pub excluded: bool,
+    pub not_ready: Option<NotReady>,
+    /// Its syncer has not responded to its assignment in time.
+    pub unresponsive: bool,
+}
+
+/// `newest`: revision that is rolled out. `None`: a node that globalps has nothing to do with.
+pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Option<Phase> {
+    let Some(object) = object else {
+        return node.excluded.then_some(Phase::Excluded);
+    };
+    let is_absent = match node.not_ready {
+        Some(NotReady::Unknown(_)) => true,
+        Some(NotReady::Reported(duration)) => duration > NOT_READY_GRACE,
+        None => node.unresponsive,
+    };
+    if is_absent {
+        return Some(Phase::Unreachable);
+    }
+    let status = object.status.as_ref();
+    let reported = status.map_or(Phase::Pending, |status| status.phase.clone());
+    let generation = object.metadata.generation.unwrap_or_default();
+    let is_up_to_date = status.map_or(0, |status| status.observed_generation) >= generation;
+    let spec = &object.spec;
+    let in_force = status.map_or(0, |status| status.revision);
+    Some(match reported {
+        // The way back matters more than where it leads.
+        reported if spec.restore && is_up_to_date => match reported {
+            Phase::Restored if node.excluded => Phase::Excluded,
+            reported => reported,
+        },
+        _ if spec.restore => Phase::Restoring,
+        _ if node.excluded => Phase::Excluded,
+        _ if spec.revision == 0 => Phase::Pending,
+        _ if !is_up_to_date => Phase::Syncing,
+        Phase::Synced | Phase::Restored if spec.revision < newest => Phase::Pending,
+        Phase::Synced if in_force < spec.revision => Phase::Syncing,
+        reported => reported,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{NodePullSecretSpec, NodePullSecretStatus};
+
+    /// `5:Synced`: assigned revision (`R`: restore) and reported phase; without a phase it has not responded yet; `-`: no
+    /// object.
+    fn object(text: &str) -> Option<NodePullSecret> {
+        let (assigned, reported) = text.split_once(':').unwrap_or((text, ""));
+        let spec = NodePullSecretSpec {
+            revision: assigned.parse().unwrap_or(5),
+            restore: assigned == "R",
+            ..NodePullSecretSpec::default()
+        };
+        let revision = spec.revision;
+        let mut object = NodePullSecret::new("a", spec);
+        object.metadata.generation = Some(2);
+        object.status = (!reported.is_empty()).then(|| NodePullSecretStatus {
+            observed_generation: 2,
+            revision,
+            phase: reported.into(),
+            ..NodePullSecretStatus::default()
+        });
+        (assigned != "-").then_some(object)
+    }
+
+    #[test]
+    fn every_node_has_one_phase() {
+        let here = NodeView::default();
+        let excluded = NodeView {
+            excluded: true,
+            ..here
+        };
+        let unresponsive = NodeView {
+            unresponsive: true,
+            ..here
+        };
+        let not_ready = |not_ready| NodeView {
+            not_ready: Some(not_ready),
+            ..here
+        };
+        let briefly = not_ready(NotReady::Reported(NOT_READY_GRACE));
+        let long = not_ready(NotReady::Reported(SignedDuration::from_mins(2)));
+        let silent = not_ready(NotReady::Unknown(SignedDuration::ZERO));
+        for (assigned, node, expected) in [
+            ("-", here, None),
+            ("-", excluded, Some("Excluded")),
+            ("0", here, Some("Pending")),
+            ("5", here, Some("Syncing")),
+            ("5:Synced", here, Some("Synced")),
+            ("4:Synced", here, Some("Pending")),
+            ("4:Restored", here, Some("Pending")),
+            ("4:Failed", here, Some("Failed")),
+            ("5:RolledBack", here, Some("RolledBack")),
+            ("5:ForeignOwner", here, Some("ForeignOwner")),
+            ("5:Dreaming", here, Some("Dreaming")),
+            ("R", here, Some("Restoring")),
+            ("R:Restoring", here, Some("Restoring")),
+            ("R:Restored", here, Some("Restored")),
+            ("R:Failed", here, Some("Failed")),
+            ("R", excluded, Some("Restoring")),
+            ("R:Restored", excluded, Some("Excluded")),
+            ("5:Synced", excluded, Some("Excluded")),
+            ("5:Synced", briefly, Some("Synced")),
+            ("5:Synced", long, Some("Unreachable")),
+            ("5:Synced", silent, Some("Unreachable")),
+            ("5", unresponsive, Some("Unreachable")),
+            ("-", silent, None),
+        ] {
+            let phase = phase(object(assigned).as_ref(), node, 5);
+            assert_eq!(
+                phase.as_ref().map(Phase::as_str),
+                expected,
+                "{assigned} {node:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who of those that wait goes first: nobody's zone is emptied while another zone is whole.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Member;
+
+/// Members of each zone: how many there are, and how many of them are unavailable.
+pub(super) struct Spread<'a> {
+    zones: BTreeMap<&'a str, Zone>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Zone {
+    members: usize,
+    unavailable: usize,
+}
+
+impl<'a> Spread<'a> {
+    pub(super) fn of(members: &'a [Member]) -> Self {
+        let mut zones: BTreeMap<&str, Zone> = BTreeMap::new();
+        for member in members {
+            zones.entry(&member.zone).or_default().members += 1;
+        }
+        Self { zones }
+    }
+
+    /// This member is unavailable.
+    pub(super) fn takes(&mut self, member: &Member) {
+        if let Some(zone) = self.zones.get_mut(member.zone.as_str()) {
+            zone.unavailable += 1;
+        }
+    }
+
+    /// At most `room` of the waiting members: those whose assignment was never revoked before the others, then those whose
+    /// zone has the smallest share of unavailable members, then by name.
+    pub(super) fn choose<'m>(
+        &mut self,
+        mut waiting: Vec<&'m Member>,
+        room: usize,
+    ) -> Vec<&'m Member> {
+        waiting.sort_unstable_by(|a, b| (a.is_revoked, &a.name).cmp(&(b.is_revoked, &b.name)));
+        let mut chosen = Vec::new();
+        for is_revoked in [false, true] {
+            let mut by_zone: BTreeMap<&str, VecDeque<&Member>> = BTreeMap::new();
+            for member in waiting
+                .iter()
+                .filter(|member| member.is_revoked == is_revoked)
+            {
+                by_zone.entry(&member.zone).or_default().push_back(member);
+            }
+            while chosen.len() < room {
+                let share = |zone: &str| {
+                    let zone = self.zones.get(zone).copied().unwrap_or_default();
+                    (zone.unavailable + 1, zone.members.max(1))
+                };
+                // a/b < c/d without rounding.
+                let smallest = by_zone
+                    .iter()
+                    .filter(|(_, queue)| !queue.is_empty())
+                    .map(|(zone, _)| *zone)
+                    .min_by(|a, b| {
+                        let ((a, all_a), (b, all_b)) = (share(a), share(b));
+                        (a * all_b).cmp(&(b * all_a))
+                    });
+                let Some(member) = smallest
+                    .and_then(|zone| by_zone.get_mut(zone))
+                    .and_then(VecDeque::pop_front)
+                else {
+                    break;
+                };
+                self.takes(member);
+                chosen.push(member);
+            }
+        }
+        chosen
+    }
+}

@@ -1,0 +1,458 @@
+use super::*;
+
+/// `n1 n2:5+ n3:5.@a`: a name; what it was assigned (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and
+/// to be retried, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
+/// name: `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-` restores whatever
+/// the others' goal is, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries.
+fn members(goal: Goal, text: &str) -> Vec<Member> {
+    const MARKS: [char; 9] = ['!', '?', '~', '>', '-', '^', '#', '%', '*'];
+    let words = || text.split_whitespace();
+    let has = |word: &str, mark| word.starts_with(mark);
+    let named = words().any(|word| has(word, '*'));
+    let all_last = words().all(|word| has(word, '^'));
+    words()
+        .map(|word| {
+            let is = |mark| has(word, mark);
+            let rest = word.trim_start_matches(MARKS);
+            let (rest, zone) = rest.split_once('@').unwrap_or((rest, ""));
+            let mut retry = false;
+            let assigned = rest.split_once(':').map(|(_, assigned)| {
+                let (goal, progress) = assigned.split_at(assigned.len() - 1);
+                let goal = goal.parse().map_or(Goal::Restore, Goal::Revision);
+                retry = matches!(progress, "?" | "B");
+                let progress = match progress {
+                    "+" => Progress::InFlight,
+                    "." => Progress::Done,
+                    "n" => Progress::Bootstrapping,
+                    "f" => Progress::Foreign,
+                    "b" | "B" => Progress::Blocked,
+                    _ => Progress::Failed,
+                };
+                (goal, progress)
+            });
+            Member {
+                name: rest.split(':').next().unwrap_or_default().to_owned(),
+                goal: if is('-') { Goal::Restore } else { goal },
+                not_ready: match word.chars().next() {
+                    Some('!') => Some(SignedDuration::from_mins(1)),
+                    Some('?') => Some(SignedDuration::from_hours(1)),
+                    _ => None,
+                },
+                assigned,
+                assigned_for: match word.chars().next() {
+                    Some('~') => UNRESPONSIVE_AFTER,
+                    Some('>') => DEADLINE,
+                    _ => SignedDuration::ZERO,
+                },
+                is_up_to_date: !is('~'),
+                is_revoked: is('%'),
+                retry,
+                zone: zone.to_owned(),
+                is_last: is('^'),
+                is_canary: if named { is('*') } else { all_last || !is('^') },
+                is_skipped: is('#'),
+            }
+        })
+        .collect()
+}
+
+fn limit(text: &str) -> IntOrString {
+    text.parse()
+        .map_or_else(|_| IntOrString::String(text.to_owned()), IntOrString::Int)
+}
+
+fn limits(max_unavailable: &str, max_failures: &str) -> api::Rollout {
+    api::Rollout {
+        max_unavailable: limit(max_unavailable),
+        max_failures: limit(max_failures),
+        ..api::Rollout::default()
+    }
+}
+
+/// The names, revoked ones with a `-`.
+fn line(goal: Goal, fleet: &str, limits: &api::Rollout) -> String {
+    with(goal, fleet, limits, 0)
+}
+
+fn with(goal: Goal, fleet: &str, limits: &api::Rollout, unavailable: usize) -> String {
+    let members = members(goal, fleet);
+    let next = next(&Fleet {
+        members: &members,
+        limits,
+        canary_passed: false,
+        unavailable,
+    });
+    let revocations = next.revocations.iter().map(|name| format!("-{name}"));
+    let words: Vec<String> = revocations.chain(next.assignments).collect();
+    words.join(" ")
+}
+
+const FIVE: Goal = Goal::Revision(5);
+
+#[test]
+fn the_next_members_are_those_that_the_limits_allow() {
+    use Goal::Restore;
+    for (case, goal, fleet, max_unavailable, expected) in [
+        ("a new revision goes to one first", FIVE, "a b c", "2", "a"),
+        ("no other while it is in flight", FIVE, "a:5+ b c", "2", ""),
+        (
+            "then to as many as the limit allows",
+            FIVE,
+            "a:5. b c d",
+            "2",
+            "b c",
+        ),
+        (
+            "each one that is done makes room",
+            FIVE,
+            "a:5. b:5+ c:5. d e",
+            "2",
+            "d",
+        ),
+        (
+            "a percentage is of all members",
+            FIVE,
+            "a:5. b c d e f g h",
+            "25%",
+            "b c",
+        ),
+        ("and at least one", FIVE, "a:5. b c", "10%", "b"),
+        (
+            "a number that is none is one",
+            FIVE,
+            "a:5. b c",
+            "many",
+            "b",
+        ),
+        ("all done: none", FIVE, "a:5. b:5.", "2", ""),
+        ("a failed one halts it", FIVE, "a:5. b:5! c", "2", ""),
+        (
+            "a failure of an earlier revision does not",
+            FIVE,
+            "a:4! b:4.",
+            "1",
+            "a",
+        ),
+        (
+            "one that is not ready is passed over",
+            FIVE,
+            "!a b",
+            "1",
+            "b",
+        ),
+        (
+            "one that dies in flight counts for a while",
+            FIVE,
+            "!a:5+ b",
+            "1",
+            "",
+        ),
+        (
+            "then its assignment is revoked",
+            FIVE,
+            "?a:5+ b",
+            "1",
+            "-a b",
+        ),
+        ("an unresponsive one as well", FIVE, "~a:5+ b", "1", "-a b"),
+        (
+            "one beyond its deadline as well, whatever it reports",
+            FIVE,
+            ">a:5+ b",
+            "1",
+            "-a b",
+        ),
+        (
+            "after a revocation all others go first",
+            FIVE,
+            "x:5. %a:4. b c",
+            "2",
+            "b c",
+        ),
+        ("and then it goes", FIVE, "x:5. %a:4. b:5.", "2", "a"),
+        (
+            "one that never reported anything is not asked",
+            FIVE,
+            "~a b",
+            "2",
+            "b",
+        ),
+        (
+            "a bootstrapping one holds up nobody and proves nothing",
+            FIVE,
+            "a:5n b c",
+            "2",
+            "b",
+        ),
+        (
+            "a blocked one holds up nobody and halts nothing",
+            FIVE,
+            "a:5b b:5b c d",
+            "1",
+            "c",
+        ),
+        (
+            "a blocked one is retried in its turn",
+            FIVE,
+            "a:5B b:5. c",
+            "1",
+            "a",
+        ),
+        ("within the limit", FIVE, "a:5B b:5+ c:5.", "1", ""),
+        (
+            "one with a foreign owner is never asked",
+            FIVE,
+            "a:5f b:5. c",
+            "1",
+            "c",
+        ),
+        (
+            "a failed one that is to be retried is, and counts no more",
+            FIVE,
+            "a:5? b:5. c",
+            "1",
+            "a",
+        ),
+        (
+            "one that left restores after the others",
+            FIVE,
+            "-a:4. b:5. c",
+            "1",
+            "c",
+        ),
+        ("within the same limit", FIVE, "-a:4. b:5. c:5+", "1", ""),
+        ("one of them first", FIVE, "-a:4. -b:4. c:5.", "2", "a"),
+        (
+            "one in flight that left restores at once",
+            FIVE,
+            "-a:4+ b:5. c",
+            "1",
+            "a",
+        ),
+        (
+            "a failure to restore does not stop the others",
+            FIVE,
+            "-a:R! b:5. c",
+            "1",
+            "c",
+        ),
+        (
+            "one that is done but not ready again counts",
+            FIVE,
+            "!a:5. b",
+            "1",
+            "",
+        ),
+        (
+            "one that failed and is not ready counts as well",
+            FIVE,
+            "!a:5? x:5. b",
+            "1",
+            "",
+        ),
+        (
+            "one that died before its turn counts not",
+            FIVE,
+            "!a:4. b:4.",
+            "2",
+            "b",
+        ),
+        (
+            "a new revision supersedes the one in flight",
+            FIVE,
+            "a b:4+ c",
+            "1",
+            "b",
+        ),
+        (
+            "in flight for the old one counts",
+            FIVE,
+            "a:5. b:4+ c",
+            "1",
+            "b",
+        ),
+        ("both fit the limit", FIVE, "a:5. b:4+ c d", "2", "b c"),
+        (
+            "only one takes a revision before its canary passed",
+            FIVE,
+            "a:4+ b:4+ c",
+            "2",
+            "a",
+        ),
+        (
+            "restore goes to one first as well",
+            Restore,
+            "a:5. b:5. c",
+            "2",
+            "a",
+        ),
+        (
+            "what never had anything needs no restore",
+            Restore,
+            "a:R. b c",
+            "1",
+            "",
+        ),
+        (
+            "a failed one is restored too",
+            Restore,
+            "a:5! b:R.",
+            "1",
+            "a",
+        ),
+        (
+            "a restored one takes a revision again",
+            FIVE,
+            "a:R. b:R.",
+            "1",
+            "a",
+        ),
+        (
+            "one that is being removed is passed over",
+            FIVE,
+            "#a b",
+            "1",
+            "b",
+        ),
+        ("the control plane is no canary", FIVE, "^a b", "1", "b"),
+        ("and waits for all others", FIVE, "^a b:5. c", "2", "c"),
+        ("also for those in flight", FIVE, "^a b:5. c:5+", "2", ""),
+        (
+            "not for those that nobody waits for",
+            FIVE,
+            "^a b:5. !c #d e:5b ~f",
+            "1",
+            "a",
+        ),
+        ("it goes alone", FIVE, "^a ^b ^c d:5. e:5. f:5.", "3", "a"),
+        ("one after the other", FIVE, "^a:5+ ^b d:5. e:5.", "3", ""),
+        (
+            "where there is nothing else it is the canary",
+            FIVE,
+            "^a ^b ^c",
+            "3",
+            "a",
+        ),
+    ] {
+        assert_eq!(
+            line(goal, fleet, &limits(max_unavailable, "1")),
+            expected,
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn batches_double_up_to_the_limit() {
+    let mut states =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(str::to_owned);
+    let mut batches = Vec::new();
+    loop {
+        let started = line(FIVE, &states.join(" "), &limits("5", "1"));
+        if started.is_empty() {
+            break;
+        }
+        batches.push(started.split(' ').count());
+        for name in started.split(' ') {
+            let at = states.iter().position(|state| state == name);
+            states[at.expect("a member")] = format!("{name}:5.");
+        }
+    }
+    assert_eq!(batches, [1, 2, 5, 4]);
+}
+
+#[test]
+fn canaries_go_before_all_others() {
+    let mut limits = limits("3", "1");
+    assert_eq!(line(FIVE, "a *b c", &limits), "b");
+    assert_eq!(line(FIVE, "a *b:5+ c", &limits), "");
+    assert_eq!(line(FIVE, "a *b:5. c", &limits), "a c");
+    assert_eq!(
+        line(FIVE, "a:5. b *c:4.", &limits),
+        "c",
+        "another one proves nothing"
+    );
+    limits.canary.nodes = 2;
+    assert_eq!(line(FIVE, "a *b *c *d", &limits), "b");
+    assert_eq!(line(FIVE, "a *b:5. *c *d", &limits), "c d");
+    assert_eq!(line(FIVE, "a *b:5. *c:5. *d e f", &limits), "a d e");
+    limits.canary.nodes = 5;
+    assert_eq!(line(FIVE, "a *b:5.", &limits), "a", "more than there are");
+    let nobody = members(FIVE, "a b");
+    let nobody: Vec<Member> = nobody
+        .into_iter()
+        .map(|m| Member {
+            is_canary: false,
+            ..m
+        })
+        .collect();
+    let fleet = Fleet {
+        members: &nobody,
+        limits: &limits,
+        canary_passed: false,
+        unavailable: 0,
+    };
+    assert_eq!(
+        next(&fleet),
+        Next::default(),
+        "nobody is chosen in a canary's place"
+    );
+    let passed = Fleet {
+        canary_passed: true,
+        ..fleet
+    };
+    assert_eq!(
+        next(&passed).assignments,
+        ["a"],
+        "it passed before they left"
+    );
+}
+
+#[test]
+fn no_zone_is_emptied_while_another_is_whole() {
+    for (case, fleet, limit, expected) in [
+        ("one of each", "x:5.@z a@1 b@1 c@2 d@2", "2", "a c"),
+        (
+            "by the share, not the number",
+            "x:5.@1 y:5.@1 a@1 b@1 c@2 d@2",
+            "3",
+            "a b c",
+        ),
+        (
+            "those in flight count",
+            "x:5.@z y:5.@z a:5+@1 b@1 c@2 d@2",
+            "2",
+            "c",
+        ),
+        ("one zone alone", "x:5. a b c", "2", "a b"),
+    ] {
+        assert_eq!(line(FIVE, fleet, &limits(limit, "1")), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_paused_rollout_assigns_nothing_and_still_revokes() {
+    let mut limits = limits("2", "1");
+    limits.paused = true;
+    assert_eq!(line(FIVE, "a:5. b c ?d:5+", &limits), "-d");
+}
+
+#[test]
+fn as_many_failures_as_allowed_halt_the_rollout_and_fewer_do_not() {
+    let started = |max_failures| {
+        let limits = limits("1", max_failures);
+        line(FIVE, "a:5. b:5! c:5! d", &limits)
+    };
+    assert_eq!(started("2"), "");
+    assert_eq!(started("3"), "d");
+    assert_eq!(started("50%"), "", "2 of 4");
+    assert_eq!(started("75%"), "d");
+    assert_eq!(started("1%"), "", "at least one");
+}
+
+#[test]
+fn what_is_unavailable_for_another_reason_takes_room() {
+    let fleet = "a:5. b:5. c d e";
+    let started = |unavailable| with(FIVE, fleet, &limits("3", "1"), unavailable);
+    assert_eq!([0, 1, 2, 3, 9].map(started), ["c d e", "c d", "c", "", ""]);
+}
