@@ -2,32 +2,14 @@
 
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
-mod admin;
-mod apply;
 mod cache;
-mod clock;
-mod combine;
-mod counted;
-mod created;
-mod fleet;
-mod followed;
-mod health;
-mod history;
-mod hosted;
-mod labels;
-mod lease;
-mod metrics;
-#[cfg(test)]
-mod monitoring_tests;
-mod observe;
-mod plan;
-#[cfg(test)]
-mod plan_properties;
+mod content;
+mod leader;
+mod nodes;
+mod objects;
 mod report;
 mod run;
-mod sources;
-mod term;
-mod told;
+mod telemetry;
 
 use std::sync::Arc;
 
@@ -37,6 +19,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, registry};
+
+use telemetry::{client, health, metrics, probes};
 
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
@@ -88,11 +72,11 @@ async fn main() -> anyhow::Result<()> {
     }
     let health = Arc::new(health::Health::new());
     let metrics = Arc::new(metrics::Metrics::default());
-    let listener = admin::listen(args.port).await?;
-    let answers = admin::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
+    let listener = probes::listen(args.port).await?;
+    let answers = probes::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
     tokio::spawn(answers);
     Box::pin(run::run(run::Setup {
-        client: counted::client(&health, &metrics).await?,
+        client: client::client(&health, &metrics).await?,
         namespace: args.namespace,
         syncer_image: args.syncer_image,
         health,

@@ -222,7 +222,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
     let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (place, known) in [
         ("syncer/src", &of_nodes[..]),
-        ("controller/src/report.rs", &of_conditions),
+        ("controller/src/report/mod.rs", &of_conditions),
     ] {
         let words = words_of(&workspace.join(place));
         assert!(words.len() > 15, "{place}: {words:?}");

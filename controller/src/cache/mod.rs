@@ -1,6 +1,9 @@
 //! What the controller sees: watches on the few objects that matter, kept as plain data.
 
+pub(crate) mod hosted;
 mod node;
+pub(crate) mod object_watch;
+pub(crate) mod store;
 mod watches;
 
 use std::borrow::Cow;
@@ -22,13 +25,13 @@ use kube::{Resource, ResourceExt as _};
 use watches::stripped;
 pub(crate) use watches::{Changes, changes, original_changes, source_changes};
 
-use crate::apply::without_content;
-use crate::cache::{Cache, Versioned};
-use crate::created::{Created, Marks, PIECES, Piece};
-use crate::fleet::NodeView;
-use crate::history::revision;
-use crate::plan::Observed;
-use crate::sources::{Data, Global, Source};
+use crate::cache::store::{Cache, Versioned};
+use crate::content::history::revision;
+use crate::content::resolve::{Data, Global, Source};
+use crate::nodes::members::NodeView;
+use crate::nodes::plan::Observed;
+use crate::objects::apply::without_content;
+use crate::objects::managed::{Created, Marks, PIECES, Piece};
 
 macro_rules! versioned {
     ($($object:ty),*) => {$(

@@ -14,8 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource as _};
 
-use crate::plan::{Aim, Plan};
-use crate::sources::{Verdict, loser};
+use crate::content::resolve::{Verdict, loser};
+use crate::nodes::plan::{Aim, Plan};
 
 /// Longest note that the API server takes, in bytes.
 const NOTE_LIMIT: usize = 1024;

@@ -1,8 +1,8 @@
 //! The loop: take in what changed, plan, carry it out, report; then wait for the next change. Only who holds the Lease is
 //! in it.
 
-mod following;
-mod round;
+mod reconcile;
+mod sources;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::apply::Applier;
-use crate::created::{Installed, PIECES, Ration};
-use crate::health::Health;
-use crate::lease::{Election, Held, identity};
-use crate::metrics::Metrics;
-use crate::observe::{self, Change, Changes, World};
-use crate::term;
-use crate::told::Teller;
+use crate::cache::{self, Change, Changes, World};
+use crate::leader::election::{Election, Held, identity};
+use crate::leader::fencing;
+use crate::objects::apply::Applier;
+use crate::objects::managed::{Installed, PIECES, Ration};
+use crate::report::events::Teller;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
 
 /// Everything is looked at once more after so long, whatever the watches say.
 const RESYNC: Duration = Duration::from_mins(10);
@@ -166,10 +166,10 @@ struct Controller {
 
 impl Controller {
     fn new(setup: &Setup, me: &str, held: &Held<'_>) -> Self {
-        let client = term::client(&setup.client, &held.term, &setup.health);
+        let client = fencing::client(&setup.client, &held.term, &setup.health);
         let namespace = &setup.namespace;
         Self {
-            changes: observe::changes(&client, namespace),
+            changes: cache::changes(&client, namespace),
             original_changes: stream::pending().boxed(),
             source_changes: Changes::new(),
             openshift: (None, None),

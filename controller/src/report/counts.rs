@@ -4,7 +4,7 @@ use globalps_core::api::Counts;
 use globalps_core::rollout::{self, Goal, Progress};
 use jiff::Timestamp;
 
-use crate::plan::Observed;
+use crate::nodes::plan::Observed;
 
 /// The nodes as counted, and by name where somebody has to look.
 pub(crate) struct Tally {

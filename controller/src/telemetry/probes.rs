@@ -17,9 +17,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::clock;
-use crate::health::Health;
-use crate::metrics::Metrics;
+use crate::telemetry::clock;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
 
 /// Connections at a time; more wait.
 const CONNECTIONS: usize = 16;

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
 use super::version;
-use crate::cache::Versioned;
-use crate::fleet::NodeView;
+use crate::cache::store::Versioned;
+use crate::nodes::members::NodeView;
 
 impl Versioned for NodeView {
     fn key(&self) -> String {

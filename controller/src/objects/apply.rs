@@ -28,10 +28,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::created::Created;
-use crate::history::{Kept, revision};
-use crate::plan::{GlobalWrite, HistoryWrite};
-use crate::sources::{Data, Global};
+use crate::content::history::{Kept, revision};
+use crate::content::resolve::{Data, Global};
+use crate::nodes::plan::{GlobalWrite, HistoryWrite};
+use crate::objects::managed::Created;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 const DELETES_AT_ONCE: usize = 16;
@@ -193,7 +193,7 @@ impl Applier {
         Ok(())
     }
 
-    /// The syncer and its permissions, as they are then, in the order of [`PIECES`](crate::created::PIECES). On the way
+    /// The syncer and its permissions, as they are then, in the order of [`PIECES`](crate::objects::managed::PIECES). On the way
     /// back (`restores`) the pods stay as they are, whatever became of the configuration meanwhile.
     pub(crate) async fn syncer(
         &self,

@@ -17,12 +17,12 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::hosted;
 use super::node::node_view;
 use super::{Change, OriginalRef};
-use crate::created::{Created, Piece};
-use crate::followed::{Seen, follow};
-use crate::hosted;
-use crate::sources::{Data, Source};
+use crate::cache::object_watch::{Seen, follow};
+use crate::content::resolve::{Data, Source};
+use crate::objects::managed::{Created, Piece};
 
 pub(crate) type Changes = SelectAll<BoxStream<'static, Change>>;
 

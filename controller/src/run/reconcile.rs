@@ -10,14 +10,14 @@ use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::following::Followed;
+use super::sources::Followed;
 use super::{Controller, RESYNC};
-use crate::apply::ApplyError;
-use crate::created::{Installed, PIECES, tampered};
-use crate::history;
-use crate::plan::{Aim, Observed, Plan, plan};
+use crate::content::history;
+use crate::content::resolve::Source;
+use crate::nodes::plan::{Aim, Observed, Plan, plan};
+use crate::objects::apply::ApplyError;
+use crate::objects::managed::{Installed, PIECES, tampered};
 use crate::report::{only_counts, report};
-use crate::sources::Source;
 
 /// Between two questions for an original that nobody answered.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ impl Controller {
         let mut plan = plan(&observed);
         if plan.asks_history {
             observed.last_rolled_out = Some(self.last_rolled_out(&observed).await?);
-            plan = crate::plan::plan(&observed);
+            plan = crate::nodes::plan::plan(&observed);
         }
         let spec = observed.spec;
         self.planning += begun.elapsed();

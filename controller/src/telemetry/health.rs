@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock;
+use crate::telemetry::clock;
 
 /// A loop that did not come round for so long is stuck. No call that it waits for takes longer than 15 s.
 const STUCK: Duration = Duration::from_mins(1);

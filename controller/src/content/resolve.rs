@@ -8,7 +8,7 @@ use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::combine::combine;
+use crate::content::combine::combine;
 
 /// A pull secret as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use globalps_core::names::REVISION_ANNOTATION;
 use kube::ResourceExt;
 
-use crate::plan::HistoryWrite;
-use crate::sources::Data;
+use crate::content::resolve::Data;
+use crate::nodes::plan::HistoryWrite;
 
 /// An additional Secret that every node had.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use crate::labels::Labels;
-use crate::plan::Observed;
+use crate::nodes::labels::Labels;
+use crate::nodes::plan::Observed;
 
 /// A Node, as far as the rollout is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 
-use crate::cache::Versioned;
+use crate::cache::store::Versioned;
 
 /// Repairs that are made at once; each further one waits twice as long as the one before, and longest.
 const AT_ONCE: u32 = 5;

@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Service};
 
-use crate::clock;
-use crate::health::Health;
-use crate::lease::DURATION;
+use crate::leader::election::DURATION;
+use crate::telemetry::clock;
+use crate::telemetry::health::Health;
 
 /// So long before another may lead, the last write has ended or is given up: what the API server still works on then, and
 /// clocks that do not run alike, have this time.

@@ -11,7 +11,7 @@ use kube::Api;
 use tokio::time::Instant;
 
 use super::{Controller, RESYNC};
-use crate::observe::{self, OriginalRef};
+use crate::cache::{self, OriginalRef};
 
 /// Between two looks for the original of a cluster of `OpenShift`, which the controller may not read yet.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ impl Controller {
             return;
         }
         tracing::info!(?names, "watching the sources");
-        self.source_changes = observe::source_changes(&self.client, &self.namespace, &names);
+        self.source_changes = cache::source_changes(&self.client, &self.namespace, &names);
         self.world.expect_sources(&names);
     }
 
@@ -60,7 +60,7 @@ impl Controller {
         self.original_changes = match &wanted {
             Some(reference) => {
                 tracing::info!(?reference, "watching the original");
-                observe::original_changes(&self.client, reference)
+                cache::original_changes(&self.client, reference)
             }
             None => stream::pending().boxed(),
         };

@@ -12,8 +12,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
 
-use crate::followed::{Seen, follow};
-use crate::sources::{Data, Source};
+use crate::cache::object_watch::{Seen, follow};
+use crate::content::resolve::{Data, Source};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than any watch lasts: what is silent for so long is gone.

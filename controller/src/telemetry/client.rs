@@ -10,8 +10,8 @@ use kube::client::{Body, ClientBuilder};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-use crate::health::Health;
-use crate::metrics::Metrics;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
 
 /// A client that is counted. It retries nothing by itself: whoever uses it has backoff of its own, and a deadline that
 /// hidden retries would use up.

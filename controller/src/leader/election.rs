@@ -20,9 +20,9 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::clock;
-use crate::health::Health;
-use crate::term::Term;
+use crate::leader::fencing::Term;
+use crate::telemetry::clock;
+use crate::telemetry::health::Health;
 
 /// A lease that was not renewed for so long may be taken.
 pub(crate) const DURATION: Duration = Duration::from_secs(10);

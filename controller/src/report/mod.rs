@@ -1,6 +1,7 @@
 //! `GlobalPullSecret.status` from what is there and what was planned. Pure.
 
-mod tally;
+mod counts;
+pub(crate) mod events;
 
 use globalps_core::api::{
     Counts, GlobalPullSecretStatus, SOURCE_REGISTRIES, SourceStatus, condition,
@@ -11,12 +12,12 @@ use globalps_core::rollout::{self, Goal};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::fleet::fleet;
-use crate::plan::{Aim, Observed, Plan};
-use crate::sources::{ResolvedSource, Verdict};
+use crate::content::resolve::{ResolvedSource, Verdict};
+use crate::nodes::members::fleet;
+use crate::nodes::plan::{Aim, Observed, Plan};
 
-pub(crate) use tally::{Tally, tally};
-use tally::{failed, list, restoring, rolling_out};
+pub(crate) use counts::{Tally, tally};
+use counts::{failed, list, restoring, rolling_out};
 
 const TAKEN_BACK_HINT: &str =
     "the additional Secret from before is in force until this one is changed";

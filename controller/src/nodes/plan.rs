@@ -8,8 +8,8 @@ use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::rollout::{self, Goal, Progress};
 use jiff::Timestamp;
 
-use crate::fleet::{NodeView, fleet, grants};
-use crate::sources::{Data, Desired, Global, Resolved, Source, resolve};
+use crate::content::resolve::{Data, Desired, Global, Resolved, Source, resolve};
+use crate::nodes::members::{NodeView, fleet, grants};
 
 /// Everything that the plan depends on.
 #[derive(Clone, Debug)]

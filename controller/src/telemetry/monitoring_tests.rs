@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::metrics::tests::page;
+use crate::telemetry::metrics::tests::page;
 
-const ALERTS: &str = include_str!("../../manifests/monitoring/alerts.yaml");
-const POD_MONITOR: &str = include_str!("../../manifests/monitoring/podmonitor.yaml");
-const DASHBOARD: &str = include_str!("../../manifests/monitoring/dashboard.json");
+const ALERTS: &str = include_str!("../../../manifests/monitoring/alerts.yaml");
+const POD_MONITOR: &str = include_str!("../../../manifests/monitoring/podmonitor.yaml");
+const DASHBOARD: &str = include_str!("../../../manifests/monitoring/dashboard.json");
 
 /// Every `expr` in a document, however deep.
 fn expressions(value: &Value) -> Vec<String> {

@@ -15,10 +15,10 @@ use kube::ResourceExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::fleet::{NodeView, is_selected};
-use crate::labels::Labels;
-use crate::plan::{Aim, Observed, Plan, plan};
-use crate::sources::{Data, Global, Source};
+use crate::content::resolve::{Data, Global, Source};
+use crate::nodes::labels::Labels;
+use crate::nodes::members::{NodeView, is_selected};
+use crate::nodes::plan::{Aim, Observed, Plan, plan};
 
 const LIMIT: usize = 2;
 const MAX_FAILURES: u32 = 2;

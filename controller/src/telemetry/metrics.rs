@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::fleet::{NodeView, is_selected};
-use crate::plan::Observed;
-use crate::term::Term;
+use crate::leader::fencing::Term;
+use crate::nodes::members::{NodeView, is_selected};
+use crate::nodes::plan::Observed;
 
 /// Upper bounds of the histogram of rollouts, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
@@ -353,8 +353,8 @@ pub(crate) mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;
-    use crate::plan::tests::observed;
-    use crate::sources::Source;
+    use crate::content::resolve::Source;
+    use crate::nodes::plan::tests::observed;
 
     fn status(conditions: &[(&str, &str, &str, i64)]) -> GlobalPullSecretStatus {
         let conditions = conditions.iter().map(|(type_, status, reason, since)| {
@@ -379,7 +379,7 @@ pub(crate) mod tests {
     pub(crate) fn page() -> String {
         let metrics = Metrics::default();
         let term = Arc::new(Term::default());
-        term.renewed(crate::clock::now());
+        term.renewed(crate::telemetry::clock::now());
         metrics.leads(Some(&term));
         metrics.reconciled(true);
         metrics.reconciled(false);

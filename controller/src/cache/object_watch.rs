@@ -9,7 +9,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use crate::apply::without_content;
+use crate::objects::apply::without_content;
 
 /// How long the API server may take to say what is there.
 const LIST: Duration = Duration::from_secs(15);

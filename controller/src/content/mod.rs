@@ -1,0 +1,5 @@
+//! From the pull secrets to the one that the nodes get. Pure.
+
+pub(crate) mod combine;
+pub(crate) mod history;
+pub(crate) mod resolve;

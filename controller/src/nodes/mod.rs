@@ -1,0 +1,7 @@
+//! Which node gets which revision next. Pure.
+
+pub(crate) mod labels;
+pub(crate) mod members;
+pub(crate) mod plan;
+#[cfg(test)]
+mod plan_properties;

@@ -1,0 +1,4 @@
+//! The objects that the controller writes, and the calls that write them.
+
+pub(crate) mod apply;
+pub(crate) mod managed;
