@@ -1,4 +1,4 @@
-//! The controller: observe -> plan -> apply -> report. `plan` and `report` are pure.
+//! The controller: cache -> plan -> write -> report. See `docs/architecture.md`.
 
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
@@ -59,7 +59,7 @@ enum LogFormat {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Command::Run(args) = Cli::parse().command;
-    // Of this program alone: kube's client would log the whole of an answer that it can't read.
+    // Only this program's targets: kube's client logs the whole body of an unparsable response.
     let filter = Targets::new().with_target("globalps_controller", tracing::Level::INFO);
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match args.log_format {
@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     let answers = probes::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
     tokio::spawn(answers);
     Box::pin(run::run(run::Setup {
-        client: client::client(&health, &metrics).await?,
+        client: client::instrumented_client(&health, &metrics).await?,
         namespace: args.namespace,
         syncer_image: args.syncer_image,
         health,

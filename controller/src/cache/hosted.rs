@@ -1,4 +1,4 @@
-//! The pull secret of a `HostedControlPlane` of `HyperShift` as the original one: three objects, each leading to the next.
+//! The pull secret of a `HyperShift` `HostedControlPlane` as the original: three objects, each of which names the next.
 //! The kubeconfig, a Secret of this cluster; the control plane, on the management cluster; its pull secret beside it.
 
 use std::time::Duration;
@@ -12,29 +12,29 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
 
-use crate::cache::object_watch::{Seen, follow};
-use crate::content::resolve::{Data, Source};
+use super::object_watch::{ObjectState, watch_object};
+use crate::content::source::{Data, Source};
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longer than any watch lasts: what is silent for so long is gone.
-const SILENT: Duration = Duration::from_mins(6);
+/// Longer than any watch lasts: a connection without data for this time is dead.
+const READ_TIMEOUT: Duration = Duration::from_mins(6);
 
-/// One of the three as it was seen last: what it leads to, or why it can't be read, as a sentence.
+/// The last state of one of the three: what it names, or the reason why it can't be read.
 type Link<T> = Option<Result<T, String>>;
 
 struct Hosted {
     reference: HostedControlPlaneRef,
-    kubeconfigs: BoxStream<'static, Seen<Secret>>,
-    control_planes: BoxStream<'static, Seen<DynamicObject>>,
-    secrets: BoxStream<'static, Seen<Secret>>,
-    /// The kubeconfig that the client was made of.
+    kubeconfigs: BoxStream<'static, ObjectState<Secret>>,
+    control_planes: BoxStream<'static, ObjectState<DynamicObject>>,
+    secrets: BoxStream<'static, ObjectState<Secret>>,
+    /// The kubeconfig, and the client made from it.
     kubeconfig: Link<(Data, Client)>,
     /// Name of its pull secret.
     control_plane: Link<String>,
     pull_secret: Link<Data>,
 }
 
-/// What the original is, from the first time that it is known, and whenever it may be another.
+/// Yields the original once it is known, and again when it may have changed.
 pub(crate) fn original(
     local: &Client,
     reference: &HostedControlPlaneRef,
@@ -43,7 +43,7 @@ pub(crate) fn original(
     let name = &reference.kubeconfig_secret_ref.name;
     let hosted = Hosted {
         reference: reference.clone(),
-        kubeconfigs: follow(secrets, name, "kubeconfig of the management cluster"),
+        kubeconfigs: watch_object(secrets, name, "kubeconfig of the management cluster"),
         control_planes: stream::pending().boxed(),
         secrets: stream::pending().boxed(),
         kubeconfig: None,
@@ -64,40 +64,40 @@ pub(crate) fn original(
 impl Hosted {
     async fn step(&mut self) {
         tokio::select! {
-            Some(seen) = self.kubeconfigs.next() => self.saw_kubeconfig(seen).await,
-            Some(seen) = self.control_planes.next() => self.saw_control_plane(seen),
-            Some(seen) = self.secrets.next() => self.saw_secret(seen),
+            Some(state) = self.kubeconfigs.next() => self.on_kubeconfig(state).await,
+            Some(state) = self.control_planes.next() => self.on_control_plane(state),
+            Some(state) = self.secrets.next() => self.on_secret(state),
         }
     }
 
     /// `None`: not known yet.
     fn source(&self) -> Option<Source> {
-        let unreadable = |why: &String| Some(Source::Unreadable(why.clone()));
+        let unreadable = |reason: &String| Some(Source::Unreadable(reason.clone()));
         match (&self.kubeconfig, &self.control_plane, &self.pull_secret) {
-            (Some(Err(why)), _, _)
-            | (Some(Ok(_)), Some(Err(why)), _)
-            | (Some(Ok(_)), Some(Ok(_)), Some(Err(why))) => unreadable(why),
+            (Some(Err(reason)), _, _)
+            | (Some(Ok(_)), Some(Err(reason)), _)
+            | (Some(Ok(_)), Some(Ok(_)), Some(Err(reason))) => unreadable(reason),
             (Some(Ok(_)), Some(Ok(_)), Some(Ok(data))) => Some(Source::Found(data.clone())),
             _ => None,
         }
     }
 
-    async fn saw_kubeconfig(&mut self, seen: Seen<Secret>) {
+    async fn on_kubeconfig(&mut self, state: ObjectState<Secret>) {
         let reference = &self.reference.kubeconfig_secret_ref;
         let title = format!("Secret `{CONTROLLER_NAMESPACE}/{}`", reference.name);
-        let found = match seen {
-            Seen::There(secret) => Ok(Data::of(&secret, &reference.key)),
-            Seen::Absent => Err(format!(
+        let found = match state {
+            ObjectState::Present(secret) => Ok(Data::of(&secret, &reference.key)),
+            ObjectState::Absent => Err(format!(
                 "there is no {title} with the kubeconfig of the management cluster"
             )),
-            Seen::Forbidden => Err(format!(
+            ObjectState::Forbidden => Err(format!(
                 "the controller may not read {title}: `kubectl globalps install \
                  --hosted-control-plane {}/{} --kubeconfig-secret {} --apply` allows it",
                 self.reference.namespace, self.reference.name, reference.name,
             )),
-            // Of what was read before nothing is known to be wrong.
-            Seen::Unknown(_) if self.kubeconfig.is_some() => return,
-            Seen::Unknown(why) => Err(format!("{title} could not be read: {why}")),
+            // Nothing is known to be wrong with the kubeconfig that was read before.
+            ObjectState::Unknown(_) if self.kubeconfig.is_some() => return,
+            ObjectState::Unknown(reason) => Err(format!("{title} could not be read: {reason}")),
         };
         if let (Ok(data), Some(Ok((known, _)))) = (&found, &self.kubeconfig)
             && data == known
@@ -107,15 +107,15 @@ impl Hosted {
         let connected = match found {
             Ok(data) => match connect(&data).await {
                 Ok(client) => Ok((data, client)),
-                Err(why) => Err(format!("key `{}` of {title} {why}", reference.key)),
+                Err(reason) => Err(format!("key `{}` of {title} {reason}", reference.key)),
             },
-            Err(why) => Err(why),
+            Err(reason) => Err(reason),
         };
         self.control_planes = match &connected {
             Ok((_, client)) => {
                 let api =
                     Api::namespaced_with(client.clone(), &self.reference.namespace, &resource());
-                follow(api, &self.reference.name, "HostedControlPlane")
+                watch_object(api, &self.reference.name, "HostedControlPlane")
             }
             Err(_) => stream::pending().boxed(),
         };
@@ -125,12 +125,12 @@ impl Hosted {
         self.pull_secret = None;
     }
 
-    fn saw_control_plane(&mut self, seen: Seen<DynamicObject>) {
+    fn on_control_plane(&mut self, state: ObjectState<DynamicObject>) {
         let HostedControlPlaneRef {
             namespace, name, ..
         } = &self.reference;
         let found = readable(
-            seen,
+            state,
             &format!("HostedControlPlane `{namespace}/{name}`"),
             |object| {
                 let pull_secret = object.data.pointer("/spec/pullSecret/name");
@@ -146,36 +146,36 @@ impl Hosted {
             && !matches!(&self.control_plane, Some(Ok(known)) if known == pull_secret)
         {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-            self.secrets = follow(secrets, pull_secret, "pull secret of the control plane");
+            self.secrets = watch_object(secrets, pull_secret, "pull secret of the control plane");
             self.pull_secret = None;
         }
         self.control_plane = Some(found);
     }
 
-    fn saw_secret(&mut self, seen: Seen<Secret>) {
+    fn on_secret(&mut self, state: ObjectState<Secret>) {
         let Some(Ok(name)) = &self.control_plane else {
             return;
         };
         let title = format!("Secret `{}/{name}`", self.reference.namespace);
-        self.pull_secret = Some(readable(seen, &title, |secret| {
+        self.pull_secret = Some(readable(state, &title, |secret| {
             Ok(Data::of(secret, DATA_KEY))
         }));
     }
 }
 
 fn readable<K, T>(
-    seen: Seen<K>,
+    state: ObjectState<K>,
     title: &str,
     read: impl FnOnce(&K) -> Result<T, String>,
 ) -> Result<T, String> {
-    match seen {
-        Seen::There(object) => read(&object),
-        Seen::Absent => Err(format!("the management cluster has no {title}")),
-        Seen::Forbidden => Err(format!(
+    match state {
+        ObjectState::Present(object) => read(&object),
+        ObjectState::Absent => Err(format!("the management cluster has no {title}")),
+        ObjectState::Forbidden => Err(format!(
             "the user of the kubeconfig may not list and watch {title} on the management cluster"
         )),
-        Seen::Unknown(why) => Err(format!(
-            "{title} could not be read from the management cluster: {why}"
+        ObjectState::Unknown(reason) => Err(format!(
+            "{title} could not be read from the management cluster: {reason}"
         )),
     }
 }
@@ -194,23 +194,23 @@ async fn connect(data: &Data) -> Result<Client, String> {
         .ok()
         .and_then(|text| Kubeconfig::from_yaml(text).ok())
         .ok_or("is not a kubeconfig")?;
-    refuse(&kubeconfig)?;
-    // No word of the errors: they may quote what is in it.
+    reject_unsupported(&kubeconfig)?;
+    // The errors are dropped: they may quote the kubeconfig.
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.map_err(|_| {
         "is not a whole kubeconfig: `current-context` must name a context with a server and a user"
     })?;
-    // Whoever uses it has backoff of its own.
+    // The watches have their own backoff.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENT);
+    config.read_timeout = Some(READ_TIMEOUT);
     Client::try_from(config)
         .map_err(|_| "has a certificate, key, token or proxy that can't be used".to_owned())
 }
 
-/// What works only where it was written. A file named here would be one of the controller's own, whose token must not be
-/// sent to whom the kubeconfig names.
-fn refuse(kubeconfig: &Kubeconfig) -> Result<(), String> {
+/// Rejects what works only on the machine where the kubeconfig was written. A file path would name a file of the controller
+/// itself, whose token must not be sent to the server in the kubeconfig.
+fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), String> {
     let wanted = kubeconfig.current_context.as_deref();
     let context = kubeconfig
         .contexts
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_kubeconfig_that_works_only_elsewhere_is_refused_and_nothing_of_it_is_shown() {
+    async fn a_kubeconfig_that_works_only_elsewhere_is_rejected_and_nothing_of_it_is_shown() {
         let server = "server: 'https://127.0.0.1:6443'";
         for (sentence, data, expected) in [
             ("no such key", Data(None), "is missing"),
@@ -311,11 +311,11 @@ mod tests {
                 "can't be used",
             ),
         ] {
-            let Err(why) = connect(&data).await else {
+            let Err(reason) = connect(&data).await else {
                 panic!("{sentence}: taken")
             };
-            assert!(why.contains(expected), "{sentence}: {why}");
-            assert!(!why.contains("s3cret"), "{sentence}: {why}");
+            assert!(reason.contains(expected), "{sentence}: {reason}");
+            assert!(!reason.contains("s3cret"), "{sentence}: {reason}");
         }
         assert!(connect(&kubeconfig(server, "token: t")).await.is_ok());
     }

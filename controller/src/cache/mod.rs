@@ -1,4 +1,4 @@
-//! What the controller sees: watches on the few objects that matter, kept as plain data.
+//! The watched objects, kept as plain data.
 
 pub(crate) mod hosted;
 mod node;
@@ -11,27 +11,21 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
-use globalps_core::dockerconfig;
-use globalps_core::names::{
-    ADDITIONAL_PROVEN_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY,
-    LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, NODE_POOL_LABEL, PROVEN_ANNOTATION,
-    REFUSED_ANNOTATION, REFUSED_KEY, ROLLED_OUT_ANNOTATION,
-};
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::{self, Event};
 use kube::{Resource, ResourceExt as _};
 
+use store::{Store, Versioned};
 use watches::stripped;
-pub(crate) use watches::{Changes, changes, original_changes, source_changes};
+pub(crate) use watches::{CacheEvents, events, original_events, source_events};
 
-use crate::cache::store::{Cache, Versioned};
-use crate::content::history::revision;
-use crate::content::resolve::{Data, Global, Source};
-use crate::nodes::members::NodeView;
-use crate::nodes::plan::Observed;
-use crate::objects::apply::without_content;
-use crate::objects::managed::{Created, Marks, PIECES, Piece};
+use crate::content::secret;
+use crate::content::source::{Data, Source};
+use crate::nodes::input::{NodeView, Snapshot};
+use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
+use crate::telemetry::client::without_content;
 
 macro_rules! versioned {
     ($($object:ty),*) => {$(
@@ -49,6 +43,22 @@ macro_rules! versioned {
 
 versioned!(Secret, GlobalPullSecret, NodePullSecret);
 
+impl Versioned for LiveObject {
+    /// Each of these watches has one object.
+    fn key(&self) -> String {
+        String::new()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A `DaemonSet`'s status changes with each pod.
+    fn means_the_same(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
 fn version(object: &impl Resource) -> u64 {
     object
         .meta()
@@ -58,55 +68,54 @@ fn version(object: &impl Resource) -> u64 {
         .unwrap_or_default()
 }
 
-/// One event of one watch.
-#[allow(clippy::large_enum_variant)] // One at a time, and for a moment only.
-pub(crate) enum Change {
+/// An event of one of the watches.
+#[allow(clippy::large_enum_variant)] // Short-lived, and never stored.
+pub(crate) enum CacheEvent {
     Additional(Event<Secret>),
     Original(Source),
-    /// One of `spec.sources`, by name.
+    /// Of the Secret of this name in `spec.sources`.
     Source(String, Source),
     Global(Event<Secret>),
     Config(Event<GlobalPullSecret>),
-    Created(Piece, Event<Created>),
+    Managed(ManagedObject, Event<LiveObject>),
     Node(Event<NodeView>),
     NodePullSecret(Event<Box<NodePullSecret>>),
-    /// A watch failed; it goes on by itself after a while.
+    /// A watch failed, and retries.
     Failed(&'static str, watcher::Error),
 }
 
 #[derive(Default)]
-pub(crate) struct World {
-    additional: Cache<Secret>,
-    /// The original that is watched, and what is known of it; `None`: nothing yet.
+pub(crate) struct Cache {
+    additional: Store<Secret>,
+    /// The watched original, and its content; `None`: not listed yet.
     original_ref: Option<OriginalRef>,
     original: Option<Source>,
-    /// What is known of each of `spec.sources`, in their order.
+    /// The content of each of `spec.sources`, in their order; `None`: not listed yet.
     sources: Vec<(String, Option<Source>)>,
-    global: Cache<Secret>,
-    /// As it was before somebody else deleted it, until it is there again.
-    lost_global: Option<Secret>,
-    config: Cache<GlobalPullSecret>,
-    /// The syncer's objects, in the order of [`PIECES`].
-    created: [Cache<Created>; PIECES.len()],
-    /// What somebody else did to what was created; taken by whoever tells of it.
-    tampered: Vec<Tampered>,
-    /// Nodes whose object somebody deleted, until there is another one.
-    robbed: BTreeSet<String>,
-    nodes: Cache<NodeView>,
-    pub(crate) node_pull_secrets: Cache<Box<NodePullSecret>>,
+    global: Store<Secret>,
+    /// As it was when another client deleted it, until it is written again.
+    deleted_global: Option<Secret>,
+    config: Store<GlobalPullSecret>,
+    managed: PerObject<Store<LiveObject>>,
+    /// Changes by other clients that are not reported yet.
+    out_of_band_changes: Vec<OutOfBandChange>,
+    /// Nodes whose `NodePullSecret` another client deleted, until it is written again.
+    deleted_out_of_band: BTreeSet<String>,
+    nodes: Store<NodeView>,
+    pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
 }
 
-impl World {
-    /// Whether the change says something that the plan may depend on.
-    pub(crate) fn handle(&mut self, change: Change) -> bool {
-        match change {
-            Change::Additional(event) => self.additional.handle(event),
-            Change::Original(source) => {
+impl Cache {
+    /// Whether the event may change the plan.
+    pub(crate) fn handle(&mut self, event: CacheEvent) -> bool {
+        match event {
+            CacheEvent::Additional(event) => self.additional.handle(event),
+            CacheEvent::Original(source) => {
                 let news = self.original.as_ref() != Some(&source);
                 self.original = Some(source);
                 news
             }
-            Change::Source(name, source) => {
+            CacheEvent::Source(name, source) => {
                 let known = self.sources.iter_mut().find(|(known, _)| *known == name);
                 let Some((_, known)) = known else {
                     return false;
@@ -115,43 +124,47 @@ impl World {
                 *known = Some(source);
                 news
             }
-            Change::Global(event) => {
-                if let Some(tampered) = tampered("Secret", &self.global, &event, |_, _| true) {
-                    if tampered.is_deleted {
-                        self.lost_global = self.global.get(GLOBAL_SECRET).cloned();
+            CacheEvent::Global(event) => {
+                if let Some(change) =
+                    out_of_band_change("Secret", &self.global, &event, |_, _| true)
+                {
+                    if change.is_deleted {
+                        self.deleted_global = self.global.get(GLOBAL_SECRET).cloned();
                     }
-                    self.tampered.push(tampered);
+                    self.out_of_band_changes.push(change);
                 }
                 let news = self.global.handle(event);
                 if self.global.get(GLOBAL_SECRET).is_some() {
-                    self.lost_global = None;
+                    self.deleted_global = None;
                 }
                 news
             }
-            Change::Config(event) => {
-                // Its spec is the user's.
-                let tampered = tampered("GlobalPullSecret", &self.config, &event, |_, _| false);
-                self.tampered.extend(tampered);
+            CacheEvent::Config(event) => {
+                // The user may change its spec.
+                let change =
+                    out_of_band_change("GlobalPullSecret", &self.config, &event, |_, _| false);
+                self.out_of_band_changes.extend(change);
                 self.config.handle(event)
             }
-            Change::Created(piece, event) => self.created[piece as usize].handle(event),
-            Change::Node(event) => self.nodes.handle(event),
-            Change::NodePullSecret(event) => {
-                // A status is the syncer's, a spec is ours.
-                #[allow(clippy::borrowed_box)] // As the cache keeps them.
-                let is_ours = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
+            CacheEvent::Managed(object, event) => self.managed.get_mut(object).handle(event),
+            CacheEvent::Node(event) => self.nodes.handle(event),
+            CacheEvent::NodePullSecret(event) => {
+                // The syncer writes the status, the controller the spec.
+                #[allow(clippy::borrowed_box)] // As the store keeps them.
+                let is_spec = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
                     known.metadata.generation != new.metadata.generation
                 };
-                let tampered = tampered("NodePullSecret", &self.node_pull_secrets, &event, is_ours);
-                // One of a Node that is gone goes with it.
-                let tampered = tampered.filter(|tampered| self.nodes.get(&tampered.name).is_some());
-                if let Some(tampered) = tampered.as_ref().filter(|tampered| tampered.is_deleted) {
-                    self.robbed.insert(tampered.name.clone());
+                let change =
+                    out_of_band_change("NodePullSecret", &self.node_pull_secrets, &event, is_spec);
+                // The garbage collector deletes the object of a deleted Node.
+                let change = change.filter(|change| self.nodes.get(&change.name).is_some());
+                if let Some(change) = change.as_ref().filter(|change| change.is_deleted) {
+                    self.deleted_out_of_band.insert(change.name.clone());
                 }
-                self.tampered.extend(tampered);
+                self.out_of_band_changes.extend(change);
                 self.node_pull_secrets.handle(event)
             }
-            Change::Failed(what, error) => {
+            CacheEvent::Failed(what, error) => {
                 let error = match &error {
                     watcher::Error::InitialListFailed(error)
                     | watcher::Error::WatchStartFailed(error)
@@ -164,20 +177,20 @@ impl World {
         }
     }
 
-    /// Every watch has delivered its first list, so that what is not there is known to be absent.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.additional.complete
-            && self.global.complete
-            && self.config.complete
-            && self.created.iter().all(|cache| cache.complete)
-            && self.node_pull_secrets.complete
-            && self.nodes.complete
+    /// Every watch has delivered its first list, so that a missing object is known to be absent.
+    pub(crate) fn caches_synced(&self) -> bool {
+        self.additional.synced
+            && self.global.synced
+            && self.config.synced
+            && self.managed.iter().all(|(_, store)| store.synced)
+            && self.node_pull_secrets.synced
+            && self.nodes.synced
             && (self.original_ref.is_none() || self.original.is_some())
             && self.sources.iter().all(|(_, known)| known.is_some())
     }
 
-    /// From now on this is the original one.
-    pub(crate) fn expect_original(&mut self, original: Option<OriginalRef>) {
+    /// Replaces the watched original.
+    pub(crate) fn set_original(&mut self, original: Option<OriginalRef>) {
         self.original = None;
         self.original_ref = original;
     }
@@ -186,8 +199,8 @@ impl World {
         self.original_ref.as_ref()
     }
 
-    /// From now on these are the sources. What is known of one stays known.
-    pub(crate) fn expect_sources(&mut self, names: &[String]) {
+    /// Replaces the watched sources. The content of those that stay is kept.
+    pub(crate) fn set_sources(&mut self, names: &[String]) {
         let mut known = std::mem::take(&mut self.sources);
         let mut known = |name: &String| {
             let known = known.iter_mut().find(|(known, _)| known == name);
@@ -215,48 +228,48 @@ impl World {
     }
 
     pub(crate) fn has_daemon_set(&self) -> bool {
-        self.created(Piece::DaemonSet).is_some()
+        self.managed(ManagedObject::DaemonSet).is_some()
     }
 
-    fn created(&self, piece: Piece) -> Option<&Created> {
-        self.created[piece as usize].get("")
+    fn managed(&self, object: ManagedObject) -> Option<&LiveObject> {
+        self.managed.get(object).get("")
     }
 
     /// The syncer's objects as they are.
-    pub(crate) fn marks(&self) -> Marks {
-        PIECES.map(|piece| self.created(piece).map(|created| created.mark.clone()))
+    pub(crate) fn fingerprints(&self) -> Fingerprints {
+        PerObject::of(|object| self.managed(object).map(|live| live.fingerprint.clone()))
     }
 
-    pub(crate) fn put_created(&mut self, piece: Piece, created: Created) {
-        self.created[piece as usize].put(created);
+    pub(crate) fn put_managed(&mut self, object: ManagedObject, live: LiveObject) {
+        self.managed.get_mut(object).put(live);
     }
 
-    pub(crate) fn take_tampered(&mut self) -> Vec<Tampered> {
-        std::mem::take(&mut self.tampered)
+    pub(crate) fn take_out_of_band_changes(&mut self) -> Vec<OutOfBandChange> {
+        std::mem::take(&mut self.out_of_band_changes)
     }
 
     pub(crate) fn node_uid(&self, name: &str) -> Option<&str> {
         self.nodes.get(name).map(|node| node.uid.as_str())
     }
 
-    /// What the controller created is deleted; the watches say so a little later.
-    pub(crate) fn forget_created(&mut self) {
+    /// Forgets the objects that the controller just deleted, before the watches report it.
+    pub(crate) fn forget_managed(&mut self) {
         self.global.live.clear();
-        self.lost_global = None;
-        for cache in &mut self.created {
-            cache.live.clear();
+        self.deleted_global = None;
+        for object in ManagedObject::ALL {
+            self.managed.get_mut(object).live.clear();
         }
         self.node_pull_secrets.live.clear();
     }
 
     pub(crate) fn put_global(&mut self, secret: Secret) {
-        self.lost_global = None;
+        self.deleted_global = None;
         self.global.put(secret);
     }
 
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
         let object = stripped(object);
-        self.robbed.remove(&object.key());
+        self.deleted_out_of_band.remove(&object.key());
         self.node_pull_secrets.put(object);
     }
 
@@ -264,11 +277,11 @@ impl World {
         self.config.put(config);
     }
 
-    pub(crate) fn observed(&self, now: Timestamp) -> Observed<'_> {
+    pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
         let additional = self.additional().map_or(Source::Absent, |secret| {
             Source::Found(Data::of(secret, DATA_KEY))
         });
-        Observed {
+        Snapshot {
             spec: self
                 .config()
                 .map(|config| config.spec.clone())
@@ -277,7 +290,7 @@ impl World {
             additional_type: self.additional().and_then(|secret| secret.type_.clone()),
             original: match &self.original_ref {
                 None => Source::Absent,
-                // Asked for only when it is known.
+                // `caches_synced` holds, so it is known.
                 Some(_) => self.original.clone().unwrap_or(Source::Absent),
             },
             sources: self
@@ -288,49 +301,48 @@ impl World {
             global: self
                 .global
                 .get(GLOBAL_SECRET)
-                .or(self.lost_global.as_ref())
-                .map(global),
-            global_is_lost: self.lost_global.is_some(),
+                .or(self.deleted_global.as_ref())
+                .map(secret::decode),
+            global_deleted_out_of_band: self.deleted_global.is_some(),
             last_rolled_out: None,
             daemon_set: self.has_daemon_set(),
             nodes: Cow::Borrowed(&self.nodes.live),
-            robbed: Cow::Borrowed(&self.robbed),
+            deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
             now,
         }
     }
 }
 
-/// What somebody else did to an object that was created here.
+/// A change by another client of an object that the controller wrote.
 #[derive(Debug)]
-pub(crate) struct Tampered {
+pub(crate) struct OutOfBandChange {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
-    /// Else it was changed.
     pub(crate) is_deleted: bool,
 }
 
-/// Our own writes and deletions are in the cache before the watch shows them, so all other news are somebody else's.
-/// `concerns`: whether it is a change of what is ours.
-fn tampered<T: Versioned + Clone>(
+/// The controller's own writes and deletions are in the cache before the watch reports them, so every other change is by
+/// another client. `concerns`: whether the two differ in what the controller manages.
+fn out_of_band_change<T: Versioned + Clone>(
     kind: &'static str,
-    cache: &Cache<T>,
+    store: &Store<T>,
     event: &Event<T>,
     concerns: impl Fn(&T, &T) -> bool,
-) -> Option<Tampered> {
+) -> Option<OutOfBandChange> {
     let (object, is_deleted) = match event {
         Event::Apply(object) => (object, false),
         Event::Delete(object) => (object, true),
         _ => return None,
     };
     let name = object.key();
-    let known = cache.get(&name)?;
+    let known = store.get(&name)?;
     let is_news = if is_deleted {
         known.version() <= object.version()
     } else {
         known.version() < object.version() && concerns(known, object)
     };
-    is_news.then_some(Tampered {
+    is_news.then_some(OutOfBandChange {
         kind,
         name,
         is_deleted,
@@ -342,33 +354,4 @@ fn tampered<T: Versioned + Clone>(
 pub(crate) enum OriginalRef {
     Secret(SecretRef),
     Hosted(HostedControlPlaneRef),
-}
-
-fn global(secret: &Secret) -> Global {
-    let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
-    let told = |key: &str| secret.annotations().get(key);
-    Global {
-        revision: revision(secret),
-        merged: Data::of(secret, DATA_KEY)
-            .0
-            .and_then(|bytes| dockerconfig::parse(&bytes).ok()),
-        last_additional: kept(LAST_ADDITIONAL_KEY),
-        last_original: kept(LAST_ORIGINAL_KEY),
-        last_sources: secret
-            .data
-            .iter()
-            .flatten()
-            .filter_map(|(key, bytes)| {
-                let name = key.strip_prefix(LAST_SOURCE_KEY_PREFIX)?;
-                Some((name.to_owned(), Data(Some(bytes.0.clone()))))
-            })
-            .collect(),
-        proven: told(PROVEN_ANNOTATION)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_default(),
-        rolled_out: told(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
-        is_additional_proven: told(ADDITIONAL_PROVEN_ANNOTATION).is_some_and(|text| text == "true"),
-        refused: kept(REFUSED_KEY),
-        refused_why: told(REFUSED_ANNOTATION).cloned(),
-    }
 }

@@ -1,13 +1,13 @@
-//! A Node, cut down to what the rollout needs to know of it.
+//! Reduces a Node to the fields that the plan needs.
 
 use globalps_core::names::{MCO_ANNOTATION, NODE_POOL_LABEL};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
+use super::store::Versioned;
 use super::version;
-use crate::cache::store::Versioned;
-use crate::nodes::members::NodeView;
+use crate::nodes::input::NodeView;
 
 impl Versioned for NodeView {
     fn key(&self) -> String {
@@ -18,7 +18,7 @@ impl Versioned for NodeView {
         self.version
     }
 
-    /// A kubelet reports every few minutes that nothing is new.
+    /// A kubelet renews its status every few minutes without a change.
     fn means_the_same(&self, other: &Self) -> bool {
         let Self {
             name,

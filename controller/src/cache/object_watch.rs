@@ -1,4 +1,4 @@
-//! A watch of one object that may be there, or not, or not be readable: each of it is told, and when it is over too.
+//! Watches one object by name and reports whether it is present, absent, forbidden or unknown.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,43 +9,47 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use crate::objects::apply::without_content;
+use crate::telemetry::client::without_content;
 
-/// How long the API server may take to say what is there.
+/// Deadline of the initial list.
 const LIST: Duration = Duration::from_secs(15);
 
-/// What a look at one object gave.
+/// What is known about the object.
 #[derive(Clone, Debug)]
-pub(crate) enum Seen<K> {
-    There(K),
+pub(crate) enum ObjectState<K> {
+    Present(K),
     Absent,
     /// The API server does not allow it.
     Forbidden,
-    /// Nobody said what is there: why, without anything of an answer.
+    /// The request failed: the error, without any content of a response.
     Unknown(String),
 }
 
-struct Following<K> {
+struct ObjectWatch<K> {
     api: Api<K>,
     config: watcher::Config,
-    /// `None`: it is to be started anew, after a pause.
+    /// `None`: restarts after a backoff.
     watch: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
     backoff: DefaultBackoff,
     is_listing: bool,
-    /// What the list has shown so far.
+    /// The object of the list in progress.
     found: Option<K>,
 }
 
-/// The object of this name, told again whenever it changes. A watch that failed begins anew with a list, and not where it
-/// was: a watch that goes on says nothing until something changes, and an error would seem to last as long. `what` is its
-/// name in the log.
-pub(crate) fn follow<K>(api: Api<K>, name: &str, what: &'static str) -> BoxStream<'static, Seen<K>>
+/// The state of the object of this name, and each change of it. A failed watch restarts with a list instead of resuming: a
+/// resumed watch yields nothing until the object changes, and the failure would seem to last until then. `what` names the
+/// watch in the log.
+pub(crate) fn watch_object<K>(
+    api: Api<K>,
+    name: &str,
+    what: &'static str,
+) -> BoxStream<'static, ObjectState<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let following = Following {
+    let watch = ObjectWatch {
         watch: Some(watcher::watcher(api.clone(), config.clone()).boxed()),
         api,
         config,
@@ -53,22 +57,22 @@ where
         is_listing: true,
         found: None,
     };
-    stream::unfold(following, move |mut following| async move {
-        let seen = following.next().await;
-        if let Seen::Unknown(error) = &seen {
+    stream::unfold(watch, move |mut watch| async move {
+        let seen = watch.next().await;
+        if let ObjectState::Unknown(error) = &seen {
             tracing::warn!(watch = what, error, "a watch failed and begins anew");
         }
-        Some((seen, following))
+        Some((seen, watch))
     })
     .boxed()
 }
 
-impl<K> Following<K>
+impl<K> ObjectWatch<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
-    async fn next(&mut self) -> Seen<K> {
+    async fn next(&mut self) -> ObjectState<K> {
         loop {
             let Some(watch) = &mut self.watch else {
                 sleep(self.backoff.next().unwrap_or(LIST)).await;
@@ -86,9 +90,9 @@ where
                     Some(seen) => return seen,
                     None => continue,
                 },
-                Ok(Some(Err(error))) => why(&error),
-                Ok(None) => Seen::Unknown("the watch has ended".to_owned()),
-                Err(_) => Seen::Unknown(format!("no answer within {} s", LIST.as_secs())),
+                Ok(Some(Err(error))) => failure(&error),
+                Ok(None) => ObjectState::Unknown("the watch has ended".to_owned()),
+                Err(_) => ObjectState::Unknown(format!("no answer within {} s", LIST.as_secs())),
             };
             self.watch = None;
             return failed;
@@ -100,29 +104,33 @@ where
         self.found = None;
     }
 
-    fn take(&mut self, event: Event<K>) -> Option<Seen<K>> {
+    fn take(&mut self, event: Event<K>) -> Option<ObjectState<K>> {
         match event {
             Event::Init => self.begin_list(),
             Event::InitApply(object) => self.found = Some(object),
             Event::InitDone => {
                 self.is_listing = false;
-                return Some(self.found.take().map_or(Seen::Absent, Seen::There));
+                return Some(
+                    self.found
+                        .take()
+                        .map_or(ObjectState::Absent, ObjectState::Present),
+                );
             }
-            Event::Apply(object) => return Some(Seen::There(object)),
-            Event::Delete(_) => return Some(Seen::Absent),
+            Event::Apply(object) => return Some(ObjectState::Present(object)),
+            Event::Delete(_) => return Some(ObjectState::Absent),
         }
         None
     }
 }
 
-fn why<K>(error: &watcher::Error) -> Seen<K> {
+fn failure<K>(error: &watcher::Error) -> ObjectState<K> {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => match error {
-            kube::Error::Api(status) if status.code == 403 => Seen::Forbidden,
-            other => Seen::Unknown(without_content(other)),
+            kube::Error::Api(status) if status.code == 403 => ObjectState::Forbidden,
+            other => ObjectState::Unknown(without_content(other)),
         },
-        other => Seen::Unknown(other.to_string()),
+        other => ObjectState::Unknown(other.to_string()),
     }
 }

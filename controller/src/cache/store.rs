@@ -1,4 +1,4 @@
-//! The objects of a watch, as of its newest event.
+//! The objects of one watch, by name.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,25 @@ use kube::runtime::watcher::Event;
 
 /// The objects of one watch by name, as of the newest event.
 #[derive(Debug)]
-pub(crate) struct Cache<T> {
+pub(crate) struct Store<T> {
     pub(crate) live: BTreeMap<String, T>,
-    /// Filled during a relist; replaces `live` when it is complete, so that a gap loses no deletion.
+    /// Filled during a relist, and replaces `live` at its end: a deletion during a gap of the watch is not missed.
     relist: Option<BTreeMap<String, T>>,
-    pub(crate) complete: bool,
+    /// The first list is complete.
+    pub(crate) synced: bool,
 }
 
-impl<T> Default for Cache<T> {
+impl<T> Default for Store<T> {
     fn default() -> Self {
         Self {
             live: BTreeMap::new(),
             relist: None,
-            complete: false,
+            synced: false,
         }
     }
 }
 
-/// Where no newer one is there.
+/// Unless a newer one is there.
 fn insert<T: Versioned>(objects: &mut BTreeMap<String, T>, object: T) {
     let key = object.key();
     let known = objects.get(&key);
@@ -32,13 +33,13 @@ fn insert<T: Versioned>(objects: &mut BTreeMap<String, T>, object: T) {
     }
 }
 
-impl<T: Versioned + Clone> Cache<T> {
-    /// Whether the event says something that was not known.
+impl<T: Versioned + Clone> Store<T> {
+    /// Whether the event changes anything.
     pub(crate) fn handle(&mut self, event: Event<T>) -> bool {
         match event {
             Event::Apply(object) => self.put(object),
             Event::Delete(object) => {
-                // A newer one of that name may be there already, by our own write.
+                // The controller's own write may have stored a newer one of that name.
                 let key = object.key();
                 if self
                     .live
@@ -60,17 +61,17 @@ impl<T: Versioned + Clone> Cache<T> {
             }
             Event::InitDone => {
                 self.live = self.relist.take().unwrap_or_default();
-                self.complete = true;
+                self.synced = true;
                 true
             }
         }
     }
 
-    /// Takes the object over unless a newer one is there: an answer to our own write may overtake the watch. Whether it
-    /// says something that was not known.
+    /// Stores the object unless a newer one is there: the response to a write may arrive before the watch event. Whether
+    /// it changes anything.
     pub(crate) fn put(&mut self, object: T) -> bool {
         if let Some(relist) = &mut self.relist {
-            // The list that is being read may be older than this.
+            // The list in progress may be older than this.
             insert(relist, object.clone());
         }
         let key = object.key();
@@ -94,18 +95,18 @@ impl<T: Versioned + Clone> Cache<T> {
     }
 }
 
-/// Name and `resourceVersion` of what a [`Cache`] keeps. Resource versions of one resource grow.
+/// Name and `resourceVersion` of an object in a [`Store`]. Resource versions of one resource only increase.
 pub(crate) trait Versioned {
     fn key(&self) -> String;
     fn version(&self) -> u64;
 
-    /// Whether nothing follows from the other one that did not follow from this one.
+    /// Whether the two differ in nothing that the plan depends on.
     fn means_the_same(&self, _other: &Self) -> bool {
         false
     }
 }
 
-/// A large object, in a map that would keep room for more of them.
+/// Boxed objects, since a map reserves room for several values.
 impl<T: Versioned> Versioned for Box<T> {
     fn key(&self) -> String {
         T::key(self)
@@ -136,39 +137,39 @@ mod tests {
 
     #[test]
     fn a_gap_loses_no_deletion_and_old_news_changes_nothing() {
-        let mut cache = Cache::default();
+        let mut store = Store::default();
         for event in [
             Event::Init,
             Event::InitApply(("a", 1)),
             Event::InitApply(("b", 2)),
         ] {
-            cache.handle(event);
+            store.handle(event);
         }
         assert!(
-            !cache.complete && cache.live.is_empty(),
+            !store.synced && store.live.is_empty(),
             "a list that is not complete says nothing"
         );
-        cache.handle(Event::InitDone);
-        assert_eq!(cache.names(), ["a", "b"]);
-        cache.put(("a", 5));
-        cache.handle(Event::Apply(("a", 3)));
+        store.handle(Event::InitDone);
+        assert_eq!(store.names(), ["a", "b"]);
+        store.put(("a", 5));
+        store.handle(Event::Apply(("a", 3)));
         assert_eq!(
-            cache.get("a"),
+            store.get("a"),
             Some(&("a", 5)),
             "our own write is newer than the watch"
         );
         for event in [Event::Init, Event::InitApply(("b", 2)), Event::InitDone] {
-            cache.handle(event);
+            store.handle(event);
         }
-        assert_eq!(cache.names(), ["b"], "what a relist does not have is gone");
-        cache.handle(Event::Init);
-        cache.put(("b", 7));
-        cache.put(("c", 8));
+        assert_eq!(store.names(), ["b"], "what a relist does not have is gone");
+        store.handle(Event::Init);
+        store.put(("b", 7));
+        store.put(("c", 8));
         for event in [Event::InitApply(("b", 2)), Event::InitDone] {
-            cache.handle(event);
+            store.handle(event);
         }
         assert_eq!(
-            (cache.get("b"), cache.get("c")),
+            (store.get("b"), store.get("c")),
             (Some(&("b", 7)), Some(&("c", 8))),
             "what we wrote while the list was read is newer than the list"
         );
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn only_what_was_not_known_is_news() {
-        let mut cache = Cache::default();
+        let mut store = Store::default();
         for (sentence, event, news) in [
             ("a list that begins", Event::Init, false),
             ("a part of a list", Event::InitApply(("a", 1)), false),
@@ -187,7 +188,7 @@ mod tests {
             ("a deletion", Event::Delete(("a", 4)), true),
             ("of what is gone", Event::Delete(("a", 4)), false),
         ] {
-            assert_eq!(cache.handle(event), news, "{sentence}");
+            assert_eq!(store.handle(event), news, "{sentence}");
         }
     }
 }

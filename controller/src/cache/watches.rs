@@ -1,4 +1,4 @@
-//! The watches. Each recovers from errors and gaps by itself, with backoff.
+//! The watches. Each one recovers from errors and gaps, with backoff.
 
 use std::fmt::Debug;
 
@@ -19,61 +19,65 @@ use serde::de::DeserializeOwned;
 
 use super::hosted;
 use super::node::node_view;
-use super::{Change, OriginalRef};
-use crate::cache::object_watch::{Seen, follow};
-use crate::content::resolve::{Data, Source};
-use crate::objects::managed::{Created, Piece};
+use super::object_watch::{ObjectState, watch_object};
+use super::{CacheEvent, OriginalRef};
+use crate::content::source::{Data, Source};
+use crate::objects::managed::{LiveObject, ManagedObject};
 
-pub(crate) type Changes = SelectAll<BoxStream<'static, Change>>;
+pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
 
-/// Everything that is watched from the start. Each watch recovers from errors and gaps by itself, with backoff.
-pub(crate) fn changes(client: &Client, namespace: &str) -> Changes {
+/// All objects that are watched from the start.
+pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let mut changes = SelectAll::new();
-    changes.push(named(
+    let mut events = SelectAll::new();
+    events.push(named(
         secrets.clone(),
         ADDITIONAL_SECRET,
         "additional pull secret",
-        Change::Additional,
+        CacheEvent::Additional,
     ));
-    changes.push(named(
+    events.push(named(
         secrets,
         GLOBAL_SECRET,
         "global pull secret",
-        Change::Global,
+        CacheEvent::Global,
     ));
     let config = Api::namespaced(client.clone(), namespace);
-    changes.push(named(
+    events.push(named(
         config,
         GLOBAL_SECRET,
         "GlobalPullSecret",
-        Change::Config,
+        CacheEvent::Config,
     ));
-    changes.push(created::<ServiceAccount>(
+    events.push(managed::<ServiceAccount>(
         client,
         namespace,
-        Piece::ServiceAccount,
+        ManagedObject::ServiceAccount,
     ));
-    changes.push(created::<Role>(client, namespace, Piece::Role));
-    changes.push(created::<RoleBinding>(
+    events.push(managed::<Role>(client, namespace, ManagedObject::Role));
+    events.push(managed::<RoleBinding>(
         client,
         namespace,
-        Piece::RoleBinding,
+        ManagedObject::RoleBinding,
     ));
-    changes.push(created::<DaemonSet>(client, namespace, Piece::DaemonSet));
-    // Nodes are large objects: only what the plan needs of them is kept.
-    changes.push(
+    events.push(managed::<DaemonSet>(
+        client,
+        namespace,
+        ManagedObject::DaemonSet,
+    ));
+    // Nodes are large objects: only the fields that the plan needs are kept.
+    events.push(
         watch(Api::<Node>::all(client.clone()), all())
             .default_backoff()
             .map(|result| {
                 result.map_or_else(
-                    |error| Change::Failed("nodes", error),
-                    |event| Change::Node(map(event, |node| node_view(&node))),
+                    |error| CacheEvent::Failed("nodes", error),
+                    |event| CacheEvent::Node(map(event, |node| node_view(&node))),
                 )
             })
             .boxed(),
     );
-    changes.push(
+    events.push(
         watch(
             Api::<NodePullSecret>::namespaced(client.clone(), namespace),
             all(),
@@ -81,20 +85,20 @@ pub(crate) fn changes(client: &Client, namespace: &str) -> Changes {
         .default_backoff()
         .map(|result| {
             result.map_or_else(
-                |error| Change::Failed("NodePullSecrets", error),
-                |event| Change::NodePullSecret(map(event, stripped)),
+                |error| CacheEvent::Failed("NodePullSecrets", error),
+                |event| CacheEvent::NodePullSecret(map(event, stripped)),
             )
         })
         .boxed(),
     );
-    changes
+    events
 }
 
-/// A watch of the original pull secret.
-pub(crate) fn original_changes(
+/// Watches the original pull secret.
+pub(crate) fn original_events(
     client: &Client,
     reference: &OriginalRef,
-) -> BoxStream<'static, Change> {
+) -> BoxStream<'static, CacheEvent> {
     let SecretRef {
         namespace,
         name,
@@ -102,7 +106,7 @@ pub(crate) fn original_changes(
     } = match reference {
         OriginalRef::Hosted(hosted) => {
             return hosted::original(client, hosted)
-                .map(Change::Original)
+                .map(CacheEvent::Original)
                 .boxed();
         }
         OriginalRef::Secret(secret) => secret.clone(),
@@ -110,7 +114,7 @@ pub(crate) fn original_changes(
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     sources(secrets, &name, "original pull secret", key)
         .map(move |source| {
-            Change::Original(match source {
+            CacheEvent::Original(match source {
                 Source::Forbidden => Source::Unreadable(format!(
                     "the controller may not read Secret `{namespace}/{name}`: `kubectl globalps \
                      install --original {namespace}/{name} --apply` allows it"
@@ -124,20 +128,20 @@ pub(crate) fn original_changes(
         .boxed()
 }
 
-/// A watch of each of these Secrets, so that one that may not be read holds up no other.
-pub(crate) fn source_changes(client: &Client, namespace: &str, names: &[String]) -> Changes {
+/// Watches each of these Secrets on its own, so that a forbidden one delays no other.
+pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) -> CacheEvents {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let watch = |name: &String| {
         let name = name.clone();
         sources(secrets.clone(), &name, "source", DATA_KEY.to_owned())
-            .map(move |source| Change::Source(name.clone(), source))
+            .map(move |source| CacheEvent::Source(name.clone(), source))
             .boxed()
     };
     stream::select_all(names.iter().map(watch))
 }
 
-/// What this key of the Secret holds. Where the API server is away, that is told only if nothing was known before: when it
-/// is back, the Secret is as it was.
+/// The content of this key of the Secret. A failure is reported only while nothing is known yet: an outage of the API server
+/// does not change the Secret.
 fn sources(
     secrets: Api<Secret>,
     name: &str,
@@ -145,21 +149,25 @@ fn sources(
     key: String,
 ) -> impl Stream<Item = Source> + Send + 'static {
     let mut is_known = false;
-    follow(secrets, name, what).filter_map(move |seen| {
-        let source = match seen {
-            Seen::There(secret) => Some(Source::Found(Data::of(&secret, &key))),
-            Seen::Absent => Some(Source::Absent),
-            Seen::Forbidden => Some(Source::Forbidden),
-            Seen::Unknown(_) if is_known => None,
-            Seen::Unknown(why) => Some(Source::Unreadable(why)),
+    watch_object(secrets, name, what).filter_map(move |state| {
+        let source = match state {
+            ObjectState::Present(secret) => Some(Source::Found(Data::of(&secret, &key))),
+            ObjectState::Absent => Some(Source::Absent),
+            ObjectState::Forbidden => Some(Source::Forbidden),
+            ObjectState::Unknown(_) if is_known => None,
+            ObjectState::Unknown(reason) => Some(Source::Unreadable(reason)),
         };
         is_known |= source.is_some();
         ready(source)
     })
 }
 
-/// A watch of one of the syncer's objects, of which nothing but the metadata is needed.
-fn created<K>(client: &Client, namespace: &str, piece: Piece) -> BoxStream<'static, Change>
+/// Watches the metadata of one of the syncer's objects.
+fn managed<K>(
+    client: &Client,
+    namespace: &str,
+    object: ManagedObject,
+) -> BoxStream<'static, CacheEvent>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -173,8 +181,8 @@ where
         .default_backoff()
         .map(move |result| {
             result.map_or_else(
-                |error| Change::Failed("syncer", error),
-                |event| Change::Created(piece, map(event, Created::from)),
+                |error| CacheEvent::Failed("syncer", error),
+                |event| CacheEvent::Managed(object, map(event, LiveObject::from)),
             )
         })
         .boxed()
@@ -188,19 +196,19 @@ fn named<K: Resource + Clone + Debug + DeserializeOwned + Send + 'static>(
     api: Api<K>,
     name: &str,
     what: &'static str,
-    change: fn(Event<K>) -> Change,
-) -> BoxStream<'static, Change> {
-    watched(api, by_name(name), what, change)
+    event: fn(Event<K>) -> CacheEvent,
+) -> BoxStream<'static, CacheEvent> {
+    watched(api, by_name(name), what, event)
 }
 
 fn all() -> watcher::Config {
     watcher::Config::default().page_size(50)
 }
 
-/// Without what nothing depends on and the API server keeps anyway: there are thousands of them.
+/// Without the fields that nothing depends on: there are thousands of these objects.
 pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
-    // Every object has the one that tells the leader, which is half a kilobyte in a map.
+    // Each object also has the leader annotation, which costs half a kilobyte in a map.
     let asked = metadata.annotations.and_then(|mut annotations| {
         let asked = annotations.remove_entry(RETRY_ANNOTATION)?;
         Some([asked].into())
@@ -230,11 +238,11 @@ fn watched<K: Resource + Clone + Debug + DeserializeOwned + Send + 'static>(
     api: Api<K>,
     config: watcher::Config,
     what: &'static str,
-    change: fn(Event<K>) -> Change,
-) -> BoxStream<'static, Change> {
+    event: fn(Event<K>) -> CacheEvent,
+) -> BoxStream<'static, CacheEvent> {
     watch(api, config)
         .default_backoff()
         .modify(|object| object.meta_mut().managed_fields = None)
-        .map(move |result| result.map_or_else(|error| Change::Failed(what, error), change))
+        .map(move |result| result.map_or_else(|error| CacheEvent::Failed(what, error), event))
         .boxed()
 }

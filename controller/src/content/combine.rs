@@ -1,4 +1,4 @@
-//! Several sources into one, the earlier before the later, and whose each registry is. Pure.
+//! Combines several sources in their order of precedence, and keeps which source each registry is from. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,12 +8,12 @@ use globalps_core::dockerconfig::{DockerConfig, Entry, Precedence, shown_key};
 
 /// The entries of several sources, one for each registry.
 pub(crate) struct Combined<'a> {
-    /// By canonical key: whose it is, as an index into the sources, and the entry.
+    /// By canonical key: index of the source, and the entry.
     entries: BTreeMap<Cow<'a, str>, (usize, &'a Entry)>,
     pub(crate) conflicts: Vec<ConflictStatus>,
 }
 
-/// Each with the name of its Secret. Entries that mean the same are no conflict.
+/// Sources with the names of their Secrets. Equivalent entries are no conflict.
 pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> {
     let mut entries: BTreeMap<_, (usize, &Entry)> = BTreeMap::new();
     let mut conflicts = Vec::new();
@@ -24,10 +24,10 @@ pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> 
                     entries.insert(key, (at, entry));
                 }
                 Some((_, other)) if other.means_the_same(entry) => {}
-                Some((winner, _)) => conflicts.push(ConflictStatus {
+                Some((effective, _)) => conflicts.push(ConflictStatus {
                     registry: shown_key(&key),
                     winner: Precedence::Additional,
-                    source: sources[*winner].0.to_owned(),
+                    source: sources[*effective].0.to_owned(),
                     over: (*name).to_owned(),
                 }),
             }
@@ -42,7 +42,7 @@ impl Combined<'_> {
         DockerConfig::new(entries.map(|(_, entry)| (*entry).clone()).collect())
     }
 
-    /// Registries whose credentials in `merged` are this source's.
+    /// Registries whose credentials in `merged` are from this source.
     pub(crate) fn registries(&self, source: usize, merged: &DockerConfig) -> Vec<String> {
         let merged = merged.by_canonical_key();
         let in_force = |key: &str, entry: &Entry| {
@@ -74,19 +74,19 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_wins_over_the_later_and_each_registry_is_somebodys() {
+    fn an_earlier_source_shadows_a_later_one() {
         let (first, second, third) = (
             config("a=dTpw b=dTpw"),
             config("https://a/=dTpx b=dTpw c=dTpw"),
             config("c=dTpx d=dTpw"),
         );
         let combined = combine(&[("one", &first), ("two", &second), ("three", &third)]);
-        let told: Vec<_> = combined
+        let conflicts: Vec<_> = combined
             .conflicts
             .iter()
             .map(|c| format!("{}: {} over {}", c.registry, c.source, c.over))
             .collect();
-        assert_eq!(told, ["a: one over two", "c: two over three"]);
+        assert_eq!(conflicts, ["a: one over two", "c: two over three"]);
         let merged = combined.config();
         assert!(merged.means_the_same(&config("a=dTpw b=dTpw c=dTpw d=dTpw")));
         let of = |at| combined.registries(at, &merged).join(" ");

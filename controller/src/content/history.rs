@@ -1,10 +1,15 @@
-//! Which slot of the history an additional Secret goes to, and which holds the newest. Pure.
+//! The history of additional Secrets: slots, and the Secret of each slot. Pure.
 
-use globalps_core::names::REVISION_ANNOTATION;
-use kube::ResourceExt;
+use globalps_core::names::{
+    DATA_KEY, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE, history_secret,
+};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::content::resolve::Data;
-use crate::nodes::plan::HistoryWrite;
+use super::secret::revision;
+use super::source::Data;
 
 /// An additional Secret that every node had.
 #[derive(Clone, Debug)]
@@ -14,7 +19,16 @@ pub(crate) struct Kept {
     pub(crate) additional: Data,
 }
 
-/// The slot for it, given what is in the slots: the one that holds the same already, else an empty one, else the oldest.
+/// An additional Secret to keep for a rollback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HistoryWrite {
+    /// The last revision that it was part of.
+    pub(crate) revision: i64,
+    pub(crate) rolled_out: Timestamp,
+    pub(crate) additional: Data,
+}
+
+/// The slot to write: the one with the same content or revision, otherwise an empty one, otherwise the oldest.
 pub(crate) fn slot_for(write: &HistoryWrite, slots: &[Option<Kept>]) -> u32 {
     let is_same =
         |kept: &Kept| kept.revision == write.revision || kept.additional == write.additional;
@@ -32,24 +46,44 @@ pub(crate) fn slot_for(write: &HistoryWrite, slots: &[Option<Kept>]) -> u32 {
         .unwrap_or_default()
 }
 
+/// The Secret of this slot.
+pub(crate) fn encode(slot: u32, write: &HistoryWrite) -> Secret {
+    let bytes = write.additional.0.clone().unwrap_or_default();
+    let annotations = [
+        (REVISION_ANNOTATION, write.revision.to_string()),
+        (ROLLED_OUT_ANNOTATION, write.rolled_out.to_string()),
+    ];
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(history_secret(slot)),
+            annotations: Some(
+                annotations
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .into(),
+            ),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.to_owned()),
+        data: Some([(DATA_KEY.to_owned(), ByteString(bytes))].into()),
+        ..Secret::default()
+    }
+}
+
+pub(crate) fn decode(secret: &Secret) -> Kept {
+    Kept {
+        revision: revision(secret),
+        additional: Data::of(secret, DATA_KEY),
+    }
+}
+
 /// `None`: all slots are empty.
 pub(crate) fn newest(slots: Vec<Option<Kept>>) -> Option<Data> {
     let newest = slots.into_iter().flatten().max_by_key(|kept| kept.revision);
     newest.map(|kept| kept.additional)
 }
 
-/// Of a Secret of ours; 0: it tells none.
-pub(crate) fn revision(secret: &impl ResourceExt) -> i64 {
-    let annotation = secret.annotations().get(REVISION_ANNOTATION);
-    annotation
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     /// `1a 2b -`: revision and content, `-`: empty.
@@ -66,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room_and_nothing_is_kept_twice() {
+    fn the_oldest_slot_is_replaced_and_nothing_is_kept_twice() {
         for (held, new, expected) in [
             ("- -", "1a", 0),
             ("1a -", "2b", 1),
@@ -84,6 +118,21 @@ mod tests {
             };
             assert_eq!(slot_for(&write, &slots(held)), expected, "{held}");
         }
+    }
+
+    #[test]
+    fn a_slot_decodes_to_what_was_encoded() {
+        let Kept {
+            revision,
+            additional,
+        } = kept("7x").expect("one");
+        let write = HistoryWrite {
+            revision,
+            rolled_out: Timestamp::UNIX_EPOCH,
+            additional: additional.clone(),
+        };
+        let decoded = decode(&encode(3, &write));
+        assert_eq!((decoded.revision, decoded.additional), (7, additional));
     }
 
     #[test]

@@ -3,3 +3,5 @@
 pub(crate) mod combine;
 pub(crate) mod history;
 pub(crate) mod resolve;
+pub(crate) mod secret;
+pub(crate) mod source;

@@ -1,116 +1,16 @@
-//! From the pull secrets as they are to the one that the nodes shall have. Pure.
+//! Validates and merges the pull secrets into the one for the nodes. Pure.
 
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
 use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Precedence, Severity};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 
-use crate::content::combine::combine;
+use super::combine::combine;
+use super::secret::Global;
+use super::source::{Data, Source, Verdict};
 
-/// A pull secret as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// There is none, and none is asked for.
-    Absent,
-    /// One is asked for, but the controller is not allowed to read it.
-    Forbidden,
-    /// One is asked for, but it can't be read: why, as a sentence.
-    Unreadable(String),
-    Found(Data),
-}
-
-/// The bytes under the key of a Secret; `None`: it has no such key. `Debug` does not show them.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Data(pub(crate) Option<Vec<u8>>);
-
-impl Data {
-    pub(crate) fn of(secret: &Secret, key: &str) -> Self {
-        let value = secret.data.as_ref().and_then(|data| data.get(key));
-        Self(value.map(|bytes| bytes.0.clone()))
-    }
-
-    fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, Vec::len)
-    }
-}
-
-impl std::fmt::Debug for Data {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "Data(***)"
-        } else {
-            "Data(none)"
-        })
-    }
-}
-
-/// What became of a pull secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Absent,
-    Valid,
-    Forbidden,
-    Unreadable(String),
-    /// Every error; the last one that was valid stays in force.
-    Invalid(Vec<Finding>),
-    /// Only the bad entries, named here, are left out.
-    Partly(Vec<Finding>),
-    /// It is valid, but was taken back from the fleet: why, as a sentence.
-    TakenBack(String),
-}
-
-/// What `global-pull-secret` holds now.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Global {
-    pub(crate) revision: i64,
-    pub(crate) merged: Option<DockerConfig>,
-    pub(crate) last_additional: Option<Data>,
-    pub(crate) last_original: Option<Data>,
-    /// By the name of the source.
-    pub(crate) last_sources: BTreeMap<String, Data>,
-    /// The newest revision that some node has run with; 0: none; negative: no node that joins takes it,
-    /// since the way back has begun.
-    pub(crate) proven: i64,
-    /// When every node had the revision; `None`: not yet.
-    pub(crate) rolled_out: Option<Timestamp>,
-    /// The revision is not rolled out, but the additional Secret in it was, with another original or other sources.
-    pub(crate) is_additional_proven: bool,
-    /// The additional Secret that was taken back, and why.
-    pub(crate) refused: Option<Data>,
-    pub(crate) refused_why: Option<String>,
-}
-
-impl Global {
-    /// Whether all but the merged content is the same.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
-        let Self {
-            revision,
-            merged: _,
-            last_additional,
-            last_original,
-            last_sources,
-            proven,
-            rolled_out,
-            is_additional_proven,
-            refused,
-            refused_why,
-        } = self;
-        *revision == other.revision
-            && *last_additional == other.last_additional
-            && *last_original == other.last_original
-            && *last_sources == other.last_sources
-            && *proven == other.proven
-            && *rolled_out == other.rolled_out
-            && *is_additional_proven == other.is_additional_proven
-            && *refused == other.refused
-            && *refused_why == other.refused_why
-    }
-}
-
-/// What the nodes shall have, and the good sources that it was made of.
+/// The content for the nodes, and the valid sources that it was made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
     pub(crate) config: DockerConfig,
@@ -120,12 +20,12 @@ pub(crate) struct Desired {
     pub(crate) sources: BTreeMap<String, Data>,
 }
 
-/// What became of one of `spec.sources`.
+/// The result for one of `spec.sources`.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedSource {
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Registries whose credentials are its own.
+    /// Registries whose effective credentials are from this source.
     pub(crate) registries: Vec<String>,
 }
 
@@ -138,14 +38,13 @@ pub(crate) struct Resolved {
     /// `None`: no additional Secret and no source, or none that was ever valid.
     pub(crate) desired: Option<Desired>,
     pub(crate) conflicts: Vec<ConflictStatus>,
-    /// The additional Secret as it is, if it is the one that was taken back.
-    pub(crate) refused: Option<Data>,
-    /// Bytes that `global-pull-secret` would have, where they are more than it can; nothing but what is in it already
-    /// makes it so large.
+    /// The additional Secret, if it is the one that was rolled back.
+    pub(crate) rejected: Option<Data>,
+    /// Size of `global-pull-secret` in bytes, if it exceeds the limit although no new content is in it.
     pub(crate) too_large: Option<usize>,
 }
 
-/// A pull secret judged: what stands for it, and what stood for it before.
+/// A pull secret with its verdict, its effective content, and its last valid bytes.
 struct Judged {
     verdict: Verdict,
     good: Option<(DockerConfig, Data)>,
@@ -153,14 +52,14 @@ struct Judged {
 }
 
 impl Judged {
-    /// It would bring something that is not in `global-pull-secret` yet.
+    /// It has content that is not in `global-pull-secret` yet.
     fn is_new(&self) -> bool {
         let good = self.good.as_ref();
         good.is_some_and(|(_, data)| self.last.as_ref() != Some(data))
     }
 
-    /// What was in force stays, since there is no room.
-    fn refuse(&mut self, size: usize) {
+    /// Rejects it for lack of space; its last valid content stays effective.
+    fn reject(&mut self, size: usize) {
         let own = self.good.as_ref().map_or(0, |(_, data)| data.len());
         self.verdict = Verdict::Invalid(vec![Finding {
             severity: Severity::Error,
@@ -177,8 +76,8 @@ impl Judged {
     }
 }
 
-/// A source that is not valid never changes what is in force: its last good bytes stand in for it, so that the other
-/// sources' changes still flow.
+/// An invalid source never changes the effective content: its last valid bytes replace it, so that changes of the other
+/// sources still apply.
 pub(crate) fn resolve(
     spec: &GlobalPullSecretSpec,
     additional: &Source,
@@ -189,13 +88,13 @@ pub(crate) fn resolve(
     let last_additional = global.and_then(|global| global.last_additional.as_ref());
     let last_original = global.and_then(|global| global.last_original.as_ref());
     let last_source = |name| global.and_then(|global| global.last_sources.get(name));
-    let refused = global
-        .and_then(|global| global.refused.clone())
-        .filter(|refused| *additional == Source::Found(refused.clone()));
+    let rejected = global
+        .and_then(|global| global.rejected.clone())
+        .filter(|rejected| *additional == Source::Found(rejected.clone()));
     let mut first = judge(additional, last_additional, false);
-    if refused.is_some() {
-        let why = global.and_then(|global| global.refused_why.clone());
-        first.verdict = Verdict::TakenBack(why.unwrap_or_default());
+    if rejected.is_some() {
+        let reason = global.and_then(|global| global.rejected_reason.clone());
+        first.verdict = Verdict::RolledBack(reason.unwrap_or_default());
         first.good = last_additional.and_then(read);
     }
     let mut original = judge(original, last_original, true);
@@ -209,14 +108,14 @@ pub(crate) fn resolve(
         let merged = merge(spec, &all, &original);
         let size = merged
             .as_ref()
-            .and_then(|merged| too_large(&merged.desired, refused.as_ref()));
+            .and_then(|merged| too_large(&merged.desired, rejected.as_ref()));
         let Some(size) = size else {
             break (merged, None);
         };
-        // The least important one of those that are new.
+        // The new one with the lowest precedence.
         let judged = all.iter_mut().rev().map(|(_, judged)| judged);
         match judged.chain([&mut original]).find(|judged| judged.is_new()) {
-            Some(judged) => judged.refuse(size),
+            Some(judged) => judged.reject(size),
             None => break (merged, Some(size)),
         }
     };
@@ -238,7 +137,7 @@ pub(crate) fn resolve(
         sources: sources.collect(),
         desired,
         conflicts,
-        refused,
+        rejected,
         too_large,
     }
 }
@@ -250,7 +149,7 @@ struct Merged {
     registries: BTreeMap<String, Vec<String>>,
 }
 
-/// `None`: none of them is good.
+/// `None`: none of them is valid.
 fn merge(spec: &GlobalPullSecretSpec, all: &[(&str, Judged)], original: &Judged) -> Option<Merged> {
     let good: Vec<(&str, &DockerConfig)> = all
         .iter()
@@ -292,12 +191,12 @@ fn merge(spec: &GlobalPullSecretSpec, all: &[(&str, Judged)], original: &Judged)
     })
 }
 
-/// Bytes of `global-pull-secret` with all that is kept in it, where they are more than it can have.
-fn too_large(desired: &Desired, refused: Option<&Data>) -> Option<usize> {
+/// Size of `global-pull-secret` in bytes with everything in it, if it exceeds the limit.
+fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
     let kept = [&desired.additional, &desired.original];
-    let kept = kept.into_iter().flatten().chain(refused);
+    let kept = kept.into_iter().flatten().chain(rejected);
     let kept: usize = kept.chain(desired.sources.values()).map(Data::len).sum();
-    // Each entry gets an `auth` of what it has besides, at most: no need to write it all out.
+    // Rendering adds at most an `auth` to each entry: far below the limit it is not needed.
     if kept * 4 <= SECRET_LIMIT {
         return None;
     }
@@ -305,7 +204,7 @@ fn too_large(desired: &Desired, refused: Option<&Data>) -> Option<usize> {
     (size > SECRET_LIMIT).then_some(size)
 }
 
-/// `lenient`: entries that are bad are left out instead of refusing all of it.
+/// `lenient`: omits invalid entries instead of rejecting the whole content.
 fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
     let judged = |verdict, good| Judged {
         verdict,
@@ -316,7 +215,9 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
     let data = match source {
         Source::Absent => return judged(Verdict::Absent, None),
         Source::Forbidden => return judged(Verdict::Forbidden, stand_in()),
-        Source::Unreadable(why) => return judged(Verdict::Unreadable(why.clone()), stand_in()),
+        Source::Unreadable(reason) => {
+            return judged(Verdict::Unreadable(reason.clone()), stand_in());
+        }
         Source::Found(data) => data,
     };
     let (config, findings) = dockerconfig::validate_data(data.0.as_deref());
@@ -344,9 +245,9 @@ fn read(data: &Data) -> Option<(DockerConfig, Data)> {
     Some((config?, data.clone()))
 }
 
-/// The one who lost where `winner` won.
-pub(crate) fn loser(winner: Precedence) -> &'static str {
-    match winner {
+/// The pull secret whose credentials are shadowed by the `effective` one.
+pub(crate) fn shadowed(effective: Precedence) -> &'static str {
+    match effective {
         Precedence::Additional => "original",
         Precedence::Original => "additional",
     }
@@ -598,14 +499,14 @@ mod tests {
                 "additional",
             ),
             (
-                "a source is refused before the additional one",
+                "a source is rejected before the additional one",
                 [&*half, B, &*half],
                 None,
                 "b h",
                 "two",
             ),
             (
-                "what is new is refused before what is in force",
+                "what is new is rejected before what is in force",
                 [&*half, &*half, "-"],
                 Some(&before),
                 "a h",
@@ -618,21 +519,21 @@ mod tests {
                 .sources
                 .iter()
                 .map(|s| (s.name.as_str(), &s.verdict));
-            let mut refused = [("additional", &resolved.additional)]
+            let mut rejected = [("additional", &resolved.additional)]
                 .into_iter()
                 .chain(verdicts)
                 .filter_map(|(name, verdict)| match verdict {
                     Verdict::Invalid(findings) => Some((name, findings[0].to_string())),
                     _ => None,
                 });
-            let found = refused.next();
+            let found = rejected.next();
             assert_eq!(
                 found.as_ref().map_or("", |(name, _)| *name),
                 who,
                 "{sentence}"
             );
             assert!(found.is_none_or(|(_, text)| text.contains("more than the 1048576")));
-            assert_eq!(refused.next(), None, "{sentence}");
+            assert_eq!(rejected.next(), None, "{sentence}");
         }
     }
 
@@ -648,10 +549,5 @@ mod tests {
         };
         assert_eq!(additional[0].registry, "c");
         assert_eq!(original[0].registry, "c");
-    }
-
-    #[test]
-    fn data_is_not_shown_in_debug() {
-        assert!(!format!("{:?}", found(A)).contains("dTpw"));
     }
 }

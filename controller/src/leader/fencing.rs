@@ -1,5 +1,5 @@
-//! How long this controller may write. A term that is over, or whose end is near, lets no write begin, and gives up on
-//! those under way.
+//! The fencing token of the leader: near the end of the lease no write starts, and at its end the writes in flight are
+//! aborted.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,42 +16,43 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Service};
 
-use crate::leader::election::DURATION;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 
-/// So long before another may lead, the last write has ended or is given up: what the API server still works on then, and
-/// clocks that do not run alike, have this time.
+/// The token expires this long before another controller may lead: a margin for requests that the API server still
+/// processes, and for clock drift.
 const SETTLE: Duration = Duration::from_secs(2);
-/// What a write that begins has before it at least.
+/// Time after the last renewal when another controller may take the Lease.
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(10);
+/// Time that a write has at least: later than this before the end, no write starts.
 const WRITE: Duration = Duration::from_secs(2);
 
-/// The time for which the Lease is surely ours.
+/// Valid while this controller certainly holds the Lease.
 #[derive(Debug, Default)]
-pub(crate) struct Term {
+pub(crate) struct FencingToken {
     /// Milliseconds of [`clock::now`].
     end: AtomicU64,
     closed: AtomicBool,
-    /// Writes under way.
+    /// Writes in flight.
     writes: watch::Sender<u32>,
 }
 
-impl Term {
-    /// The Lease was renewed by a call that was begun at this time, by [`clock::now`].
+impl FencingToken {
+    /// Records a renewal of the Lease; `sent`: the time of [`clock::now`] before the request.
     pub(crate) fn renewed(&self, sent: Duration) {
-        let end = (sent + DURATION).saturating_sub(SETTLE);
+        let end = (sent + LEASE_DURATION).saturating_sub(SETTLE);
         let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// No further write; see [`Self::settled`].
+    /// Rejects every further write; see [`Self::settled`].
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until no write is under way.
+    /// Waits until no write is in flight.
     pub(crate) async fn settled(&self) {
-        // The sender is `self`, so it does not end.
+        // An error means a dropped sender, and `self` is the sender.
         let _ = self
             .writes
             .subscribe()
@@ -59,7 +60,7 @@ impl Term {
             .await;
     }
 
-    /// What is left of the time in which writes may end.
+    /// Time until the token expires.
     fn left(&self, now: Duration) -> Duration {
         Duration::from_millis(self.end.load(Ordering::Relaxed)).saturating_sub(now)
     }
@@ -68,34 +69,38 @@ impl Term {
         !self.closed.load(Ordering::Relaxed) && self.left(now) >= WRITE
     }
 
-    /// Whether a write may begin at this moment.
+    /// Whether a write may start now.
     pub(crate) fn is_open(&self) -> bool {
         self.may_begin(clock::now())
     }
 }
 
-/// The client of a term: what it is asked to write it writes only in its time.
-pub(crate) fn client(inner: &Client, term: &Arc<Term>, health: &Arc<Health>) -> Client {
+/// A client that writes only while the token is valid. Reads are not limited.
+pub(crate) fn fenced_client(
+    inner: &Client,
+    token: &Arc<FencingToken>,
+    health: &Arc<Health>,
+) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    let bound = Bound {
+    let fenced = Fenced {
         inner: inner.clone(),
-        term: Arc::clone(term),
+        token: Arc::clone(token),
         health: Arc::clone(health),
     };
-    Client::new(bound, namespace)
+    Client::new(fenced, namespace)
 }
 
-struct Bound {
+struct Fenced {
     inner: Client,
-    term: Arc<Term>,
+    token: Arc<FencingToken>,
     health: Arc<Health>,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("this controller does not surely lead any more")]
-struct Over;
+struct Expired;
 
-impl Service<Request<Body>> for Bound {
+impl Service<Request<Body>> for Fenced {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
@@ -105,14 +110,14 @@ impl Service<Request<Body>> for Bound {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, term) = (self.inner.clone(), Arc::clone(&self.term));
+        let (client, token) = (self.inner.clone(), Arc::clone(&self.token));
         let health = Arc::clone(&self.health);
         Box::pin(async move {
             if request.method() == Method::GET {
                 return Ok(client.send(request).await?);
             }
-            let response = write(&term, client.send(request)).await?;
-            // A round of many writes gets on too.
+            let response = write(&token, client.send(request)).await?;
+            // A long reconcile makes progress with each write.
             health.beat();
             Ok(response)
         })
@@ -120,42 +125,43 @@ impl Service<Request<Body>> for Bound {
 }
 
 async fn write<T>(
-    term: &Term,
+    token: &FencingToken,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, BoxError> {
-    if !term.is_open() {
-        return Err(Over.into());
+    if !token.is_open() {
+        return Err(Expired.into());
     }
-    let _under_way = UnderWay::new(&term.writes);
+    let _in_flight = InFlight::new(&token.writes);
     let mut call = pin!(call);
     let mut guarded = pin!(poll_fn(|context| {
-        // Looked at before each step, not only when a timer fires: after a freeze the call may be ready to go on too.
-        if term.left(clock::now()).is_zero() {
-            return Poll::Ready(Err(Over.into()));
+        // Checked before each poll, not only when the timer fires: after the process was frozen, the call may be ready
+        // as well.
+        if token.left(clock::now()).is_zero() {
+            return Poll::Ready(Err(Expired.into()));
         }
         call.as_mut().poll(context).map_err(BoxError::from)
     }));
     loop {
-        let end = Instant::now() + term.left(clock::now());
+        let end = Instant::now() + token.left(clock::now());
         tokio::select! {
             biased;
             done = &mut guarded => return done,
-            // The term may have been renewed meanwhile.
+            // The token may have been renewed in the meantime.
             () = sleep_until(end) => {}
         }
     }
 }
 
-struct UnderWay<'a>(&'a watch::Sender<u32>);
+struct InFlight<'a>(&'a watch::Sender<u32>);
 
-impl<'a> UnderWay<'a> {
+impl<'a> InFlight<'a> {
     fn new(writes: &'a watch::Sender<u32>) -> Self {
         writes.send_modify(|writes| *writes += 1);
         Self(writes)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|writes| *writes -= 1);
     }
@@ -173,43 +179,46 @@ mod tests {
 
     #[test]
     fn the_last_write_has_ended_before_the_lease_may_be_anothers() {
-        let term = Term::default();
-        assert!(!term.may_begin(at(100)), "nothing before the first renewal");
-        term.renewed(at(100));
-        assert!(term.may_begin(at(100)) && term.may_begin(at(106)));
-        assert!(!term.may_begin(at(107)), "too late to begin");
-        assert!(!term.left(at(107)).is_zero() && term.left(at(108)).is_zero());
-        assert!(at(108) + SETTLE <= at(100) + DURATION);
-        term.renewed(at(103));
-        assert!(term.may_begin(at(107)), "a renewal prolongs it");
-        term.close();
-        assert!(!term.may_begin(at(104)), "a closed one stays closed");
+        let token = FencingToken::default();
+        assert!(
+            !token.may_begin(at(100)),
+            "nothing before the first renewal"
+        );
+        token.renewed(at(100));
+        assert!(token.may_begin(at(100)) && token.may_begin(at(106)));
+        assert!(!token.may_begin(at(107)), "too late to begin");
+        assert!(!token.left(at(107)).is_zero() && token.left(at(108)).is_zero());
+        assert!(at(108) + SETTLE <= at(100) + LEASE_DURATION);
+        token.renewed(at(103));
+        assert!(token.may_begin(at(107)), "a renewal prolongs it");
+        token.close();
+        assert!(!token.may_begin(at(104)), "a closed one stays closed");
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_write_is_made_in_the_term_only_and_given_up_at_its_end() {
-        let term = Term::default();
-        assert!(write(&term, ready(Ok(1))).await.is_err(), "no term yet");
-        term.renewed(clock::now());
-        assert_eq!(write(&term, ready(Ok(1))).await.ok(), Some(1));
+        let token = FencingToken::default();
+        assert!(write(&token, ready(Ok(1))).await.is_err(), "no token yet");
+        token.renewed(clock::now());
+        assert_eq!(write(&token, ready(Ok(1))).await.ok(), Some(1));
 
         // 100 ms are left to end, so that one that has begun is cut off.
         let almost = clock::now() + WRITE + Duration::from_millis(100) + SETTLE;
-        term.renewed(almost.saturating_sub(DURATION));
-        let stuck = write(&term, pending::<Result<(), _>>());
+        token.renewed(almost.saturating_sub(LEASE_DURATION));
+        let stuck = write(&token, pending::<Result<(), _>>());
         let mut stuck = pin!(stuck);
         assert!(futures::poll!(stuck.as_mut()).is_pending());
-        assert_eq!(*term.writes.borrow(), 1);
-        term.renewed(clock::now().saturating_sub(DURATION));
-        assert!(stuck.await.is_err(), "a term that is over cuts it off");
-        term.settled().await;
+        assert_eq!(*token.writes.borrow(), 1);
+        token.renewed(clock::now().saturating_sub(LEASE_DURATION));
+        assert!(stuck.await.is_err(), "a token that is over cuts it off");
+        token.settled().await;
     }
 
     /// As after a freeze: the call could go on, and must not.
     #[tokio::test(flavor = "current_thread")]
     async fn what_could_go_on_after_the_end_does_not() {
-        let term = Term::default();
-        term.renewed(clock::now());
+        let token = FencingToken::default();
+        token.renewed(clock::now());
         let mut asked = 0;
         let call = poll_fn(|_| {
             asked += 1;
@@ -220,9 +229,9 @@ mod tests {
             }
         });
         {
-            let mut writing = pin!(write(&term, call));
+            let mut writing = pin!(write(&token, call));
             assert!(futures::poll!(writing.as_mut()).is_pending());
-            term.renewed(clock::now().saturating_sub(DURATION));
+            token.renewed(clock::now().saturating_sub(LEASE_DURATION));
             assert!(futures::poll!(writing.as_mut()).is_ready());
         }
         assert_eq!(asked, 1, "it was not let go on");

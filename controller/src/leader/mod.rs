@@ -1,4 +1,6 @@
-//! Who leads: the election by a Lease, and the fencing token that every write needs.
+//! Leader election by a Lease, and the fencing token without which no write starts.
 
 pub(crate) mod election;
 pub(crate) mod fencing;
+mod lease;
+pub(crate) mod lease_guard;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Keys and values in turn, each ended by a character that no label holds.
+/// Alternating keys and values, each terminated by a character that no label contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Labels(Box<str>);
 

@@ -1,79 +1,26 @@
-//! The nodes as the rollout sees them, and what each is to be granted next. Pure.
+//! The nodes of the rollout, and the next assignment of each. Pure.
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, Phase};
-use globalps_core::names::{EXCLUDE_LABEL, MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
+use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
+use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::rollout::{self, Goal, Progress};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use crate::nodes::labels::Labels;
-use crate::nodes::plan::Observed;
+use super::input::{NodeView, Snapshot, is_selected};
 
-/// A Node, as far as the rollout is concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeView {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    /// Its `resourceVersion`.
-    pub(crate) version: u64,
-    pub(crate) labels: Labels,
-    /// `Err`: not ready since then.
-    pub(crate) ready: Result<(), Timestamp>,
-    /// The Machine Config Operator manages its credentials file.
-    pub(crate) is_foreign: bool,
-    pub(crate) created: Timestamp,
-}
-
-/// A Node that is older and has no object had one, which somebody deleted: it waits for its turn again.
-const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
-
-impl NodeView {
-    fn has(&self, label: &str, value: &str) -> bool {
-        self.labels.get(label) == Some(value)
-    }
-
-    /// A syncer runs there.
-    fn is_linux(&self) -> bool {
-        self.has("kubernetes.io/os", "linux")
-    }
-
-    fn is_new(&self, now: Timestamp) -> bool {
-        now.duration_since(self.created) < NEW_FOR
-    }
-
-    fn foreign_owner(&self) -> String {
-        let owner = if self.is_foreign {
-            MACHINE_CONFIG_OPERATOR
-        } else {
-            ""
-        };
-        owner.to_owned()
-    }
-}
-
-/// Whether globalps shall care for the node.
-pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
-    node.is_linux()
-        && !node.has(EXCLUDE_LABEL, "true")
-        && spec
-            .node_selector
-            .iter()
-            .all(|(key, value)| node.has(key, value))
-}
-
-/// The nodes that have something to come to: the selected ones; those that are to be put back.
-pub(crate) fn fleet(observed: &Observed, goal: Goal) -> Vec<rollout::Node> {
-    let nodes = observed.nodes.values();
+/// The nodes with a goal: the selected ones and those to be restored.
+pub(crate) fn members(snapshot: &Snapshot, goal: Goal) -> Vec<rollout::Node> {
+    let nodes = snapshot.nodes.values();
     nodes
         .filter_map(|node| {
-            let object = observed
+            let object = snapshot
                 .node_pull_secrets
                 .get(&node.name)
                 .map(AsRef::as_ref);
-            let is_selected = goal != Goal::Restore && is_selected(&observed.spec, node);
+            let is_selected = goal != Goal::Restore && is_selected(&snapshot.spec, node);
             let view = view(node, object, is_selected.then_some(goal));
             let is_here = is_selected
                 || view.granted.is_some()
@@ -83,7 +30,7 @@ pub(crate) fn fleet(observed: &Observed, goal: Goal) -> Vec<rollout::Node> {
         .collect()
 }
 
-/// The node with what it was granted last; `goal` none: it is to be as it was.
+/// The node with its last assignment; `goal` `None`: restore.
 fn view(node: &NodeView, object: Option<&NodePullSecret>, goal: Option<Goal>) -> rollout::Node {
     let goal = goal.unwrap_or(Goal::Restore);
     let granted = if node.is_foreign && goal != Goal::Restore {
@@ -100,24 +47,24 @@ fn view(node: &NodeView, object: Option<&NodePullSecret>, goal: Option<Goal>) ->
         granted_at: object
             .and_then(|object| object.spec.granted_at.as_ref())
             .map_or(Timestamp::MAX, |time| time.0),
-        answers: object.is_some_and(answers),
+        answers: object.is_some_and(is_up_to_date),
         retry: object.is_some_and(|object| asked.is_some_and(|asked| *asked != object.spec.retry)),
     }
 }
 
-/// Its syncer has told of its spec as it is.
-fn answers(object: &NodePullSecret) -> bool {
-    let told = object.status.as_ref();
-    let about = told.map(|status| status.observed_generation);
-    about.is_some() && about == object.metadata.generation
+/// The status is about the present generation.
+fn is_up_to_date(object: &NodePullSecret) -> bool {
+    let status = object.status.as_ref();
+    let observed = status.map(|status| status.observed_generation);
+    observed.is_some() && observed == object.metadata.generation
 }
 
-/// What the node was granted last and how far it is. A status that is about another spec says nothing of it.
+/// The node's last assignment and its progress. A status about another generation does not count.
 pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
     let spec = &object.spec;
     let goal = match (spec.restore, spec.revision) {
         (true, _) => Goal::Restore,
-        (false, 0) => return unasked(object),
+        (false, 0) => return without_assignment(object),
         (false, revision) => Goal::Revision(revision),
     };
     let Some(status) = object
@@ -128,9 +75,9 @@ pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
         return Some((goal, Progress::Joining));
     };
     let progress = match (status.phase, goal) {
-        // What it is asked for now it had before its grant was taken back.
-        _ if !answers(object) && spec.withdrawn => Progress::Done,
-        _ if !answers(object) => Progress::InFlight,
+        // It had the assigned revision before the revocation.
+        _ if !is_up_to_date(object) && spec.withdrawn => Progress::Done,
+        _ if !is_up_to_date(object) => Progress::InFlight,
         (Phase::Synced, Goal::Revision(revision)) if status.revision == revision => Progress::Done,
         (Phase::Restored, Goal::Restore) => Progress::Done,
         (Phase::RolledBack | Phase::Failed | Phase::ForeignOwner, _) => Progress::Failed,
@@ -139,10 +86,10 @@ pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
     Some((goal, progress))
 }
 
-/// What a node has that is asked for nothing: it may have joined by itself, or finished what was taken back.
-fn unasked(object: &NodePullSecret) -> Option<(Goal, Progress)> {
+/// What a node without an assignment has: it may have bootstrapped itself, or completed a revoked assignment.
+fn without_assignment(object: &NodePullSecret) -> Option<(Goal, Progress)> {
     let revision = object.status.as_ref().map_or(0, |status| status.revision);
-    let may_have_some = if answers(object) {
+    let may_have_some = if is_up_to_date(object) {
         revision > 0
     } else {
         object.spec.withdrawn
@@ -150,61 +97,70 @@ fn unasked(object: &NodePullSecret) -> Option<(Goal, Progress)> {
     may_have_some.then_some((Goal::Revision(revision), Progress::Done))
 }
 
-/// A node of which nothing is known may have taken a revision by itself, if one was ever proven. One that is not new had
-/// an object, which somebody deleted, and may have been granted anything by it.
-fn may_have_some(observed: &Observed, node: &NodeView, is_unseen: bool) -> bool {
-    let global = observed.global.as_ref();
-    let may_have_joined =
-        global.is_some_and(|global| global.proven != 0 || global.last_additional.is_none());
-    observed.daemon_set && (may_have_joined || is_unseen && is_robbed(observed, node))
+/// A node without a status may have bootstrapped itself, if a canary ever passed. One that is not new had an object that was
+/// deleted out of band, and may have any revision that was assigned.
+fn may_have_some(snapshot: &Snapshot, node: &NodeView, is_unseen: bool) -> bool {
+    let global = snapshot.global.as_ref();
+    let may_have_bootstrapped =
+        global.is_some_and(|global| global.canary_passed != 0 || global.last_additional.is_none());
+    snapshot.daemon_set
+        && (may_have_bootstrapped || is_unseen && is_without_known_object(snapshot, node))
 }
 
-/// Without an object, it is one that had one.
-fn is_robbed(observed: &Observed, node: &NodeView) -> bool {
-    !node.is_new(observed.now) || observed.robbed.contains(&node.name)
+/// A node without an object that had one, which was deleted out of band.
+fn is_without_known_object(snapshot: &Snapshot, node: &NodeView) -> bool {
+    !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name)
 }
 
-/// Specs to be written, in this order.
-pub(crate) fn grants(
-    observed: &Observed,
+/// Specs to write, in this order.
+pub(crate) fn assignments(
+    snapshot: &Snapshot,
     nodes: &[rollout::Node],
     goal: Goal,
-    proven: bool,
+    canary_passed: bool,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let new = newcomers(observed, goal, proven);
-    if !new.is_empty() && !proven {
-        // A syncer whose node has no object takes what is proven by itself: all of them have one before anything is.
+    let new = new_nodes(snapshot, goal, canary_passed);
+    if !new.is_empty() && !canary_passed {
+        // A syncer without an object takes a revision whose canary passed. So every node has an object before the canary
+        // starts.
         return new;
     }
     let next = rollout::next(&rollout::Fleet {
         nodes,
-        limits: &observed.spec.rollout,
-        now: observed.now,
+        limits: &snapshot.spec.rollout,
+        now: snapshot.now,
     });
     let goals: BTreeMap<&str, Goal> = nodes
         .iter()
         .map(|node| (node.name.as_str(), node.goal))
         .collect();
-    let withdrawals = next.withdrawals.into_iter().map(|name| {
-        let spec = withdrawn(observed, &name);
+    let revocations = next.withdrawals.into_iter().map(|name| {
+        let spec = revoked(snapshot, &name);
         (name, spec)
     });
-    let grants = next.grants.into_iter().map(|name| {
-        let spec = granted(observed, &name, goals.get(name.as_str()).copied());
+    let assignments = next.grants.into_iter().map(|name| {
+        let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
         (name, spec)
     });
-    // What is taken back first, so that no more nodes are at work than may be at any moment.
-    withdrawals.chain(new).chain(grants).collect()
+    // Revocations first, so that `maxUnavailable` holds at every moment.
+    revocations.chain(new).chain(assignments).collect()
 }
 
-/// A node without an object gets one, so that each one that waits can be seen. Where the revision is proven, it has it by
-/// right. One that has never said anything, and so has nothing under way, is asked for what it would be asked for now.
-fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, NodePullSecretSpec)> {
+/// Objects for nodes without one, so that each waiting node is visible. With a passed canary the new node may take the
+/// revision at once. A node that never reported anything has nothing in flight: its assignment follows the present goal.
+fn new_nodes(
+    snapshot: &Snapshot,
+    goal: Goal,
+    canary_passed: bool,
+) -> Vec<(String, NodePullSecretSpec)> {
     let spec = |node: &NodeView| {
-        let is_selected = is_selected(&observed.spec, node);
+        let is_selected = is_selected(&snapshot.spec, node);
         let revision = match goal {
             Goal::Revision(revision)
-                if proven && is_selected && !node.is_foreign && !is_robbed(observed, node) =>
+                if canary_passed
+                    && is_selected
+                    && !node.is_foreign
+                    && !is_without_known_object(snapshot, node) =>
             {
                 revision
             }
@@ -212,57 +168,57 @@ fn newcomers(observed: &Observed, goal: Goal, proven: bool) -> Vec<(String, Node
         };
         NodePullSecretSpec {
             revision,
-            // Its syncer may have taken the revision by itself while nobody looked.
+            // Its syncer may have bootstrapped itself in the meantime.
             restore: goal == Goal::Restore || !is_selected,
-            granted_at: Some(Time(observed.now)),
+            granted_at: Some(Time(snapshot.now)),
             foreign_owner: node.foreign_owner(),
             ..NodePullSecretSpec::default()
         }
     };
-    let wanted = |node: &&NodeView| match observed.node_pull_secrets.get(&node.name) {
+    let wanted = |node: &&NodeView| match snapshot.node_pull_secrets.get(&node.name) {
         None => {
-            let is_asked = goal != Goal::Restore || may_have_some(observed, node, true);
+            let is_asked = goal != Goal::Restore || may_have_some(snapshot, node, true);
             node.is_linux() && is_asked
         }
         Some(object) if object.status.is_some() => false,
-        Some(_) if goal == Goal::Restore && !may_have_some(observed, node, false) => false,
+        Some(_) if goal == Goal::Restore && !may_have_some(snapshot, node, false) => false,
         Some(object) => {
-            let is_to_restore = goal == Goal::Restore || !is_selected(&observed.spec, node);
+            let is_to_restore = goal == Goal::Restore || !is_selected(&snapshot.spec, node);
             let asked = object.spec.revision;
             object.spec.restore != is_to_restore
                 || !is_to_restore && asked > 0 && Goal::Revision(asked) != goal
         }
     };
-    let nodes = observed.nodes.values().filter(wanted);
+    let nodes = snapshot.nodes.values().filter(wanted);
     nodes.map(|node| (node.name.clone(), spec(node))).collect()
 }
 
-/// A restore keeps the revision that was granted last, so that one look at the object tells what is being undone.
-fn granted(observed: &Observed, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
-    let object = observed.node_pull_secrets.get(node);
+/// A restore keeps the last assigned revision, so that the object shows what is being undone.
+fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
+    let object = snapshot.node_pull_secrets.get(node);
     let last = object.map_or(0, |object| object.spec.revision);
     let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let view = observed.nodes.get(node);
+    let view = snapshot.nodes.get(node);
     NodePullSecretSpec {
         revision: match goal {
             Some(Goal::Revision(revision)) => revision,
             Some(Goal::Restore) | None => last,
         },
         restore: goal == Some(Goal::Restore),
-        granted_at: Some(Time(observed.now)),
+        granted_at: Some(Time(snapshot.now)),
         withdrawn: false,
         retry: retry.cloned().unwrap_or_default(),
         foreign_owner: view.map(NodeView::foreign_owner).unwrap_or_default(),
     }
 }
 
-/// What the node is known to have, instead of what it was granted.
-fn withdrawn(observed: &Observed, node: &str) -> NodePullSecretSpec {
-    let object = observed.node_pull_secrets.get(node);
+/// The revision that the node reports, in place of its assignment.
+fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
+    let object = snapshot.node_pull_secrets.get(node);
     let status = object.and_then(|object| object.status.as_ref());
     NodePullSecretSpec {
         revision: status.map_or(0, |status| status.revision),
         withdrawn: true,
-        ..granted(observed, node, None)
+        ..assigned(snapshot, node, None)
     }
 }

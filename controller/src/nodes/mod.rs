@@ -1,5 +1,6 @@
 //! Which node gets which revision next. Pure.
 
+pub(crate) mod input;
 pub(crate) mod labels;
 pub(crate) mod members;
 pub(crate) mod plan;

@@ -15,10 +15,11 @@ use kube::ResourceExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::content::resolve::{Data, Global, Source};
-use crate::nodes::labels::Labels;
-use crate::nodes::members::{NodeView, is_selected};
-use crate::nodes::plan::{Aim, Observed, Plan, plan};
+use super::input::{NodeView, Snapshot, is_selected};
+use super::labels::Labels;
+use super::plan::{Aim, Plan, plan};
+use crate::content::secret::Global;
+use crate::content::source::{Data, Source};
 
 const LIMIT: usize = 2;
 const MAX_FAILURES: u32 = 2;
@@ -92,7 +93,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 struct Cluster {
-    observed: Observed<'static>,
+    snapshot: Snapshot<'static>,
     nodes: BTreeMap<String, SimulatedNode>,
     contents: u32,
     joined: u32,
@@ -107,18 +108,18 @@ impl Cluster {
         spec.rollout.max_unavailable = IntOrString::Int(i32::try_from(LIMIT).unwrap());
         spec.rollout.max_failures = MAX_FAILURES;
         let mut cluster = Self {
-            observed: Observed {
+            snapshot: Snapshot {
                 spec,
                 additional: Source::Absent,
                 additional_type: None,
                 original: Source::Absent,
                 sources: Vec::new(),
                 global: None,
-                global_is_lost: false,
+                global_deleted_out_of_band: false,
                 last_rolled_out: None,
                 daemon_set: false,
                 nodes: Cow::default(),
-                robbed: Cow::default(),
+                deleted_out_of_band: Cow::default(),
                 node_pull_secrets: Cow::default(),
                 now: Timestamp::UNIX_EPOCH,
             },
@@ -141,34 +142,34 @@ impl Cluster {
     }
 
     fn handle(&mut self, event: &Event) {
-        let now = self.observed.now;
+        let now = self.snapshot.now;
         match *event {
             Event::Joins => self.join(),
             Event::Rotated => {
                 self.contents += 1;
                 let auth = format!(r#"{{"auths":{{"r{}":{{"auth":"dTpw"}}}}}}"#, self.contents);
-                self.observed.additional = Source::Found(Data(Some(auth.into_bytes())));
+                self.snapshot.additional = Source::Found(Data(Some(auth.into_bytes())));
             }
-            Event::Deleted => self.observed.additional = Source::Absent,
-            Event::Paused => self.observed.spec.rollout.paused = true,
-            Event::Resumed => self.observed.spec.rollout.paused = false,
+            Event::Deleted => self.snapshot.additional = Source::Absent,
+            Event::Paused => self.snapshot.spec.rollout.paused = true,
+            Event::Resumed => self.snapshot.spec.rollout.paused = false,
             Event::Minutes(minutes) => {
-                self.observed.now = now + SignedDuration::from_mins(minutes.into());
+                self.snapshot.now = now + SignedDuration::from_mins(minutes.into());
             }
             Event::Reconciles(writes) => self.reconcile(writes),
             Event::Leaves(at) => {
                 if let Some(name) = self.name(at) {
                     self.nodes.remove(&name);
-                    self.observed.nodes.to_mut().remove(&name);
-                    self.observed.node_pull_secrets.to_mut().remove(&name);
+                    self.snapshot.nodes.to_mut().remove(&name);
+                    self.snapshot.node_pull_secrets.to_mut().remove(&name);
                 }
             }
             Event::ObjectDeleted(at) => {
                 let is_old = |view: &NodeView| now.duration_since(view.created).as_mins() >= 10;
                 if let Some(name) = self.name(at)
-                    && is_old(&self.observed.nodes[&name])
+                    && is_old(&self.snapshot.nodes[&name])
                 {
-                    self.observed.node_pull_secrets.to_mut().remove(&name);
+                    self.snapshot.node_pull_secrets.to_mut().remove(&name);
                 }
             }
             Event::Steps(at) => {
@@ -181,7 +182,7 @@ impl Cluster {
                 self.retries += 1;
                 let asked = self.retries.to_string();
                 if let Some(object) =
-                    name.and_then(|name| self.observed.node_pull_secrets.to_mut().get_mut(&name))
+                    name.and_then(|name| self.snapshot.node_pull_secrets.to_mut().get_mut(&name))
                 {
                     object
                         .annotations_mut()
@@ -205,7 +206,7 @@ impl Cluster {
 
     fn view(&mut self, at: u8, change: impl FnOnce(&mut NodeView)) {
         let name = self.name(at);
-        if let Some(view) = name.and_then(|name| self.observed.nodes.to_mut().get_mut(&name)) {
+        if let Some(view) = name.and_then(|name| self.snapshot.nodes.to_mut().get_mut(&name)) {
             change(view);
         }
     }
@@ -220,7 +221,7 @@ impl Cluster {
     fn join(&mut self) {
         self.joined += 1;
         let name = format!("n{:03}", self.joined);
-        self.observed.nodes.to_mut().insert(
+        self.snapshot.nodes.to_mut().insert(
             name.clone(),
             NodeView {
                 name: name.clone(),
@@ -229,7 +230,7 @@ impl Cluster {
                 labels: labels(&[LINUX]),
                 ready: Ok(()),
                 is_foreign: false,
-                created: self.observed.now,
+                created: self.snapshot.now,
             },
         );
         self.nodes.insert(name, SimulatedNode::default());
@@ -240,15 +241,15 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(name).filter(|node| !node.is_silent) else {
             return;
         };
-        if !self.observed.daemon_set {
+        if !self.snapshot.daemon_set {
             return;
         }
-        let global = self.observed.global.as_ref();
+        let global = self.snapshot.global.as_ref();
         let available = global.map_or(0, |global| global.revision);
-        let Some(object) = self.observed.node_pull_secrets.to_mut().get_mut(name) else {
-            let proven = global.map_or(0, |global| global.proven);
-            if node.in_force == 0 && proven == available {
-                node.in_force = proven;
+        let Some(object) = self.snapshot.node_pull_secrets.to_mut().get_mut(name) else {
+            let canary_passed = global.map_or(0, |global| global.canary_passed);
+            if node.in_force == 0 && canary_passed == available {
+                node.in_force = canary_passed;
             }
             return;
         };
@@ -287,7 +288,7 @@ impl Cluster {
 
     fn reconcile(&mut self, writes: u8) {
         let before = self.at_work();
-        let plan = plan(&self.observed);
+        let plan = plan(&self.snapshot);
         let was_halted = self.has_too_many_failures(&plan);
         let mut writes = usize::from(writes);
         if let Some(write) = plan.global.clone() {
@@ -296,20 +297,20 @@ impl Cluster {
             }
             writes -= 1;
             let merged = Some(write.merged);
-            self.observed.global = Some(Global {
+            self.snapshot.global = Some(Global {
                 merged,
                 ..write.global
             });
         }
         let mut granted = 0;
-        for (name, spec) in plan.grants.iter().take(writes) {
-            let is_new = !self.observed.node_pull_secrets.contains_key(name);
+        for (name, spec) in plan.assignments.iter().take(writes) {
+            let is_new = !self.snapshot.node_pull_secrets.contains_key(name);
             self.write(name, spec.clone());
             let works = self.at_work().contains(name);
             if works && !before.contains(name) {
                 granted += 1;
                 assert!(
-                    !self.observed.spec.rollout.paused,
+                    !self.snapshot.spec.rollout.paused,
                     "{name}: granted while paused"
                 );
                 assert!(!was_halted || spec.restore, "{name}: granted though halted");
@@ -321,18 +322,18 @@ impl Cluster {
             }
         }
         match plan.aim {
-            Aim::Reach(Goal::Revision(_)) => self.observed.daemon_set = true,
+            Aim::Reach(Goal::Revision(_)) => self.snapshot.daemon_set = true,
             Aim::CleanUp => {
-                self.observed.daemon_set = false;
-                self.observed.node_pull_secrets.to_mut().clear();
-                self.observed.global = None;
+                self.snapshot.daemon_set = false;
+                self.snapshot.node_pull_secrets.to_mut().clear();
+                self.snapshot.global = None;
             }
             _ => {}
         }
     }
 
     fn write(&mut self, name: &str, spec: NodePullSecretSpec) {
-        let objects = self.observed.node_pull_secrets.to_mut();
+        let objects = self.snapshot.node_pull_secrets.to_mut();
         let in_force = self.nodes[name].in_force;
         match objects.get(name) {
             Some(object) if object.status.is_some() => {
@@ -355,7 +356,7 @@ impl Cluster {
 
     /// Nodes that were granted something that they neither have nor failed at, but those that nobody waits for.
     fn at_work(&self) -> Vec<String> {
-        let objects = self.observed.node_pull_secrets.iter();
+        let objects = self.snapshot.node_pull_secrets.iter();
         let counted = objects.filter(|(name, object)| {
             !self.newcomers.contains(*name) && is_at_work(object, self.nodes[*name].in_force)
         });
@@ -367,12 +368,12 @@ impl Cluster {
             return false;
         };
         let failed = self
-            .observed
+            .snapshot
             .node_pull_secrets
             .iter()
             .filter(|(name, object)| {
                 let status = object.status.clone().unwrap_or_default();
-                is_selected(&self.observed.spec, &self.observed.nodes[*name])
+                is_selected(&self.snapshot.spec, &self.snapshot.nodes[*name])
                     && object.spec.revision == revision
                     && !object.spec.restore
                     && status.phase == Phase::RolledBack
@@ -410,22 +411,22 @@ impl Cluster {
     }
 
     fn assert_settled(&self) {
-        if self.observed.additional == Source::Absent {
-            assert!(self.observed.global.is_none() && self.observed.node_pull_secrets.is_empty());
+        if self.snapshot.additional == Source::Absent {
+            assert!(self.snapshot.global.is_none() && self.snapshot.node_pull_secrets.is_empty());
         }
         let revision = self
-            .observed
+            .snapshot
             .global
             .as_ref()
             .map_or(0, |global| global.revision);
-        for (name, view) in self.observed.nodes.iter() {
-            let is_selected = is_selected(&self.observed.spec, view);
+        for (name, view) in self.snapshot.nodes.iter() {
+            let is_selected = is_selected(&self.snapshot.spec, view);
             let expected = if is_selected { revision } else { 0 };
             assert_eq!(self.nodes[name].in_force, expected, "{name}");
         }
-        let plan = plan(&self.observed);
+        let plan = plan(&self.snapshot);
         assert!(
-            plan.global.is_none() && plan.grants.is_empty(),
+            plan.global.is_none() && plan.assignments.is_empty(),
             "nothing is left to do"
         );
     }

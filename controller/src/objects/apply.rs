@@ -1,4 +1,4 @@
-//! Carries a plan out: each object by server-side apply or delete, each call under a deadline.
+//! Writes objects by server-side apply, and deletes them; each request has a deadline.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,32 +11,29 @@ use globalps_core::api::{
 };
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
-    ACCOUNT_ANNOTATION, ADDITIONAL_PROVEN_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, GLOBAL_SECRET,
-    HISTORY_SLOTS, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX,
-    LEADER_ANNOTATION, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY, REVISION_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, SECRET_TYPE, SYNCER, history_secret,
+    ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, HISTORY_SLOTS, LEADER_ANNOTATION,
+    SYNCER, history_secret,
 };
-use k8s_openapi::ByteString;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::content::history::{Kept, revision};
-use crate::content::resolve::{Data, Global};
-use crate::nodes::plan::{GlobalWrite, HistoryWrite};
-use crate::objects::managed::Created;
+use super::managed::{LiveObject, ManagedObject, PerObject};
+use crate::content::history::{self, HistoryWrite, Kept};
+use crate::content::secret::{self, GlobalWrite};
+use crate::telemetry::client::without_content;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 const DELETES_AT_ONCE: usize = 16;
 
-/// What was being done, to which object, and why it did not work. Never what was in the object.
+/// The failed action, the object and the error. Never the content of the object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
     #[error("{action} {object}: {}", without_content(.source))]
@@ -52,19 +49,11 @@ pub(crate) enum ApplyError {
     },
 }
 
-/// The error without anything of an answer that could not be read, which may hold credentials.
-pub(crate) fn without_content(error: &kube::Error) -> String {
-    match error {
-        kube::Error::SerdeError(_) => "the API server's answer could not be read".to_owned(),
-        other => other.to_string(),
-    }
-}
-
 pub(crate) struct Applier {
     client: Client,
     namespace: String,
     syncer_image: String,
-    /// Who we are. The API server refuses a grant of any other than the Lease names.
+    /// Holder identity of the Lease. The API server rejects assignments by anyone else.
     leader: String,
 }
 
@@ -83,109 +72,30 @@ impl Applier {
     }
 
     pub(crate) async fn global_secret(&self, write: &GlobalWrite) -> Result<Secret, ApplyError> {
-        let Global {
-            revision,
-            // The observed one; the new one is beside it.
-            merged: _,
-            last_additional,
-            last_original,
-            last_sources,
-            proven,
-            rolled_out,
-            is_additional_proven,
-            refused,
-            refused_why,
-        } = &write.global;
-        let kept = [
-            (LAST_ADDITIONAL_KEY, last_additional),
-            (LAST_ORIGINAL_KEY, last_original),
-            (REFUSED_KEY, refused),
-        ];
-        let annotations = [
-            (REVISION_ANNOTATION, Some(revision.to_string())),
-            (
-                PROVEN_ANNOTATION,
-                (*proven != 0).then(|| proven.to_string()),
-            ),
-            (
-                ROLLED_OUT_ANNOTATION,
-                rolled_out.map(|time| time.to_string()),
-            ),
-            (
-                ADDITIONAL_PROVEN_ANNOTATION,
-                is_additional_proven.then(|| "true".to_owned()),
-            ),
-            (REFUSED_ANNOTATION, refused_why.clone()),
-        ];
-        let annotations = annotations
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        let mut data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
-        data.extend(kept.into_iter().filter_map(|(key, source)| {
-            let bytes = source.as_ref()?.0.clone()?;
-            Some((key.to_owned(), ByteString(bytes)))
-        }));
-        data.extend(last_sources.iter().filter_map(|(name, source)| {
-            let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
-            Some((key, ByteString(source.0.clone()?)))
-        }));
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(GLOBAL_SECRET.to_owned()),
-                annotations: Some(annotations.chain([self.leader()]).collect()),
-                ..ObjectMeta::default()
-            },
-            type_: Some(SECRET_TYPE.to_owned()),
-            data: Some(data.into_iter().collect()),
-            ..Secret::default()
-        };
+        let mut secret = secret::encode(write);
+        secret.annotations_mut().extend([self.leader()]);
         self.apply(GLOBAL_SECRET, &secret).await
     }
 
-    /// What the slots of the history hold; `None`: the slot is empty.
+    /// The slots of the history; `None`: empty.
     pub(crate) async fn history(&self, slots: u32) -> Result<Vec<Option<Kept>>, ApplyError> {
         let api: Api<Secret> = self.api();
         let mut kept = Vec::new();
         for slot in 0..slots {
             let name = history_secret(slot);
             let found = within("read", "Secret", &name, api.get_opt(&name)).await?;
-            kept.push(found.map(|secret| {
-                let revision = revision(&secret);
-                let bytes = secret.data.and_then(|mut data| data.remove(DATA_KEY));
-                Kept {
-                    revision,
-                    additional: Data(bytes.map(|bytes| bytes.0)),
-                }
-            }));
+            kept.push(found.as_ref().map(history::decode));
         }
         Ok(kept)
     }
 
     pub(crate) async fn keep(&self, slot: u32, write: &HistoryWrite) -> Result<(), ApplyError> {
-        let bytes = write.additional.0.clone().unwrap_or_default();
-        let annotations = [
-            (REVISION_ANNOTATION, write.revision.to_string()),
-            (ROLLED_OUT_ANNOTATION, write.rolled_out.to_string()),
-        ];
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(history_secret(slot)),
-                annotations: Some(
-                    annotations
-                        .map(|(key, value)| (key.to_owned(), value))
-                        .into(),
-                ),
-                ..ObjectMeta::default()
-            },
-            type_: Some(SECRET_TYPE.to_owned()),
-            data: Some([(DATA_KEY.to_owned(), ByteString(bytes))].into()),
-            ..Secret::default()
-        };
+        let secret = history::encode(slot, write);
         self.apply(&history_secret(slot), &secret).await?;
         Ok(())
     }
 
-    /// Empties the slots from this one on.
+    /// Deletes the slots from this one on.
     pub(crate) async fn forget_history(&self, from: u32) -> Result<(), ApplyError> {
         for slot in from..HISTORY_SLOTS {
             self.delete::<Secret>(&history_secret(slot)).await?;
@@ -193,13 +103,13 @@ impl Applier {
         Ok(())
     }
 
-    /// The syncer and its permissions, as they are then, in the order of [`PIECES`](crate::objects::managed::PIECES). On the way
-    /// back (`restores`) the pods stay as they are, whatever became of the configuration meanwhile.
+    /// Applies the syncer and its permissions, and returns them as the API server has them then. During a restore
+    /// (`restores`) the pods keep their template, even if the configuration changed.
     pub(crate) async fn syncer(
         &self,
         spec: &GlobalPullSecretSpec,
         restores: bool,
-    ) -> Result<[Created; 4], ApplyError> {
+    ) -> Result<PerObject<LiveObject>, ApplyError> {
         let SyncerObjects {
             service_account,
             role,
@@ -209,7 +119,7 @@ impl Applier {
         let service_account = self.apply(SYNCER, &service_account).await?;
         let role = self.apply(SYNCER, &role).await?;
         let role_binding = self.apply(SYNCER, &role_binding).await?;
-        // A pod's token is good for one account, and one that was made anew is another: its pods start anew too.
+        // A pod's token is bound to its account: a recreated account needs new pods.
         let account = service_account.metadata.uid.clone().unwrap_or_default();
         let annotations: BTreeMap<String, String> =
             [(ACCOUNT_ANNOTATION.to_owned(), account)].into();
@@ -224,12 +134,14 @@ impl Applier {
             }
             self.apply(SYNCER, &daemon_set).await?
         };
-        Ok([
-            Created::of(&service_account.metadata),
-            Created::of(&role.metadata),
-            Created::of(&role_binding.metadata),
-            Created::of(&daemon_set.metadata),
-        ])
+        Ok(PerObject::of(|object| {
+            LiveObject::of(match object {
+                ManagedObject::ServiceAccount => &service_account.metadata,
+                ManagedObject::Role => &role.metadata,
+                ManagedObject::RoleBinding => &role_binding.metadata,
+                ManagedObject::DaemonSet => &daemon_set.metadata,
+            })
+        }))
     }
 
     async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSet, ApplyError> {
@@ -242,8 +154,8 @@ impl Applier {
         within("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
     }
 
-    /// The node's object with this spec. It is owned by the Node, so that it goes with it.
-    pub(crate) async fn grant(
+    /// Writes the node's object. The Node owns it, so that it is deleted with the Node.
+    pub(crate) async fn assign(
         &self,
         node: &str,
         node_uid: &str,
@@ -261,7 +173,7 @@ impl Applier {
         self.apply(node, &object).await
     }
 
-    /// The configuration with defaults, where the user wrote none.
+    /// Creates the configuration with defaults, without changing one of the user.
     pub(crate) async fn default_config(&self) -> Result<GlobalPullSecret, ApplyError> {
         let body = json!({
             "apiVersion": GlobalPullSecret::api_version(&()),
@@ -287,8 +199,8 @@ impl Applier {
         within("write status of", "GlobalPullSecret", GLOBAL_SECRET, call).await
     }
 
-    /// Deletes everything that was created for the nodes. The Secret goes last: while it is there, a controller that
-    /// starts anew knows that the work is not done.
+    /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the
+    /// cleanup.
     pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
         self.delete::<DaemonSet>(SYNCER).await?;
         stream::iter(node_pull_secrets)
@@ -318,7 +230,7 @@ impl Applier {
         self.apply_body(name, object).await
     }
 
-    /// Forced: what is in the body is ours wholly.
+    /// Forced: the controller manages every field in the body.
     async fn apply_body<K, B>(&self, name: &str, body: &B) -> Result<K, ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>

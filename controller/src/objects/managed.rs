@@ -1,50 +1,95 @@
-//! The syncer's objects as they are, next to how they were left: whoever else changed or deleted one is noticed. Pure.
+//! The syncer's objects: as the controller wrote them and as the API server has them, and how often they are reverted. Pure.
 
 use std::time::Duration;
 
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 
-use crate::cache::store::Versioned;
+/// Reverts without a backoff.
+const BURST: u32 = 5;
+/// First and longest backoff after the burst; it doubles with each revert.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// Without a revert for this time, the backoff is reset.
+const RESET_AFTER: Duration = Duration::from_mins(5);
 
-/// Repairs that are made at once; each further one waits twice as long as the one before, and longest.
-const AT_ONCE: u32 = 5;
-const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-/// After so long without a repair the fight is over.
-const PEACE: Duration = Duration::from_mins(5);
-
-/// In the order in which they are applied.
+/// An object of the syncer that the controller manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum ManagedObject {
     ServiceAccount,
     Role,
     RoleBinding,
     DaemonSet,
 }
 
-pub(crate) const PIECES: [Piece; 4] = [
-    Piece::ServiceAccount,
-    Piece::Role,
-    Piece::RoleBinding,
-    Piece::DaemonSet,
-];
-
-/// One of them, as the API server has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Created {
-    version: u64,
-    pub(crate) mark: Mark,
+impl ManagedObject {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::ServiceAccount,
+        Self::Role,
+        Self::RoleBinding,
+        Self::DaemonSet,
+    ];
 }
 
-/// Another one is another object, or another meaning of it.
+/// One value for each managed object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PerObject<T> {
+    service_account: T,
+    role: T,
+    role_binding: T,
+    daemon_set: T,
+}
+
+impl<T> PerObject<T> {
+    pub(crate) fn of(mut value: impl FnMut(ManagedObject) -> T) -> Self {
+        Self {
+            service_account: value(ManagedObject::ServiceAccount),
+            role: value(ManagedObject::Role),
+            role_binding: value(ManagedObject::RoleBinding),
+            daemon_set: value(ManagedObject::DaemonSet),
+        }
+    }
+
+    pub(crate) fn get(&self, object: ManagedObject) -> &T {
+        match object {
+            ManagedObject::ServiceAccount => &self.service_account,
+            ManagedObject::Role => &self.role,
+            ManagedObject::RoleBinding => &self.role_binding,
+            ManagedObject::DaemonSet => &self.daemon_set,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, object: ManagedObject) -> &mut T {
+        match object {
+            ManagedObject::ServiceAccount => &mut self.service_account,
+            ManagedObject::Role => &mut self.role,
+            ManagedObject::RoleBinding => &mut self.role_binding,
+            ManagedObject::DaemonSet => &mut self.daemon_set,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ManagedObject, &T)> {
+        ManagedObject::ALL
+            .map(|object| (object, self.get(object)))
+            .into_iter()
+    }
+}
+
+/// A managed object as the API server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct LiveObject {
+    pub(crate) version: u64,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// Identifies an object and its spec: it changes when the object is recreated or its spec is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
     uid: String,
-    /// The spec's generation; of an object without one, whose every change matters, its `resourceVersion`.
+    /// `metadata.generation`; the `resourceVersion` where an object has no generation, since every change matters then.
     generation: i64,
 }
 
-impl Created {
+impl LiveObject {
     pub(crate) fn of(metadata: &ObjectMeta) -> Self {
         let version: u64 = metadata
             .resource_version
@@ -53,7 +98,7 @@ impl Created {
             .unwrap_or_default();
         Self {
             version,
-            mark: Mark {
+            fingerprint: Fingerprint {
                 uid: metadata.uid.clone().unwrap_or_default(),
                 generation: metadata
                     .generation
@@ -63,79 +108,67 @@ impl Created {
     }
 }
 
-impl<K> From<PartialObjectMeta<K>> for Created {
+impl<K> From<PartialObjectMeta<K>> for LiveObject {
     fn from(object: PartialObjectMeta<K>) -> Self {
         Self::of(&object.metadata)
     }
 }
 
-impl Versioned for Created {
-    /// Each watch has one object.
-    fn key(&self) -> String {
-        String::new()
-    }
+/// `None`: the object does not exist.
+pub(crate) type Fingerprints = PerObject<Option<Fingerprint>>;
 
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// A `DaemonSet` tells of each pod.
-    fn means_the_same(&self, other: &Self) -> bool {
-        self.mark == other.mark
-    }
-}
-
-/// What all of them are, in the order of [`PIECES`]; `None`: it is not there.
-pub(crate) type Marks = [Option<Mark>; PIECES.len()];
-
-/// How they were left by us.
+/// The managed objects as the controller wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Installed {
     /// Generation of the configuration that they were made from.
     pub(crate) generation: i64,
-    pub(crate) marks: Marks,
+    pub(crate) fingerprints: Fingerprints,
 }
 
-/// What somebody else did, as far as it is to be put back.
-pub(crate) fn tampered(left: &Marks, found: &Marks) -> Vec<(Piece, &'static str)> {
-    let pairs = PIECES.into_iter().zip(left.iter().zip(found));
-    pairs
-        .filter_map(|(piece, (left, found))| match (left, found) {
-            (Some(_), None) => Some((piece, "deleted")),
-            (Some(left), Some(found)) if left != found => Some((piece, "changed")),
-            _ => None,
-        })
-        .collect()
+/// Objects that another client changed or deleted since the controller wrote them.
+pub(crate) fn out_of_band_changes(
+    written: &Fingerprints,
+    found: &Fingerprints,
+) -> Vec<(ManagedObject, &'static str)> {
+    let changes =
+        written
+            .iter()
+            .filter_map(|(object, written)| match (written, found.get(object)) {
+                (Some(_), None) => Some((object, "deleted")),
+                (Some(written), Some(found)) if written != found => Some((object, "changed")),
+                _ => None,
+            });
+    changes.collect()
 }
 
-/// Rations repairs of one object, so that two programs which want different things do not keep the API server busy.
+/// Limits the reverts of one object, so that a conflict with another client does not load the API server.
 #[derive(Debug, Default)]
-pub(crate) struct Ration {
-    repairs: u32,
+pub(crate) struct RateLimiter {
+    reverts: u32,
     last: Option<Instant>,
 }
 
-impl Ration {
-    /// How long the next repair has to wait.
-    pub(crate) fn pause(&self, now: Instant) -> Duration {
-        let Some(last) = self.last.filter(|_| self.repairs >= AT_ONCE) else {
+impl RateLimiter {
+    /// Time until the next revert is allowed.
+    pub(crate) fn delay(&self, now: Instant) -> Duration {
+        let Some(last) = self.last.filter(|_| self.reverts >= BURST) else {
             return Duration::ZERO;
         };
         let since = now.duration_since(last);
-        if since >= PEACE {
+        if since >= RESET_AFTER {
             return Duration::ZERO;
         }
-        let (first, longest) = REST;
-        let doublings = self.repairs - AT_ONCE;
+        let (first, longest) = BACKOFF;
+        let doublings = self.reverts - BURST;
         let pause = first.saturating_mul(2_u32.saturating_pow(doublings));
         pause.min(longest).saturating_sub(since)
     }
 
-    pub(crate) fn repaired(&mut self, now: Instant) {
-        let is_peace = self
+    pub(crate) fn reverted(&mut self, now: Instant) {
+        let is_reset = self
             .last
-            .is_some_and(|last| now.duration_since(last) >= PEACE);
-        self.repairs = if is_peace { 1 } else { self.repairs + 1 };
+            .is_some_and(|last| now.duration_since(last) >= RESET_AFTER);
+        self.reverts = if is_reset { 1 } else { self.reverts + 1 };
         self.last = Some(now);
     }
 }
@@ -154,71 +187,73 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_did_is_seen_and_what_a_status_tells_is_not() {
-        let mark =
-            |uid, version, generation| Some(Created::of(&metadata(uid, version, generation)).mark);
-        let left = [
-            mark("a", 1, None),
-            mark("b", 2, None),
-            mark("c", 3, None),
-            mark("d", 4, Some(1)),
-        ];
-        for (sentence, at, found, expected) in [
+    fn a_changed_spec_is_noticed_and_a_changed_status_is_not() {
+        let fingerprint = |uid, version, generation| {
+            Some(LiveObject::of(&metadata(uid, version, generation)).fingerprint)
+        };
+        let written = PerObject {
+            service_account: fingerprint("a", 1, None),
+            role: fingerprint("b", 2, None),
+            role_binding: fingerprint("c", 3, None),
+            daemon_set: fingerprint("d", 4, Some(1)),
+        };
+        for (sentence, object, found, expected) in [
             (
                 "a status of the DaemonSet",
-                3,
-                mark("d", 9, Some(1)),
-                vec![],
+                ManagedObject::DaemonSet,
+                fingerprint("d", 9, Some(1)),
+                None,
             ),
             (
-                "another spec of it",
-                3,
-                mark("d", 9, Some(2)),
-                vec![(Piece::DaemonSet, "changed")],
+                "another spec of the DaemonSet",
+                ManagedObject::DaemonSet,
+                fingerprint("d", 9, Some(2)),
+                Some("changed"),
             ),
             (
-                "another one of its name",
-                3,
-                mark("e", 9, Some(1)),
-                vec![(Piece::DaemonSet, "changed")],
+                "a recreated DaemonSet",
+                ManagedObject::DaemonSet,
+                fingerprint("e", 9, Some(1)),
+                Some("changed"),
             ),
             (
                 "other rules",
-                1,
-                mark("b", 9, None),
-                vec![(Piece::Role, "changed")],
+                ManagedObject::Role,
+                fingerprint("b", 9, None),
+                Some("changed"),
             ),
             (
                 "no account",
-                0,
+                ManagedObject::ServiceAccount,
                 None,
-                vec![(Piece::ServiceAccount, "deleted")],
+                Some("deleted"),
             ),
         ] {
-            let mut marks = left.clone();
-            marks[at] = found;
-            assert_eq!(tampered(&left, &marks), expected, "{sentence}");
+            let mut live = written.clone();
+            *live.get_mut(object) = found;
+            let expected: Vec<_> = expected.map(|done| (object, done)).into_iter().collect();
+            assert_eq!(out_of_band_changes(&written, &live), expected, "{sentence}");
         }
     }
 
     #[test]
-    fn who_fights_is_answered_more_and_more_seldom() {
-        let mut ration = Ration::default();
+    fn repeated_reverts_back_off() {
+        let mut limiter = RateLimiter::default();
         let mut now = Instant::now();
         let begun = now;
-        let mut repairs = 0;
+        let mut reverts = 0;
         while now.duration_since(begun) < Duration::from_hours(1) {
-            let pause = ration.pause(now);
-            if pause.is_zero() {
-                ration.repaired(now);
-                repairs += 1;
+            let delay = limiter.delay(now);
+            if delay.is_zero() {
+                limiter.reverted(now);
+                reverts += 1;
                 now += Duration::from_millis(10);
             }
-            now += pause;
+            now += delay;
         }
-        assert!((60..=72).contains(&repairs), "{repairs} repairs in an hour");
-        assert_eq!(ration.pause(now + PEACE), Duration::ZERO);
-        ration.repaired(now + PEACE);
-        assert_eq!(ration.pause(now + PEACE), Duration::ZERO);
+        assert!((60..=72).contains(&reverts), "{reverts} reverts in an hour");
+        assert_eq!(limiter.delay(now + RESET_AFTER), Duration::ZERO);
+        limiter.reverted(now + RESET_AFTER);
+        assert_eq!(limiter.delay(now + RESET_AFTER), Duration::ZERO);
     }
 }

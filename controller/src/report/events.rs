@@ -1,4 +1,4 @@
-//! Events on the Secret that the user wrote: what changed since the last look, told once.
+//! Records events about the Secret of the user: each change of the status once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,30 +14,31 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource as _};
 
-use crate::content::resolve::{Verdict, loser};
+use crate::content::resolve::shadowed;
+use crate::content::source::Verdict;
 use crate::nodes::plan::{Aim, Plan};
 
-/// Longest note that the API server takes, in bytes.
+/// The API server's limit for a note, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// So many objects are named in one event.
+/// Names of objects in one event, at most.
 const NAMED: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Type, reason and note of an event.
-type Told = (&'static str, &'static str, String);
+type Note = (&'static str, &'static str, String);
 
 const NORMAL: &str = "Normal";
 const WARNING: &str = "Warning";
 
-pub(crate) struct Teller {
+pub(crate) struct EventRecorder {
     events: Api<Event>,
-    /// The user's Secret as it was seen last: events about its deletion need it too.
+    /// The last known Secret of the user: events about its deletion need it too.
     reference: ObjectReference,
-    /// Failures that were told: node and generation of what it failed at.
+    /// Recorded failures: node, and generation of its object.
     failures: BTreeSet<(String, i64)>,
 }
 
-impl Teller {
+impl EventRecorder {
     pub(crate) fn new(client: Client, namespace: &str) -> Self {
         let reference = ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -53,15 +54,15 @@ impl Teller {
         }
     }
 
-    pub(crate) fn saw(&mut self, additional: &Secret) {
+    pub(crate) fn set_regarding(&mut self, additional: &Secret) {
         self.reference = ObjectReference {
             resource_version: None,
             ..additional.object_ref(&())
         };
     }
 
-    /// Tells in the background, so that no rollout waits for an event.
-    pub(crate) fn tell(
+    /// Writes in the background, so that no rollout waits for an event.
+    pub(crate) fn record(
         &mut self,
         plan: &Plan,
         before: Option<&GlobalPullSecretStatus>,
@@ -76,12 +77,12 @@ impl Teller {
         }
     }
 
-    /// Somebody else changed or deleted what the controller made: what, and what was done to it. One event for all of it.
-    pub(crate) fn put_back(&self, what: &[String], done: &str) {
-        if what.is_empty() {
+    /// One event for all objects that another client changed or deleted (`done`), and that the controller reverted.
+    pub(crate) fn record_reverted(&self, reverted: &[String], done: &str) {
+        if reverted.is_empty() {
             return;
         }
-        let (named, others) = what.split_at(what.len().min(NAMED));
+        let (named, others) = reverted.split_at(reverted.len().min(NAMED));
         let mut objects = named.join(", ");
         if !others.is_empty() {
             objects = format!("{objects} and {} more", others.len());
@@ -104,8 +105,8 @@ impl Teller {
         });
     }
 
-    /// An object of its own for each: kube's recorder counts events of one reason up and keeps the first one's note,
-    /// which would tell of yesterday's mistake.
+    /// Each event is a new object: kube's recorder aggregates events with the same reason and keeps the first note, which
+    /// may be outdated.
     fn event(&self, type_: &str, reason: &str, note: String) -> Event {
         Event {
             metadata: ObjectMeta {
@@ -125,7 +126,7 @@ impl Teller {
         }
     }
 
-    fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Told> {
+    fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Note> {
         let mut failures = BTreeSet::new();
         let mut news = Vec::new();
         for node in nodes {
@@ -152,7 +153,7 @@ fn changes(
     plan: &Plan,
     before: Option<&GlobalPullSecretStatus>,
     after: &GlobalPullSecretStatus,
-) -> Vec<Told> {
+) -> Vec<Note> {
     let find = |status: &GlobalPullSecretStatus, type_: &str| {
         let found = status
             .conditions
@@ -209,13 +210,13 @@ fn changes(
     events
 }
 
-/// One note for each two that are at odds.
-fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Told> {
+/// One note for each pair of Secrets in conflict.
+fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
     let mut registries: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for conflict in conflicts {
-        let (winner, loser) = if conflict.source.is_empty() {
-            let winner = format!("the {:?} pull secret", conflict.winner).to_lowercase();
-            (winner, format!("the {}", loser(conflict.winner)))
+        let (effective, shadowed) = if conflict.source.is_empty() {
+            let effective = format!("the {:?} pull secret", conflict.winner).to_lowercase();
+            (effective, format!("the {}", shadowed(conflict.winner)))
         } else {
             (
                 format!("`{}`", conflict.source),
@@ -224,15 +225,18 @@ fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Told> {
         };
         let registry = conflict.registry.as_str();
         registries
-            .entry((winner, loser))
+            .entry((effective, shadowed))
             .or_default()
             .push(registry);
     }
-    let notes = registries.into_iter().map(|((winner, loser), registries)| {
-        let registries = registries.join(", ");
-        let note = format!("{registries}: {winner}'s credentials are in force, not {loser}'s");
-        (WARNING, "Conflict", note)
-    });
+    let notes = registries
+        .into_iter()
+        .map(|((effective, shadowed), registries)| {
+            let registries = registries.join(", ");
+            let note =
+                format!("{registries}: {effective}'s credentials are in force, not {shadowed}'s");
+            (WARNING, "Conflict", note)
+        });
     notes.collect()
 }
 

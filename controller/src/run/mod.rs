@@ -1,5 +1,4 @@
-//! The loop: take in what changed, plan, carry it out, report; then wait for the next change. Only who holds the Lease is
-//! in it.
+//! The loop of the leader: wait for events, plan, write, report.
 
 mod reconcile;
 mod sources;
@@ -16,31 +15,32 @@ use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::cache::{self, Change, Changes, World};
-use crate::leader::election::{Election, Held, identity};
-use crate::leader::fencing;
+use crate::cache::{self, Cache, CacheEvent, CacheEvents};
+use crate::leader::election::{Election, identity};
+use crate::leader::fencing::fenced_client;
+use crate::leader::lease_guard::LeaseGuard;
 use crate::objects::apply::Applier;
-use crate::objects::managed::{Installed, PIECES, Ration};
-use crate::report::events::Teller;
+use crate::objects::managed::{Installed, PerObject, RateLimiter};
+use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// Everything is looked at once more after so long, whatever the watches say.
+/// Between two reconciles without an event.
 const RESYNC: Duration = Duration::from_mins(10);
-/// Changes are taken in for so long at most before something follows from them.
-const INTAKE: Duration = Duration::from_millis(100);
-/// After it planned, the controller rests so many times as long as that took, and longest. Where thousands of nodes make
-/// a plan long, more changes are served by the next one.
-const REST: (u32, Duration) = (4, Duration::from_millis(200));
-/// First and longest pause after an error.
+/// Events that arrive within this time share a reconcile.
+const BATCH: Duration = Duration::from_millis(100);
+/// After each reconcile the controller pauses: this multiple of the time that planning took, and the maximum. With thousands
+/// of nodes, more events share a plan then.
+const PAUSE: (u32, Duration) = (4, Duration::from_millis(200));
+/// First and longest backoff after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Between two signs of life.
+/// Between two updates of the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long the last writes are waited for before the Lease is given away.
+/// Time for the writes in flight before the Lease is released.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// What every term of this process shares.
+/// Shared by all terms of this process.
 pub(crate) struct Setup {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -49,23 +49,25 @@ pub(crate) struct Setup {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Stands by and leads until SIGTERM or SIGINT. What is under way then is left as it is: the next controller goes on from
-/// the objects.
+/// Stands by and leads until SIGTERM or SIGINT. A rollout in progress needs no cleanup: the next leader continues from the
+/// objects.
 pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
     let mut stop = Stop::new()?;
     let me = identity();
     let election = Election::new(setup.client.clone(), &me, &setup.health);
     tracing::info!(me, namespace = setup.namespace, "started");
     loop {
-        let held = tokio::select! {
+        let guard = tokio::select! {
             () = stop.wait() => break,
-            held = election.acquire() => held,
+            guard = election.acquire() => guard,
         };
-        setup.metrics.leads(Some(&held.term));
-        setup.health.is_blind(true);
-        let ended = Box::pin(lead(&setup, &me, held, &mut stop)).await;
-        setup.metrics.leads(None);
-        setup.health.is_blind(false);
+        let token = Arc::clone(&guard.token);
+        let may_write = Box::new(move || token.is_open());
+        setup.metrics.set_leader(Some(may_write));
+        setup.health.set_waits_for_caches(true);
+        let ended = Box::pin(lead(&setup, &me, guard, &mut stop)).await;
+        setup.metrics.set_leader(None);
+        setup.health.set_waits_for_caches(false);
         match ended {
             Ended::Lost => {}
             Ended::Stopped => break,
@@ -77,34 +79,34 @@ pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
 }
 
 enum Ended {
-    /// Another one leads.
+    /// Another controller leads.
     Lost,
     Stopped,
     Failed(anyhow::Error),
 }
 
-/// One term. Everything is watched anew, so that nothing is planned on what was read before the Lease was taken: a grant of
-/// the leader before is in it.
-async fn lead(setup: &Setup, me: &str, mut held: Held<'_>, stop: &mut Stop) -> Ended {
-    let term = Arc::clone(&held.term);
-    let mut controller = Controller::new(setup, me, &held);
+/// One term. Every watch starts again, so that no plan uses objects from before the Lease was taken: the caches contain the
+/// assignments of the previous leader.
+async fn lead(setup: &Setup, me: &str, mut guard: LeaseGuard<'_>, stop: &mut Stop) -> Ended {
+    let token = Arc::clone(&guard.token);
+    let mut controller = Controller::new(setup, me, &guard);
     let mut running = pin!(controller.run());
     let ended = tokio::select! {
         () = stop.wait() => Ended::Stopped,
-        () = held.keep() => Ended::Lost,
+        () = guard.keep() => Ended::Lost,
         error = &mut running => Ended::Failed(error),
     };
-    term.close();
+    token.close();
     if !matches!(ended, Ended::Lost) {
-        // A write on its way must have arrived before another one reads what is there.
+        // A write in flight must end before the next leader lists the objects.
         let settled = async {
             tokio::select! {
-                () = term.settled() => {}
+                () = token.settled() => {}
                 _ = &mut running => {}
             }
         };
         if timeout(SETTLE, settled).await.is_ok() {
-            held.release().await;
+            guard.release().await;
         }
     }
     ended
@@ -131,7 +133,7 @@ impl Stop {
     }
 }
 
-/// Doubles up to the longest pause; up to half of it is random, so that many controllers do not come at once.
+/// Doubles up to the longest backoff; up to half of it is random.
 fn backoff(retries: u32) -> Duration {
     let (first, longest) = RETRY;
     let pause = first
@@ -142,42 +144,42 @@ fn backoff(retries: u32) -> Duration {
 }
 
 struct Controller {
-    changes: Changes,
-    original_changes: BoxStream<'static, Change>,
-    source_changes: Changes,
-    /// When `OpenShift`'s original was looked for the last time, and whether it was there.
+    events: CacheEvents,
+    original_events: BoxStream<'static, CacheEvent>,
+    source_events: CacheEvents,
+    /// The last look-up of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
-    world: World,
+    cache: Cache,
     applier: Applier,
-    teller: Teller,
+    recorder: EventRecorder,
     client: Client,
     namespace: String,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// The syncer's objects as they were left; `None`: not known to be there.
+    /// The syncer's objects as this leader wrote them; `None`: not written yet.
     installed: Option<Installed>,
-    /// Of putting each of them back, in the order of [`PIECES`].
-    rations: [Ration; PIECES.len()],
-    /// When the status was written last.
+    /// Of reverting each of them.
+    reverts: PerObject<RateLimiter>,
+    /// The last write of the status.
     reported: Option<Instant>,
-    /// How long it took to find out what is to be done, the last time.
+    /// Duration of planning in the last reconcile.
     planning: Duration,
 }
 
 impl Controller {
-    fn new(setup: &Setup, me: &str, held: &Held<'_>) -> Self {
-        let client = fencing::client(&setup.client, &held.term, &setup.health);
+    fn new(setup: &Setup, me: &str, guard: &LeaseGuard<'_>) -> Self {
+        let client = fenced_client(&setup.client, &guard.token, &setup.health);
         let namespace = &setup.namespace;
         Self {
-            changes: cache::changes(&client, namespace),
-            original_changes: stream::pending().boxed(),
-            source_changes: Changes::new(),
+            events: cache::events(&client, namespace),
+            original_events: stream::pending().boxed(),
+            source_events: CacheEvents::new(),
             openshift: (None, None),
-            world: World::default(),
+            cache: Cache::default(),
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
-            teller: Teller::new(client.clone(), namespace),
+            recorder: EventRecorder::new(client.clone(), namespace),
             installed: None,
-            rations: Default::default(),
+            reverts: PerObject::default(),
             reported: None,
             planning: Duration::ZERO,
             client,
@@ -187,7 +189,7 @@ impl Controller {
         }
     }
 
-    /// Ends only with an error.
+    /// Returns only with an error.
     async fn run(&mut self) -> anyhow::Error {
         let mut retries = 0_u32;
         let mut wake = Instant::now();
@@ -195,22 +197,23 @@ impl Controller {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.health.beat();
-            self.health.is_blind(!self.world.is_complete());
-            let mut news = tokio::select! {
+            self.health
+                .set_waits_for_caches(!self.cache.caches_synced());
+            let mut changed = tokio::select! {
                 _ = heartbeat.tick() => continue,
-                change = self.changes.next() => match change {
-                    Some(change) => self.world.handle(change),
+                event = self.events.next() => match event {
+                    Some(event) => self.cache.handle(event),
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
-                Some(change) = self.original_changes.next() => self.world.handle(change),
-                Some(change) = self.source_changes.next() => self.world.handle(change),
+                Some(event) = self.original_events.next() => self.cache.handle(event),
+                Some(event) = self.source_events.next() => self.cache.handle(event),
                 () = tokio::time::sleep_until(wake) => true,
             };
-            news |= self.take_in_the_rest().await;
-            if !news {
+            changed |= self.handle_pending_events().await;
+            if !changed {
                 continue;
             }
-            if !self.world.is_complete() {
+            if !self.cache.caches_synced() {
                 wake = Instant::now() + RESYNC;
                 continue;
             }
@@ -230,34 +233,34 @@ impl Controller {
                 }
             };
             wake = Instant::now() + pause;
-            tokio::time::sleep((self.planning * REST.0).min(REST.1)).await;
+            tokio::time::sleep((self.planning * PAUSE.0).min(PAUSE.1)).await;
         }
     }
 
-    /// All changes that are already there, so that one look serves them all. Whether they are news.
-    async fn take_in_the_rest(&mut self) -> bool {
-        let until = Instant::now() + INTAKE;
-        let mut news = false;
+    /// Handles all events that have arrived, so that they share a reconcile. Whether they may change the plan.
+    async fn handle_pending_events(&mut self) -> bool {
+        let until = Instant::now() + BATCH;
+        let mut changed = false;
         let mut quiet = 0;
-        // What waits in a connection is handed on by a task of its own, which needs its turn; more than one to be sure.
+        // The task of the connection passes events on and needs to run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
-            let streams: [&mut (dyn Stream<Item = Change> + Send + Unpin); 3] = [
-                &mut self.changes,
-                &mut self.original_changes,
-                &mut self.source_changes,
+            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 3] = [
+                &mut self.events,
+                &mut self.original_events,
+                &mut self.source_events,
             ];
-            for changes in streams {
-                while let Some(Some(change)) = changes.next().now_or_never() {
-                    news |= self.world.handle(change);
+            for events in streams {
+                while let Some(Some(event)) = events.next().now_or_never() {
+                    changed |= self.cache.handle(event);
                     quiet = 0;
                 }
             }
             tokio::task::yield_now().await;
         }
-        if let Some(additional) = self.world.additional() {
-            self.teller.saw(additional);
+        if let Some(additional) = self.cache.additional() {
+            self.recorder.set_regarding(additional);
         }
-        news
+        changed
     }
 }

@@ -1,4 +1,4 @@
-//! One round: look, plan, carry it out, report.
+//! One reconcile: plan, write, report.
 
 use std::time::Duration;
 
@@ -10,51 +10,53 @@ use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::sources::Followed;
+use super::sources::Watched;
 use super::{Controller, RESYNC};
 use crate::content::history;
-use crate::content::resolve::Source;
-use crate::nodes::plan::{Aim, Observed, Plan, plan};
+use crate::content::source::Source;
+use crate::nodes::input::Snapshot;
+use crate::nodes::plan::{Aim, Plan, plan};
 use crate::objects::apply::ApplyError;
-use crate::objects::managed::{Installed, PIECES, tampered};
+use crate::objects::managed::{Installed, ManagedObject, out_of_band_changes};
+use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report};
 
-/// Between two questions for an original that nobody answered.
+/// Between two look-ups of the original without a response.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
-/// Grants under way at the same time; each has a connection of its own.
-const GRANTS_AT_ONCE: usize = 16;
-/// Grants of one round, so that the watches are not left alone for long.
-const GRANTS_OF_A_ROUND: usize = 256;
-/// Between two statuses that tell of no more than another number of nodes.
+/// Assignments in flight; each one uses a connection.
+const CONCURRENT_ASSIGNMENTS: usize = 16;
+/// Assignments of one reconcile, so that events do not wait for long.
+const ASSIGNMENTS_PER_RECONCILE: usize = 256;
+/// Between two writes of the status that differ only in numbers of nodes.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 
 impl Controller {
-    /// One round. Returns how long nothing needs to be looked at again unless something changes.
+    /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
-        if self.world.config().is_none() && self.world.additional().is_some() {
-            // Before anything else: this also tells of one that the user wrote and the watch has not shown yet.
+        if self.cache.config().is_none() && self.cache.additional().is_some() {
+            // First, since the response also has a configuration of the user that the watch has not reported yet.
             let config = self.applier.default_config().await?;
-            self.world.put_config(config);
+            self.cache.put_config(config);
         }
-        self.follow_sources();
-        match self.follow_original().await {
-            Followed::Same if self.world.is_complete() => {}
-            Followed::Same | Followed::Other => return Ok(RESYNC),
-            Followed::Unknown => return Ok(ORIGINAL_RETRY),
+        self.watch_sources();
+        match self.watch_original().await {
+            Watched::Unchanged if self.cache.caches_synced() => {}
+            Watched::Unchanged | Watched::Replaced => return Ok(RESYNC),
+            Watched::Unknown => return Ok(ORIGINAL_RETRY),
         }
         let now = Timestamp::now();
         let begun = Instant::now();
-        let mut observed = self.world.observed(now);
-        let mut plan = plan(&observed);
-        if plan.asks_history {
-            observed.last_rolled_out = Some(self.last_rolled_out(&observed).await?);
-            plan = crate::nodes::plan::plan(&observed);
+        let mut snapshot = self.cache.snapshot(now);
+        let mut plan = plan(&snapshot);
+        if plan.needs_history {
+            snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
+            plan = crate::nodes::plan::plan(&snapshot);
         }
-        let spec = observed.spec;
+        let spec = snapshot.spec;
         self.planning += begun.elapsed();
         if plan.aim == Aim::Nothing
-            && self.world.config().is_none()
-            && self.world.additional().is_none()
+            && self.cache.config().is_none()
+            && self.cache.additional().is_none()
         {
             return Ok(RESYNC);
         }
@@ -69,37 +71,37 @@ impl Controller {
                 "writing global-pull-secret"
             );
             let secret = self.applier.global_secret(write).await?;
-            self.world.put_global(secret);
+            self.cache.put_global(secret);
         }
-        self.grant(&plan).await?;
+        self.assign(&plan).await?;
         let generation = self
-            .world
+            .cache
             .config()
             .and_then(|config| config.metadata.generation)
             .unwrap_or_default();
-        let mut rationed = None;
+        let mut revert_delay = None;
         match plan.aim {
             Aim::Nothing => {}
             Aim::Reach(goal) => {
-                let restores = goal == Goal::Restore && self.world.has_daemon_set();
-                rationed = self.install(&spec, generation, restores).await?;
+                let restores = goal == Goal::Restore && self.cache.has_daemon_set();
+                revert_delay = self.install(&spec, generation, restores).await?;
             }
             Aim::CleanUp => {
                 tracing::info!("every node is restored, removing what was created");
-                let names = self.world.node_pull_secrets.names();
+                let names = self.cache.node_pull_secrets.names();
                 self.applier.clean_up(&names).await?;
-                self.world.forget_created();
+                self.cache.forget_managed();
                 self.installed = None;
             }
         }
-        if self.world.config().is_none() {
+        if self.cache.config().is_none() {
             let config = self.applier.default_config().await?;
-            self.world.put_config(config);
+            self.cache.put_config(config);
         }
-        self.tell_put_back(&plan);
-        let owed = self.report(now, &plan).await?;
-        // What was written here is no news when the watch shows it, and more may follow from it.
-        let wrote = plan.global.is_some() || !plan.grants.is_empty();
+        self.record_reverted(&plan);
+        let report_delay = self.report(now, &plan).await?;
+        // The watch events of these writes are no changes any more, but the next plan may depend on them.
+        let wrote = plan.global.is_some() || !plan.assignments.is_empty();
         let pause = if wrote {
             Duration::ZERO
         } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
@@ -107,107 +109,111 @@ impl Controller {
         } else {
             RESYNC
         };
-        let pause = pause.min(self.openshift_again());
-        let sooner = owed.into_iter().chain(rationed).min();
+        let pause = pause.min(self.openshift_retry());
+        let sooner = report_delay.into_iter().chain(revert_delay).min();
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
     }
 
-    /// Tells what was put back in this round. What was taken in and asked for nothing is forgotten.
-    fn tell_put_back(&mut self, plan: &Plan) {
+    /// Records events about the out-of-band changes that this reconcile reverted, and forgets the others.
+    fn record_reverted(&mut self, plan: &Plan) {
         let mut deleted = Vec::new();
         let mut changed = Vec::new();
-        for tampered in self.world.take_tampered() {
-            let is_put_back = match tampered.kind {
+        for change in self.cache.take_out_of_band_changes() {
+            let is_reverted = match change.kind {
                 "Secret" => plan.global.is_some(),
-                "NodePullSecret" => plan.grants.iter().any(|(node, _)| *node == tampered.name),
-                _ => self.world.additional().is_some(),
+                "NodePullSecret" => plan
+                    .assignments
+                    .iter()
+                    .any(|(node, _)| *node == change.name),
+                _ => self.cache.additional().is_some(),
             };
-            let what = format!("{} `{}`", tampered.kind, tampered.name);
-            if is_put_back && tampered.is_deleted {
-                deleted.push(what);
-            } else if is_put_back {
-                changed.push(what);
+            let object = format!("{} `{}`", change.kind, change.name);
+            if is_reverted && change.is_deleted {
+                deleted.push(object);
+            } else if is_reverted {
+                changed.push(object);
             }
         }
-        self.teller.put_back(&deleted, "deleted");
-        self.teller.put_back(&changed, "changed");
+        self.recorder.record_reverted(&deleted, "deleted");
+        self.recorder.record_reverted(&changed, "changed");
     }
 
-    /// The syncer's objects as they shall be, where they are not. Returns after what time they are to be put back, where
-    /// that was done too often of late.
+    /// Applies the syncer's objects where they differ. Returns the time until the next revert, if the rate limiter delays it.
     async fn install(
         &mut self,
         spec: &GlobalPullSecretSpec,
         generation: i64,
         restores: bool,
     ) -> Result<Option<Duration>, ApplyError> {
-        let marks = self.world.marks();
-        let mut done = Vec::new();
+        let found = self.cache.fingerprints();
+        let mut changes = Vec::new();
         if let Some(installed) = &self.installed {
-            done = tampered(&installed.marks, &marks);
-            if done.is_empty() && (restores || installed.generation == generation) {
+            changes = out_of_band_changes(&installed.fingerprints, &found);
+            if changes.is_empty() && (restores || installed.generation == generation) {
                 return Ok(None);
             }
         }
         let now = Instant::now();
-        if !done.is_empty() {
-            let pauses = done
+        if !changes.is_empty() {
+            let delays = changes
                 .iter()
-                .map(|(piece, _)| self.rations[*piece as usize].pause(now));
-            if let Some(pause) = pauses.min().filter(|pause| !pause.is_zero()) {
-                return Ok(Some(pause));
+                .map(|(object, _)| self.reverts.get(*object).delay(now));
+            if let Some(delay) = delays.min().filter(|delay| !delay.is_zero()) {
+                return Ok(Some(delay));
             }
-            for (piece, _) in &done {
-                self.rations[*piece as usize].repaired(now);
+            for (object, _) in &changes {
+                self.reverts.get_mut(*object).reverted(now);
             }
         }
-        let created = self.applier.syncer(spec, restores).await?;
-        for (piece, created) in PIECES.into_iter().zip(created) {
-            // Where nothing had to be done, what somebody did is none of our business.
-            let is_put_back = marks[piece as usize].as_ref() != Some(&created.mark);
-            let was = done.iter().find(|(tampered, _)| *tampered == piece);
-            if let Some((_, done)) = was.filter(|_| is_put_back) {
-                let what = format!("{piece:?} `{SYNCER}`");
-                self.teller.put_back(&[what], done);
+        let written = self.applier.syncer(spec, restores).await?;
+        for (object, live) in written.iter() {
+            // An out-of-band change that the write did not revert does not concern the managed fields.
+            let is_reverted = found.get(object).as_ref() != Some(&live.fingerprint);
+            let change = changes.iter().find(|(changed, _)| *changed == object);
+            if let Some((_, done)) = change.filter(|_| is_reverted) {
+                let reverted = format!("{object:?} `{SYNCER}`");
+                self.recorder.record_reverted(&[reverted], done);
             }
-            self.world.put_created(piece, created);
+        }
+        for object in ManagedObject::ALL {
+            self.cache.put_managed(object, written.get(object).clone());
         }
         if !restores {
             self.applier.forget_history(spec.history_limit).await?;
         }
         self.installed = Some(Installed {
             generation,
-            marks: self.world.marks(),
+            fingerprints: self.cache.fingerprints(),
         });
         Ok(None)
     }
 
-    /// As many as a round may have. What is taken back is done before anything is granted.
-    async fn grant(&mut self, plan: &Plan) -> Result<(), ApplyError> {
-        let (back, others): (Vec<_>, Vec<_>) = plan
-            .grants
+    /// Writes the assignments, revocations first.
+    async fn assign(&mut self, plan: &Plan) -> Result<(), ApplyError> {
+        let (revocations, others): (Vec<_>, Vec<_>) = plan
+            .assignments
             .iter()
-            .take(GRANTS_OF_A_ROUND)
+            .take(ASSIGNMENTS_PER_RECONCILE)
             .partition(|(_, spec)| spec.withdrawn);
-        self.grant_at_once(back).await?;
-        self.grant_at_once(others).await
+        self.assign_concurrently(revocations).await?;
+        self.assign_concurrently(others).await
     }
 
-    async fn grant_at_once(
+    async fn assign_concurrently(
         &mut self,
-        grants: Vec<&(String, NodePullSecretSpec)>,
+        assignments: Vec<&(String, NodePullSecretSpec)>,
     ) -> Result<(), ApplyError> {
-        let (applier, nodes) = (&self.applier, &self.world);
-        let grants: Vec<_> = grants
+        let (applier, nodes) = (&self.applier, &self.cache);
+        let assignments: Vec<_> = assignments
             .into_iter()
             .filter_map(|(node, spec)| Some((node, spec, nodes.node_uid(node)?.to_owned())))
             .collect();
-        let mut waiting = grants.into_iter();
-        let mut under_way = FuturesUnordered::new();
+        let mut waiting = assignments.into_iter();
+        let mut in_flight = FuturesUnordered::new();
         let mut failed = None;
         loop {
             while failed.is_none()
-                && under_way.len() < GRANTS_AT_ONCE
+                && in_flight.len() < CONCURRENT_ASSIGNMENTS
                 && let Some((node, spec, uid)) = waiting.next()
             {
                 if spec.revision > 0 {
@@ -218,11 +224,11 @@ impl Controller {
                         "granting"
                     );
                 }
-                under_way.push(async move { applier.grant(node, &uid, spec).await });
+                in_flight.push(async move { applier.assign(node, &uid, spec).await });
             }
-            match under_way.next().await {
-                Some(Ok(object)) => self.world.put_node_pull_secret(object),
-                // What is under way is not given up: whether it was granted would not be known.
+            match in_flight.next().await {
+                Some(Ok(object)) => self.cache.put_node_pull_secret(object),
+                // The requests in flight are completed: otherwise their results would be unknown.
                 Some(Err(error)) => failed = Some(error),
                 None => return failed.map_or(Ok(()), Err),
             }
@@ -230,14 +236,14 @@ impl Controller {
     }
 
     /// The newest additional Secret of the history.
-    async fn last_rolled_out(&self, observed: &Observed<'_>) -> Result<Source, ApplyError> {
-        let slots = self.applier.history(observed.spec.history_limit).await?;
+    async fn last_rolled_out(&self, snapshot: &Snapshot<'_>) -> Result<Source, ApplyError> {
+        let slots = self.applier.history(snapshot.spec.history_limit).await?;
         Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
     }
 
     fn at_rest(&self) -> bool {
         let ready = self
-            .world
+            .cache
             .config()
             .and_then(|config| config.status.as_ref());
         ready.is_some_and(|status| {
@@ -248,7 +254,7 @@ impl Controller {
         })
     }
 
-    /// Writes the status, where it is news. Returns after what time it is to be written, where it can wait so long.
+    /// Writes the status if it changed. Returns the time until it must be written, if it can wait.
     async fn report(
         &mut self,
         now: Timestamp,
@@ -256,18 +262,22 @@ impl Controller {
     ) -> Result<Option<Duration>, ApplyError> {
         let begun = Instant::now();
         let additional = self
-            .world
+            .cache
             .additional()
             .and_then(kube::ResourceExt::resource_version)
             .unwrap_or_default();
-        let config = self.world.config();
+        let config = self.cache.config();
         let generation = config
             .and_then(|config| config.metadata.generation)
             .unwrap_or_default();
         let before = config.and_then(|config| config.status.clone());
-        let observed = self.world.observed(now);
-        let after = report(&observed, plan, &additional, generation, before.as_ref());
-        self.metrics.fleet(&observed, before.as_ref(), &after);
+        let snapshot = self.cache.snapshot(now);
+        let after = report(&snapshot, plan, &additional, generation, before.as_ref());
+        self.metrics.set_fleet(
+            figures(&snapshot, &after),
+            rollout_seconds(before.as_ref(), &after, now),
+            &snapshot.node_pull_secrets,
+        );
         self.planning += begun.elapsed();
         if before.as_ref() == Some(&after) {
             return Ok(None);
@@ -281,14 +291,14 @@ impl Controller {
             return Ok(Some(left));
         }
         let config = self.applier.status(&after).await?;
-        // Only what is written is told, or every retry would tell it anew.
-        let nodes: Vec<_> = observed
+        // After the write, so that retries do not repeat the events.
+        let nodes: Vec<_> = snapshot
             .node_pull_secrets
             .values()
             .map(AsRef::as_ref)
             .collect();
-        self.teller.tell(plan, before.as_ref(), &after, &nodes);
-        self.world.put_config(config);
+        self.recorder.record(plan, before.as_ref(), &after, &nodes);
+        self.cache.put_config(config);
         self.reported = Some(Instant::now());
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! Which Secrets the configuration names as sources and original, and the watches of them.
+//! The watches of the Secrets that the configuration names as sources and original.
 
 use std::time::Duration;
 
@@ -13,35 +13,35 @@ use tokio::time::Instant;
 use super::{Controller, RESYNC};
 use crate::cache::{self, OriginalRef};
 
-/// Between two looks for the original of a cluster of `OpenShift`, which the controller may not read yet.
+/// Between two look-ups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
 
-/// What is known of the original pull secret.
-pub(super) enum Followed {
-    Same,
-    /// It is another one from now on, and the plan waits for its first list.
-    Other,
-    /// Nobody said whether there is one.
+/// The watch of the original pull secret.
+pub(super) enum Watched {
+    Unchanged,
+    /// Another one is watched now, and the plan waits for its first list.
+    Replaced,
+    /// The API server did not say whether there is one.
     Unknown,
 }
 
 impl Controller {
     /// Watches the further sources that the configuration names.
-    pub(super) fn follow_sources(&mut self) {
-        let sources = self.world.config().map(|config| &config.spec.sources);
+    pub(super) fn watch_sources(&mut self) {
+        let sources = self.cache.config().map(|config| &config.spec.sources);
         let sources = sources.into_iter().flatten();
         let names: Vec<String> = sources.map(|source| source.name.clone()).collect();
-        if self.world.are_sources(&names) {
+        if self.cache.are_sources(&names) {
             return;
         }
         tracing::info!(?names, "watching the sources");
-        self.source_changes = cache::source_changes(&self.client, &self.namespace, &names);
-        self.world.expect_sources(&names);
+        self.source_events = cache::source_events(&self.client, &self.namespace, &names);
+        self.cache.set_sources(&names);
     }
 
     /// Watches the original pull secret that the configuration names.
-    pub(super) async fn follow_original(&mut self) -> Followed {
-        let original = self.world.config().map(|config| &config.spec.original);
+    pub(super) async fn watch_original(&mut self) -> Watched {
+        let original = self.cache.config().map(|config| &config.spec.original);
         let secret = original.and_then(|original| original.secret_ref.clone());
         let hosted = original.and_then(|original| original.hosted_control_plane.clone());
         let configured = secret
@@ -51,41 +51,40 @@ impl Controller {
             Some(reference) => Some(reference),
             None => match self.openshift_original().await {
                 Some(found) => found.map(OriginalRef::Secret),
-                None => return Followed::Unknown,
+                None => return Watched::Unknown,
             },
         };
-        if wanted.as_ref() == self.world.original_ref() {
-            return Followed::Same;
+        if wanted.as_ref() == self.cache.original_ref() {
+            return Watched::Unchanged;
         }
-        self.original_changes = match &wanted {
+        self.original_events = match &wanted {
             Some(reference) => {
                 tracing::info!(?reference, "watching the original");
-                cache::original_changes(&self.client, reference)
+                cache::original_events(&self.client, reference)
             }
             None => stream::pending().boxed(),
         };
-        self.world.expect_original(wanted);
-        if self.world.is_complete() {
-            Followed::Same
+        self.cache.set_original(wanted);
+        if self.cache.caches_synced() {
+            Watched::Unchanged
         } else {
-            Followed::Other
+            Watched::Replaced
         }
     }
 
-    /// After what time `OpenShift`'s original is looked for again: soon where it is to be expected, so that a permission
-    /// that comes late is used.
-    pub(super) fn openshift_again(&self) -> Duration {
-        if self.world.original_ref().is_none() && self.world.is_openshift() {
+    /// Time until the next look-up of `OpenShift`'s original: short on `OpenShift`, so that a later permission takes effect.
+    pub(super) fn openshift_retry(&self) -> Duration {
+        if self.cache.original_ref().is_none() && self.cache.is_openshift() {
             OPENSHIFT_RETRY
         } else {
             RESYNC
         }
     }
 
-    /// `OpenShift`'s original, where there is one that the controller may read; looked for now and then.
-    /// `None`: nobody answered.
+    /// `OpenShift`'s original, if there is one that the controller may read; looked up periodically.
+    /// `None`: no response.
     pub(super) async fn openshift_original(&mut self) -> Option<Option<SecretRef>> {
-        let again = self.openshift_again();
+        let again = self.openshift_retry();
         if self.openshift.0.is_some_and(|last| last.elapsed() < again) {
             return Some(self.openshift.1.clone());
         }
@@ -100,9 +99,9 @@ impl Controller {
                 });
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => self.openshift.1 = None,
-            // One that was read before does not go away with the permission.
+            // A lost permission does not remove an original that was read before.
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {}
-            // No answer says nothing: to go on without would take the original's credentials from every node.
+            // Unknown: without the original, its credentials would be removed from every node.
             Ok(Err(_)) | Err(_) => return None,
         }
         self.openshift.0 = Some(Instant::now());

@@ -1,4 +1,4 @@
-//! Counts what the API server is asked, and notes that it answers.
+//! The instrumented client: counts API requests, and records that the API server responds.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,12 +13,15 @@ use tower::{BoxError, Service};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// A client that is counted. It retries nothing by itself: whoever uses it has backoff of its own, and a deadline that
-/// hidden retries would use up.
-pub(crate) async fn client(health: &Arc<Health>, metrics: &Arc<Metrics>) -> anyhow::Result<Client> {
+/// A client that counts its requests. It never retries: each caller has its own backoff, and a deadline that hidden retries
+/// would use up.
+pub(crate) async fn instrumented_client(
+    health: &Arc<Health>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Client> {
     let mut config = kube::Config::infer().await?;
     config.default_retry = false;
-    let layer = layer_fn(|inner| Counted {
+    let layer = layer_fn(|inner| Instrumented {
         inner,
         health: Arc::clone(health),
         metrics: Arc::clone(metrics),
@@ -26,13 +29,13 @@ pub(crate) async fn client(health: &Arc<Health>, metrics: &Arc<Metrics>) -> anyh
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }
 
-struct Counted<S> {
+struct Instrumented<S> {
     inner: S,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
 }
 
-impl<S, B> Service<Request<Body>> for Counted<S>
+impl<S, B> Service<Request<Body>> for Instrumented<S>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -47,8 +50,8 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = Asked {
-            // kube's own word for what is asked.
+        let metric = RequestMetric {
+            // Set by kube.
             verb: request.extensions().get().copied().unwrap_or("other"),
             code: None,
             metrics: Arc::clone(&self.metrics),
@@ -56,11 +59,11 @@ where
         let health = Arc::clone(&self.health);
         let call = self.inner.call(request);
         Box::pin(async move {
-            // As a whole, so that it is dropped with this future and not before.
-            let mut asked = asked;
+            // Moved as a whole, so that it is dropped with this future and not before.
+            let mut metric = metric;
             let response = call.await?;
             let status = response.status();
-            asked.code = Some(status.as_u16());
+            metric.code = Some(status.as_u16());
             if !status.is_server_error() {
                 health.answered();
             }
@@ -69,15 +72,23 @@ where
     }
 }
 
-/// Counted when it is dropped: a request that is given up ends too.
-struct Asked {
+/// Counts the request on drop, so that a canceled request is counted too.
+struct RequestMetric {
     verb: &'static str,
     code: Option<u16>,
     metrics: Arc<Metrics>,
 }
 
-impl Drop for Asked {
+impl Drop for RequestMetric {
     fn drop(&mut self) {
-        self.metrics.asked(self.verb, self.code);
+        self.metrics.request_done(self.verb, self.code);
+    }
+}
+
+/// The error without the content of an unparsable response, which may hold credentials.
+pub(crate) fn without_content(error: &kube::Error) -> String {
+    match error {
+        kube::Error::SerdeError(_) => "the API server's answer could not be read".to_owned(),
+        other => other.to_string(),
     }
 }

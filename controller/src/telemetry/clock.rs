@@ -1,11 +1,11 @@
-//! The clock by which a lease is kept.
+//! The clock of the lease and of the probes.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since the machine booted. It goes on while this process is stopped and while the machine sleeps, which `Instant`
-/// does not promise, and nobody can set it.
+/// Time since the machine booted. It continues while this process is stopped and while the machine sleeps, which `Instant`
+/// does not guarantee, and it can't be set.
 pub(crate) fn now() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }

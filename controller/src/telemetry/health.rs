@@ -1,22 +1,22 @@
-//! Whether this controller gets on, for `/livez` and `/readyz`.
+//! The health of the controller, for `/livez` and `/readyz`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::telemetry::clock;
 
-/// A loop that did not come round for so long is stuck. No call that it waits for takes longer than 15 s.
-const STUCK: Duration = Duration::from_mins(1);
-/// Whoever leads renews every 3 s, and whoever stands by sees it.
-const SILENT: Duration = Duration::from_secs(30);
+/// A loop without an iteration for this time is stuck. No request in it takes longer than 15 s.
+const STUCK_AFTER: Duration = Duration::from_mins(1);
+/// The API server is unresponsive after this time. The leader renews the Lease every 3 s, and a standby watches it.
+const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(30);
 
 /// Times are milliseconds of [`clock::now`].
 #[derive(Debug)]
 pub(crate) struct Health {
     beat: AtomicU64,
     answered: AtomicU64,
-    /// It leads and does not know yet what is there.
-    blind: AtomicBool,
+    /// It leads, and not every cache is synced.
+    waits_for_caches: AtomicBool,
 }
 
 impl Health {
@@ -24,44 +24,44 @@ impl Health {
         Self {
             beat: AtomicU64::new(millis(clock::now())),
             answered: AtomicU64::new(0),
-            blind: AtomicBool::new(false),
+            waits_for_caches: AtomicBool::new(false),
         }
     }
 
-    /// The loop came round, or a step of its work is done.
+    /// An iteration of the loop, or a step of it, is done.
     pub(crate) fn beat(&self) {
         self.beat.store(millis(clock::now()), Ordering::Relaxed);
     }
 
-    /// The API server said something.
+    /// The API server responded.
     pub(crate) fn answered(&self) {
         self.answered.store(millis(clock::now()), Ordering::Relaxed);
     }
 
-    pub(crate) fn is_blind(&self, blind: bool) {
-        self.blind.store(blind, Ordering::Relaxed);
+    pub(crate) fn set_waits_for_caches(&self, waits: bool) {
+        self.waits_for_caches.store(waits, Ordering::Relaxed);
     }
 
-    /// `Err`: what is wrong.
+    /// `Err`: the reason.
     pub(crate) fn live(&self, now: Duration) -> Result<(), String> {
         let silent = since(&self.beat, now);
-        if silent > STUCK {
+        if silent > STUCK_AFTER {
             return Err(format!("the loop is stuck for {} s", silent.as_secs()));
         }
         Ok(())
     }
 
-    /// `Err`: what is wrong. Whoever stands by is ready too: it can lead.
+    /// `Err`: the reason. A standby is ready too, since it can lead.
     pub(crate) fn ready(&self, now: Duration) -> Result<(), String> {
         self.live(now)?;
         let silent = since(&self.answered, now);
-        if silent > SILENT {
+        if silent > UNRESPONSIVE_AFTER {
             return Err(format!(
                 "the API server is silent for {} s",
                 silent.as_secs()
             ));
         }
-        if self.blind.load(Ordering::Relaxed) {
+        if self.waits_for_caches.load(Ordering::Relaxed) {
             return Err("not every list has come yet".to_owned());
         }
         Ok(())
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_stands_still_and_a_silent_api_server_are_told() {
+    fn a_stuck_loop_and_an_unresponsive_api_server_are_reported() {
         let health = Health::new();
         let begun = clock::now();
         health.answered.store(0, Ordering::Relaxed);
@@ -103,10 +103,10 @@ mod tests {
             ready(31),
             Err("the API server is silent for 31 s".to_owned())
         );
-        health.is_blind(true);
+        health.set_waits_for_caches(true);
         assert_eq!(ready(0), Err("not every list has come yet".to_owned()));
-        assert!(live(0).is_ok(), "which is no reason to start it anew");
-        health.is_blind(false);
+        assert!(live(0).is_ok(), "a restart would not help");
+        health.set_waits_for_caches(false);
         assert!(ready(0).is_ok());
     }
 }

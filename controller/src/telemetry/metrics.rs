@@ -1,22 +1,15 @@
-//! What Prometheus is told. No name of a node or registry: the number of series does not grow with the cluster.
+//! The metrics for Prometheus. No labels for nodes or registries: the number of series does not grow with the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
-use jiff::{SignedDuration, Timestamp};
-
-use crate::leader::fencing::Term;
-use crate::nodes::members::{NodeView, is_selected};
-use crate::nodes::plan::Observed;
+use globalps_core::api::{NodePullSecret, Phase, condition};
 
 /// Upper bounds of the histogram of rollouts, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
-/// A kubelet that is restarted may be not ready for a moment.
-const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
-const PHASES: [Phase; 10] = [
+pub(crate) const PHASES: [Phase; 10] = [
     Phase::Pending,
     Phase::Syncing,
     Phase::Synced,
@@ -28,7 +21,7 @@ const PHASES: [Phase; 10] = [
     Phase::Excluded,
     Phase::Unreachable,
 ];
-const CONDITIONS: [&str; 5] = [
+pub(crate) const CONDITIONS: [&str; 5] = [
     condition::READY,
     condition::PROGRESSING,
     condition::DEGRADED,
@@ -36,14 +29,17 @@ const CONDITIONS: [&str; 5] = [
     condition::ORIGINAL_VALID,
 ];
 
+/// Whether the leader may write at this moment.
+pub(crate) type MayWrite = Box<dyn Fn() -> bool + Send>;
+
 #[derive(Default)]
 pub(crate) struct Metrics(Mutex<Figures>);
 
 #[derive(Default)]
 struct Figures {
-    /// `None`: stands by.
-    term: Option<Arc<Term>>,
-    /// Only who leads knows the fleet.
+    /// `None`: standby.
+    may_write: Option<MayWrite>,
+    /// Only the leader knows the nodes.
     fleet: Option<Fleet>,
     reconciles: u64,
     errors: u64,
@@ -54,17 +50,17 @@ struct Figures {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Fleet {
-    revision: i64,
+pub(crate) struct Fleet {
+    pub(crate) revision: i64,
     /// In the order of [`PHASES`].
-    nodes: [u32; PHASES.len()],
+    pub(crate) nodes: [u32; PHASES.len()],
     /// Status of each of [`CONDITIONS`]; empty: not written yet.
-    conditions: [String; CONDITIONS.len()],
+    pub(crate) conditions: [String; CONDITIONS.len()],
 }
 
 #[derive(Default)]
 struct Histogram {
-    /// Those up to each bound, not cumulative.
+    /// Observations up to each bound, not cumulative.
     counts: [u64; BUCKETS.len()],
     more: u64,
     sum: f64,
@@ -81,8 +77,8 @@ impl Histogram {
     }
 }
 
-/// Each node counts its own, and may leave with its count: the sum over the nodes that are there could fall. What grew is
-/// counted up instead.
+/// Each node has its own counter, which disappears with the node, so that the sum over the nodes can decrease. This counter
+/// adds the increases instead.
 #[derive(Default)]
 struct Restarts {
     total: u64,
@@ -90,7 +86,7 @@ struct Restarts {
 }
 
 impl Restarts {
-    fn look(&mut self, nodes: &BTreeMap<String, Box<NodePullSecret>>) {
+    fn add(&mut self, nodes: &BTreeMap<String, Box<NodePullSecret>>) {
         self.seen.retain(|name, _| nodes.contains_key(name));
         for (name, object) in nodes {
             let restarts = object.status.as_ref().map_or(0, |status| status.restarts);
@@ -99,7 +95,7 @@ impl Restarts {
                 Some(seen) => std::mem::replace(seen, restarts),
                 None => self.seen.insert(name.clone(), restarts).unwrap_or_default(),
             };
-            // A node that was restored counts anew.
+            // After a restore, a node's counter starts at zero.
             let more = restarts.checked_sub(before).unwrap_or(restarts);
             self.total = self.total.saturating_add(more);
         }
@@ -111,9 +107,10 @@ impl Metrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn leads(&self, term: Option<&Arc<Term>>) {
+    /// `None`: standby.
+    pub(crate) fn set_leader(&self, may_write: Option<MayWrite>) {
         let mut figures = self.figures();
-        figures.term = term.cloned();
+        figures.may_write = may_write;
         figures.fleet = None;
     }
 
@@ -123,29 +120,22 @@ impl Metrics {
         figures.errors += u64::from(!done);
     }
 
-    /// A request that ended; without a code: that was given up or got no answer.
-    pub(crate) fn asked(&self, verb: &'static str, code: Option<u16>) {
+    /// Counts a request; `None`: it was canceled or got no response.
+    pub(crate) fn request_done(&self, verb: &'static str, code: Option<u16>) {
         *self.figures().requests.entry((verb, code)).or_default() += 1;
     }
 
-    /// The fleet as it is and as the status tells of it.
-    pub(crate) fn fleet(
+    /// `rollout_seconds`: duration of a rollout that is complete now.
+    pub(crate) fn set_fleet(
         &self,
-        observed: &Observed,
-        before: Option<&GlobalPullSecretStatus>,
-        after: &GlobalPullSecretStatus,
+        fleet: Fleet,
+        rollout_seconds: Option<f64>,
+        node_pull_secrets: &BTreeMap<String, Box<NodePullSecret>>,
     ) {
         let mut figures = self.figures();
-        figures.fleet = Some(Fleet {
-            revision: after.revision,
-            nodes: nodes_by_phase(observed, after.revision),
-            conditions: CONDITIONS.map(|type_| {
-                let found = find(after, type_);
-                found.map_or_else(String::new, |found| found.0.to_owned())
-            }),
-        });
-        figures.restarts.look(&observed.node_pull_secrets);
-        if let Some(seconds) = rollout_seconds(before, after, observed.now) {
+        figures.fleet = Some(fleet);
+        figures.restarts.add(node_pull_secrets);
+        if let Some(seconds) = rollout_seconds {
             figures.rollouts.observe(seconds);
         }
     }
@@ -162,7 +152,10 @@ impl Metrics {
             "gauge",
             "1 while this controller leads and may write.",
         );
-        let leads = figures.term.as_ref().is_some_and(|term| term.is_open());
+        let leads = figures
+            .may_write
+            .as_ref()
+            .is_some_and(|may_write| may_write());
         page.sample("globalps_leader", &[], u8::from(leads));
         if let Some(fleet) = &figures.fleet {
             fleet.write(&mut page);
@@ -249,13 +242,13 @@ impl Histogram {
     }
 }
 
-/// Labels' values are words of ours: none needs quoting.
+/// Label values are constants of this program: none needs quoting.
 #[derive(Default)]
 struct Page(String);
 
 impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String does not fail.
+        // Writing to a String never fails.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -273,130 +266,39 @@ impl Page {
     }
 }
 
-/// Status and reason, and since when.
-fn find<'a>(
-    status: &'a GlobalPullSecretStatus,
-    type_: &str,
-) -> Option<(&'a str, &'a str, Timestamp)> {
-    let found = status
-        .conditions
-        .iter()
-        .find(|found| found.type_ == type_)?;
-    Some((&found.status, &found.reason, found.last_transition_time.0))
-}
-
-/// How long the rollout took that is complete with this status. From the objects alone, so that it is known to a controller
-/// too that took over in the middle.
-fn rollout_seconds(
-    before: Option<&GlobalPullSecretStatus>,
-    after: &GlobalPullSecretStatus,
-    now: Timestamp,
-) -> Option<f64> {
-    let (was, _, since) = find(before?, condition::PROGRESSING)?;
-    let (is, reason, _) = find(after, condition::PROGRESSING)?;
-    let complete = was == "True" && is == "False" && reason == "Complete";
-    complete.then(|| now.duration_since(since).as_secs_f64().max(0.0))
-}
-
-fn nodes_by_phase(observed: &Observed, revision: i64) -> [u32; PHASES.len()] {
-    let mut counts = [0; PHASES.len()];
-    for node in observed.nodes.values() {
-        let Some(phase) = phase(observed, node, revision) else {
-            continue;
-        };
-        if let Some(at) = PHASES.iter().position(|known| *known == phase) {
-            counts[at] += 1;
-        }
-    }
-    counts
-}
-
-/// `None`: no node of ours, and never was.
-fn phase(observed: &Observed, node: &NodeView, revision: i64) -> Option<Phase> {
-    let object = observed.node_pull_secrets.get(&node.name);
-    let selected = is_selected(&observed.spec, node);
-    if !selected && object.is_none() {
-        let linux = node.labels.get("kubernetes.io/os");
-        return linux
-            .is_some_and(|os| os == "linux")
-            .then_some(Phase::Excluded);
-    }
-    if let Err(since) = node.ready
-        && observed.now.duration_since(since) > NOT_READY_GRACE
-    {
-        return Some(Phase::Unreachable);
-    }
-    let object = object?;
-    let status = object.status.as_ref();
-    let reported = status.map_or(Phase::Pending, |status| status.phase);
-    let taken_up = status.map_or(0, |status| status.observed_generation)
-        >= object.metadata.generation.unwrap_or_default();
-    Some(if object.spec.restore {
-        if taken_up { reported } else { Phase::Restoring }
-    } else if !selected {
-        Phase::Excluded
-    } else if object.spec.revision == 0 {
-        Phase::Pending
-    } else if !taken_up {
-        Phase::Syncing
-    } else if reported == Phase::Synced && object.spec.revision < revision {
-        // It waits for the newer one.
-        Phase::Pending
-    } else {
-        reported
-    })
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use globalps_core::api::NodePullSecretSpec;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;
-    use crate::content::resolve::Source;
-    use crate::nodes::plan::tests::observed;
 
-    fn status(conditions: &[(&str, &str, &str, i64)]) -> GlobalPullSecretStatus {
-        let conditions = conditions.iter().map(|(type_, status, reason, since)| {
-            let since = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(*since);
-            Condition {
-                type_: (*type_).to_owned(),
-                status: (*status).to_owned(),
-                reason: (*reason).to_owned(),
-                message: String::new(),
-                observed_generation: None,
-                last_transition_time: Time(since),
-            }
-        });
-        GlobalPullSecretStatus {
-            revision: 5,
-            conditions: conditions.collect(),
-            ..GlobalPullSecretStatus::default()
-        }
-    }
-
-    /// The page of a leader with everything on it.
+    /// The page of a leader with every metric.
     pub(crate) fn page() -> String {
         let metrics = Metrics::default();
-        let term = Arc::new(Term::default());
-        term.renewed(crate::telemetry::clock::now());
-        metrics.leads(Some(&term));
+        metrics.set_leader(Some(Box::new(|| true)));
         metrics.reconciled(true);
         metrics.reconciled(false);
-        metrics.asked("patch", Some(200));
-        metrics.asked("patch", None);
-        let observed = observed(Source::Absent, None, "a=5:Synced b=5:Failed c");
-        let before = status(&[("Progressing", "True", "RollingOut", -3)]);
-        let after = status(&[
-            ("Progressing", "False", "Complete", 0),
-            ("Ready", "True", "Synced", 0),
-        ]);
-        metrics.fleet(&observed, Some(&before), &after);
+        metrics.request_done("patch", Some(200));
+        metrics.request_done("patch", None);
+        let conditions = CONDITIONS.map(|type_| {
+            let status = match type_ {
+                condition::READY => "True",
+                condition::PROGRESSING => "False",
+                _ => "",
+            };
+            status.to_owned()
+        });
+        let fleet = Fleet {
+            revision: 5,
+            nodes: PHASES.map(|phase| u32::from(matches!(phase, Phase::Synced | Phase::Failed))),
+            conditions,
+        };
+        metrics.set_fleet(fleet, Some(3.0), &BTreeMap::new());
         metrics.page()
     }
 
     #[test]
-    fn the_page_is_prometheus_text_and_says_what_is() {
+    fn the_page_is_prometheus_text_with_every_metric() {
         let page = page();
         let mut family = "";
         for line in page.lines() {
@@ -439,65 +341,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_stands_by_says_nothing_of_the_fleet() {
+    fn a_standby_has_no_metrics_of_the_nodes() {
         let metrics = Metrics::default();
         let page = metrics.page();
         assert!(page.contains("globalps_leader 0\n"), "{page}");
         assert!(!page.contains("globalps_nodes"), "{page}");
-        let term = Arc::new(Term::default());
-        metrics.leads(Some(&term));
+        metrics.set_leader(Some(Box::new(|| false)));
         assert!(
             metrics.page().contains("globalps_leader 0\n"),
-            "a term that has run out does not lead"
+            "a leader that may not write does not lead"
         );
     }
 
     #[test]
-    fn every_node_is_counted_in_one_phase() {
-        for (node, expected) in [
-            ("a", "-"),
-            ("a=0", "Pending"),
-            ("a=5", "Syncing"),
-            ("a=5:Synced", "Synced"),
-            ("a=4:Synced", "Pending"),
-            ("a=5:RolledBack", "RolledBack"),
-            ("a=5:ForeignOwner", "ForeignOwner"),
-            ("a=R", "Restoring"),
-            ("a=R:Restored", "Restored"),
-            ("-a", "Excluded"),
-            ("-a=5:Synced", "Excluded"),
-            ("-a=R", "Restoring"),
-            ("!a=5:Synced", "Unreachable"),
-        ] {
-            let mut observed = observed(Source::Absent, None, node);
-            // The table's nodes are not ready for a minute.
-            observed.now += SignedDuration::from_secs(1);
-            let counts = nodes_by_phase(&observed, 5);
-            let found: Vec<String> = PHASES
-                .iter()
-                .zip(counts)
-                .filter(|(_, count)| *count > 0)
-                .map(|(phase, _)| phase.to_string())
-                .collect();
-            let found = if found.is_empty() {
-                "-".to_owned()
-            } else {
-                found.join(" ")
-            };
-            assert_eq!(found, expected, "{node}");
-        }
-    }
-
-    #[test]
-    fn restarts_are_counted_up_and_a_node_that_leaves_takes_none_away() {
+    fn the_restart_counter_never_decreases() {
         let mut restarts = Restarts::default();
         for (sentence, nodes, expected) in [
-            ("what was before counts", &[("a", 2), ("b", 1)][..], 3),
+            ("earlier restarts count", &[("a", 2), ("b", 1)][..], 3),
             ("nothing new", &[("a", 2), ("b", 1)], 3),
             ("one more", &[("a", 3), ("b", 1)], 4),
             ("a node leaves", &[("a", 3)], 4),
             ("one joins", &[("a", 3), ("c", 1)], 5),
-            ("one counts anew", &[("a", 1), ("c", 1)], 6),
+            ("one starts at zero again", &[("a", 1), ("c", 1)], 6),
         ] {
             let nodes = nodes
                 .iter()
@@ -507,30 +372,8 @@ pub(crate) mod tests {
                     ((*name).to_owned(), Box::new(object))
                 })
                 .collect();
-            restarts.look(&nodes);
+            restarts.add(&nodes);
             assert_eq!(restarts.total, expected, "{sentence}");
-        }
-    }
-
-    #[test]
-    fn a_rollout_is_timed_when_it_is_complete_and_only_then() {
-        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(100);
-        let rolling = status(&[("Progressing", "True", "RollingOut", 90)]);
-        for (sentence, after, expected) in [
-            ("complete", ("False", "Complete"), Some(10.0)),
-            ("goes on", ("True", "RollingOut"), None),
-            ("halted", ("False", "Halted"), None),
-            ("paused", ("False", "Paused"), None),
-            ("gone", ("False", "NothingToDo"), None),
-        ] {
-            let after = status(&[("Progressing", after.0, after.1, 100)]);
-            let seconds = rollout_seconds(Some(&rolling), &after, now);
-            assert_eq!(seconds, expected, "{sentence}");
-            assert_eq!(
-                rollout_seconds(Some(&after), &after, now),
-                None,
-                "{sentence}"
-            );
         }
     }
 }

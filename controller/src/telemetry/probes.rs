@@ -1,4 +1,4 @@
-//! `/metrics`, `/livez` and `/readyz` over HTTP. Nothing secret is told there, and nothing can be changed.
+//! `/metrics`, `/livez` and `/readyz` over HTTP: read-only, and without anything secret.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +23,7 @@ use crate::telemetry::metrics::Metrics;
 
 /// Connections at a time; more wait.
 const CONNECTIONS: usize = 16;
-/// A connection is for one request, and ends after so long.
+/// A connection serves one request and ends after this time.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -45,18 +45,18 @@ pub(crate) async fn listen(port: u16) -> anyhow::Result<TcpListener> {
         })
 }
 
-/// Answers until it is dropped.
+/// Serves requests until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, health: Arc<Health>, metrics: Arc<Metrics>) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(slot) = Arc::clone(&free).acquire_owned().await else {
             return;
         };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Of the connection, or no file is left to open: no reason to spin.
+                // Possibly too many open files: the pause avoids a busy loop.
                 tracing::warn!(%error, "could not accept a connection");
                 sleep(Duration::from_millis(100)).await;
                 continue;
@@ -72,7 +72,7 @@ pub(crate) async fn serve(listener: TcpListener, health: Arc<Health>, metrics: A
                 .keep_alive(false)
                 .max_buf_size(16 * 1024)
                 .serve_connection(TokioIo::new(stream), service);
-            // What a peer does wrong ends its connection and is nobody else's business.
+            // An error of a peer ends only its own connection.
             let _ = timeout(DEADLINE, connection).await;
             drop(slot);
         });
@@ -86,11 +86,11 @@ fn answer(
     metrics: &Metrics,
 ) -> Response<Full<Bytes>> {
     if !matches!(*method, Method::GET | Method::HEAD) {
-        let mut refused = Response::new(Full::default());
-        *refused.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        let mut rejected = Response::new(Full::default());
+        *rejected.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         let allowed = HeaderValue::from_static("GET, HEAD");
-        refused.headers_mut().insert(ALLOW, allowed);
-        return refused;
+        rejected.headers_mut().insert(ALLOW, allowed);
+        return rejected;
     }
     let (status, kind, body) = match path {
         "/metrics" => (StatusCode::OK, EXPOSITION, metrics.page()),
@@ -112,7 +112,7 @@ fn answer(
 fn verdict(verdict: Result<(), String>) -> (StatusCode, &'static str, String) {
     match verdict {
         Ok(()) => (StatusCode::OK, TEXT, "ok\n".to_owned()),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{reason}\n")),
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn probes_and_metrics_are_answered_and_a_loop_that_is_stuck_is_told() {
+    async fn probes_and_metrics_are_served_and_a_stuck_loop_is_reported() {
         let listener = listen(0).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let health = Arc::new(Health::new());
@@ -157,9 +157,9 @@ mod tests {
         assert_eq!(page, metrics.page());
         health.stuck_for(Duration::from_secs(61));
         for path in ["/livez", "/readyz"] {
-            let (status, why) = ask(port, &format!("GET {path}")).await;
+            let (status, reason) = ask(port, &format!("GET {path}")).await;
             assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
-            assert_eq!(why, "the loop is stuck for 61 s\n");
+            assert_eq!(reason, "the loop is stuck for 61 s\n");
         }
         let (status, _) = ask(port, "GET /secrets").await;
         assert_eq!(status, "HTTP/1.1 404 Not Found");
@@ -167,9 +167,9 @@ mod tests {
         assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
     }
 
-    /// More connections than there are slots, none of which says a word.
+    /// All slots are taken by connections that send nothing.
     #[tokio::test(flavor = "current_thread")]
-    async fn who_says_nothing_holds_up_the_others_for_a_while_only() {
+    async fn silent_connections_delay_others_only_until_their_deadline() {
         let listener = listen(0).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (health, metrics) = (Arc::new(Health::new()), Arc::new(Metrics::default()));

@@ -220,11 +220,21 @@ fn the_tables_have_every_reason_that_the_programs_write() {
     let of_nodes = REASONS_OF_NODES.map(|(_, reason, _)| reason);
     let of_conditions = REASONS_OF_CONDITIONS.map(|(_, _, reason, _)| reason);
     let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for (place, known) in [
-        ("syncer/src", &of_nodes[..]),
-        ("controller/src/report/mod.rs", &of_conditions),
+    for (places, known) in [
+        (&["syncer/src"][..], &of_nodes[..]),
+        (
+            &[
+                "controller/src/report/conditions.rs",
+                "controller/src/report/sources.rs",
+            ],
+            &of_conditions,
+        ),
     ] {
-        let words = words_of(&workspace.join(place));
+        let place = places.join(" and ");
+        let words: std::collections::BTreeSet<String> = places
+            .iter()
+            .flat_map(|place| words_of(&workspace.join(place)))
+            .collect();
         assert!(words.len() > 15, "{place}: {words:?}");
         for word in &words {
             let is_known = known.contains(&word.as_str()) || NO_REASONS.contains(&word.as_str());

@@ -1,0 +1,212 @@
+//! The Secret `global-pull-secret`, which holds the state of the rollout besides its content: written and read here.
+
+use std::collections::BTreeMap;
+
+use globalps_core::dockerconfig::{self, DockerConfig};
+use globalps_core::names::{
+    ADDITIONAL_PROVEN_ANNOTATION, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
+    LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
+    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
+};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
+
+use super::source::Data;
+
+/// The state in `global-pull-secret`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Global {
+    pub(crate) revision: i64,
+    pub(crate) merged: Option<DockerConfig>,
+    pub(crate) last_additional: Option<Data>,
+    pub(crate) last_original: Option<Data>,
+    /// By the name of the source.
+    pub(crate) last_sources: BTreeMap<String, Data>,
+    /// The newest revision that at least one node runs with; 0: none; negative: a restore has begun, and no new node takes
+    /// it.
+    pub(crate) canary_passed: i64,
+    /// When every reachable node had the revision; `None`: not yet.
+    pub(crate) rolled_out: Option<Timestamp>,
+    /// The revision is not rolled out, but its additional Secret was, with another original or other sources.
+    pub(crate) additional_was_rolled_out: bool,
+    /// The additional Secret that was rolled back, and the reason.
+    pub(crate) rejected: Option<Data>,
+    pub(crate) rejected_reason: Option<String>,
+}
+
+impl Global {
+    /// Whether everything except the merged content is equal.
+    pub(crate) fn has_same_state(&self, other: &Self) -> bool {
+        let Self {
+            revision,
+            merged: _,
+            last_additional,
+            last_original,
+            last_sources,
+            canary_passed,
+            rolled_out,
+            additional_was_rolled_out,
+            rejected,
+            rejected_reason,
+        } = self;
+        *revision == other.revision
+            && *last_additional == other.last_additional
+            && *last_original == other.last_original
+            && *last_sources == other.last_sources
+            && *canary_passed == other.canary_passed
+            && *rolled_out == other.rolled_out
+            && *additional_was_rolled_out == other.additional_was_rolled_out
+            && *rejected == other.rejected
+            && *rejected_reason == other.rejected_reason
+    }
+}
+
+/// A new content of `global-pull-secret`.
+#[derive(Clone, Debug)]
+pub(crate) struct GlobalWrite {
+    pub(crate) merged: DockerConfig,
+    pub(crate) global: Global,
+}
+
+pub(crate) fn encode(write: &GlobalWrite) -> Secret {
+    let Global {
+        revision,
+        // The observed one; the new one is beside it.
+        merged: _,
+        last_additional,
+        last_original,
+        last_sources,
+        canary_passed,
+        rolled_out,
+        additional_was_rolled_out,
+        rejected,
+        rejected_reason,
+    } = &write.global;
+    let kept = [
+        (LAST_ADDITIONAL_KEY, last_additional),
+        (LAST_ORIGINAL_KEY, last_original),
+        (REFUSED_KEY, rejected),
+    ];
+    let annotations = [
+        (REVISION_ANNOTATION, Some(revision.to_string())),
+        (
+            PROVEN_ANNOTATION,
+            (*canary_passed != 0).then(|| canary_passed.to_string()),
+        ),
+        (
+            ROLLED_OUT_ANNOTATION,
+            rolled_out.map(|time| time.to_string()),
+        ),
+        (
+            ADDITIONAL_PROVEN_ANNOTATION,
+            additional_was_rolled_out.then(|| "true".to_owned()),
+        ),
+        (REFUSED_ANNOTATION, rejected_reason.clone()),
+    ];
+    let annotations = annotations
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let mut data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
+    data.extend(kept.into_iter().filter_map(|(key, source)| {
+        let bytes = source.as_ref()?.0.clone()?;
+        Some((key.to_owned(), ByteString(bytes)))
+    }));
+    data.extend(last_sources.iter().filter_map(|(name, source)| {
+        let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
+        Some((key, ByteString(source.0.clone()?)))
+    }));
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(GLOBAL_SECRET.to_owned()),
+            annotations: Some(annotations.collect()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.to_owned()),
+        data: Some(data.into_iter().collect()),
+        ..Secret::default()
+    }
+}
+
+/// What is missing or unparsable counts as not there.
+pub(crate) fn decode(secret: &Secret) -> Global {
+    let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
+    let annotation = |key: &str| secret.annotations().get(key);
+    Global {
+        revision: revision(secret),
+        merged: Data::of(secret, DATA_KEY)
+            .0
+            .and_then(|bytes| dockerconfig::parse(&bytes).ok()),
+        last_additional: kept(LAST_ADDITIONAL_KEY),
+        last_original: kept(LAST_ORIGINAL_KEY),
+        last_sources: secret
+            .data
+            .iter()
+            .flatten()
+            .filter_map(|(key, bytes)| {
+                let name = key.strip_prefix(LAST_SOURCE_KEY_PREFIX)?;
+                Some((name.to_owned(), Data(Some(bytes.0.clone()))))
+            })
+            .collect(),
+        canary_passed: annotation(PROVEN_ANNOTATION)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
+        rolled_out: annotation(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
+        additional_was_rolled_out: annotation(ADDITIONAL_PROVEN_ANNOTATION)
+            .is_some_and(|text| text == "true"),
+        rejected: kept(REFUSED_KEY),
+        rejected_reason: annotation(REFUSED_ANNOTATION).cloned(),
+    }
+}
+
+/// Revision of a Secret that the controller wrote; 0: none.
+pub(crate) fn revision(secret: &impl kube::ResourceExt) -> i64 {
+    let annotation = secret.annotations().get(REVISION_ANNOTATION);
+    annotation
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_decodes_to_what_was_encoded() {
+        let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
+        let full = Global {
+            revision: 7,
+            merged: None,
+            last_additional: Some(data("a")),
+            last_original: Some(data("b")),
+            last_sources: [("one".to_owned(), data("c")), ("two".to_owned(), data("d"))].into(),
+            canary_passed: -6,
+            rolled_out: Some(Timestamp::UNIX_EPOCH),
+            additional_was_rolled_out: true,
+            rejected: Some(data("e")),
+            rejected_reason: Some("it failed on n1".to_owned()),
+        };
+        let canary_passed = Global {
+            revision: 7,
+            canary_passed: 7,
+            ..Global::default()
+        };
+        for (sentence, global) in [
+            ("nothing", Global::default()),
+            ("everything", full),
+            ("a canary", canary_passed),
+        ] {
+            let merged = br#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+            let write = GlobalWrite {
+                merged: dockerconfig::parse(merged).unwrap(),
+                global,
+            };
+            let decoded = decode(&encode(&write));
+            assert!(decoded.has_same_state(&write.global), "{sentence}");
+            assert!(decoded.merged.unwrap().means_the_same(&write.merged));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A pull secret as it was found, and the verdict on it.
+
+use globalps_core::dockerconfig::Finding;
+use k8s_openapi::api::core::v1::Secret;
+
+/// A pull secret as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// It does not exist, or none is configured.
+    Absent,
+    /// The controller may not read it.
+    Forbidden,
+    /// It can't be read: the reason, as a sentence.
+    Unreadable(String),
+    Found(Data),
+}
+
+/// The bytes under the key of a Secret; `None`: it has no such key. `Debug` does not show them.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Data(pub(crate) Option<Vec<u8>>);
+
+impl Data {
+    pub(crate) fn of(secret: &Secret, key: &str) -> Self {
+        let value = secret.data.as_ref().and_then(|data| data.get(key));
+        Self(value.map(|bytes| bytes.0.clone()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl std::fmt::Debug for Data {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "Data(***)"
+        } else {
+            "Data(none)"
+        })
+    }
+}
+
+/// The result of validating a pull secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Absent,
+    Valid,
+    Forbidden,
+    Unreadable(String),
+    /// Every error; the last valid content stays effective.
+    Invalid(Vec<Finding>),
+    /// Only these invalid entries are omitted.
+    Partly(Vec<Finding>),
+    /// It is valid, but the rollout of it was rolled back: the reason, as a sentence.
+    RolledBack(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_not_shown_in_debug() {
+        let found = Source::Found(Data(Some(b"dTpw".to_vec())));
+        assert!(!format!("{found:?}").contains("dTpw"));
+    }
+}

@@ -1,0 +1,102 @@
+//! The requests for the Lease, each with a deadline and the `resourceVersion` that it applies to.
+
+use std::time::Duration;
+
+use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE, LEASE};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::fencing::LEASE_DURATION;
+
+/// Pause between two attempts, before jitter.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+/// Deadline of each request.
+const REQUEST: Duration = Duration::from_secs(2);
+
+pub(super) struct LeaseApi {
+    pub(super) leases: Api<Lease>,
+    /// Holder identity of this process.
+    pub(super) me: String,
+}
+
+impl LeaseApi {
+    pub(super) fn new(client: Client, me: &str) -> Self {
+        Self {
+            leases: Api::namespaced(client, CONTROLLER_NAMESPACE),
+            me: me.to_owned(),
+        }
+    }
+
+    /// Creates the Lease without a holder, so that the controllers do not compete for the creation.
+    pub(super) async fn create(&self) -> Result<Lease, LeaseError> {
+        let params = PatchParams::apply(CONTROLLER_MANAGER);
+        let body = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE},
+        });
+        let patch = Patch::Apply(&body);
+        within(self.leases.patch(LEASE, &params, &patch)).await
+    }
+
+    pub(super) async fn get(&self) -> Result<Lease, LeaseError> {
+        within(self.leases.get(LEASE)).await
+    }
+
+    pub(super) async fn take(&self, version: &str, transitions: i32) -> Result<Lease, LeaseError> {
+        let now = Some(MicroTime(Timestamp::now()));
+        let spec = LeaseSpec {
+            holder_identity: Some(self.me.clone()),
+            lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
+            lease_transitions: Some(transitions.saturating_add(1)),
+            acquire_time: now.clone(),
+            renew_time: now,
+            ..LeaseSpec::default()
+        };
+        self.write(version, json!(spec)).await
+    }
+
+    /// Only as long as the Lease is the one of this `resourceVersion`.
+    pub(super) async fn write(&self, version: &str, spec: Value) -> Result<Lease, LeaseError> {
+        let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        within(self.leases.patch(LEASE, &params, &Patch::Merge(&body))).await
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LeaseError {
+    #[error("somebody else wrote it")]
+    Conflict,
+    #[error("there is no such Lease")]
+    Gone,
+    #[error("no answer from the API server within {} s", REQUEST.as_secs())]
+    Timeout,
+    #[error(transparent)]
+    Other(kube::Error),
+}
+
+async fn within(
+    call: impl Future<Output = Result<Lease, kube::Error>>,
+) -> Result<Lease, LeaseError> {
+    match timeout(REQUEST, call).await {
+        Ok(Ok(lease)) => Ok(lease),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(LeaseError::Conflict),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(LeaseError::Gone),
+        Ok(Err(error)) => Err(LeaseError::Other(error)),
+        Err(_) => Err(LeaseError::Timeout),
+    }
+}
+
+/// Logs the error and returns the pause before the next attempt, with jitter.
+pub(super) fn warn(action: &'static str, error: &LeaseError) -> Duration {
+    tracing::warn!(%error, action, lease = LEASE, "not done, trying again");
+    let random = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
+    RETRY + RETRY * random / 1000
+}

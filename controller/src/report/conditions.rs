@@ -1,0 +1,218 @@
+//! The conditions of the status. Pure.
+
+use globalps_core::api::condition;
+use globalps_core::dockerconfig::Finding;
+use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
+use globalps_core::rollout::{self, Goal};
+
+use super::counts::{NodeCounts, failed, list, restoring, rolling_out};
+use super::sources::first_bad;
+use crate::content::source::Verdict;
+use crate::nodes::input::Snapshot;
+use crate::nodes::plan::{Aim, Plan};
+
+const TAKEN_BACK_HINT: &str =
+    "the additional Secret from before is in force until this one is changed";
+
+pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
+
+/// A condition without its transition time.
+pub(super) struct Statement {
+    pub(super) type_: &'static str,
+    pub(super) status: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+pub(super) fn statement(
+    type_: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+) -> Statement {
+    Statement {
+        type_,
+        status,
+        reason,
+        message,
+    }
+}
+
+fn is_halted(snapshot: &Snapshot, counts: &NodeCounts) -> bool {
+    rollout::is_halted(counts.halting, &snapshot.spec.rollout)
+}
+
+pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
+    let no = |reason, message| statement(condition::READY, "False", reason, message);
+    let status = counts.status;
+    let Aim::Reach(Goal::Revision(revision)) = plan.aim else {
+        return match (&plan.resolved.additional, plan.aim) {
+            (Verdict::Invalid(findings), Aim::Nothing) => {
+                no("AdditionalInvalid", sentences(findings))
+            }
+            (_, Aim::Nothing) => {
+                let mut message = format!("there is no Secret `{ADDITIONAL_SECRET}`");
+                if let Some((_, _, reason)) = first_bad(&plan.resolved.sources) {
+                    message = format!("{message}, and none of the sources is valid: {reason}");
+                }
+                no("NoAdditional", message)
+            }
+            _ => no("Restoring", restoring(counts)),
+        };
+    };
+    if let Verdict::Invalid(findings) = &plan.resolved.additional {
+        let message = format!(
+            "revision {revision} stays in force: {}",
+            sentences(findings)
+        );
+        return no("AdditionalInvalid", message);
+    }
+    if let Verdict::RolledBack(reason) = &plan.resolved.additional {
+        return no("TakenBack", format!("{reason}; {TAKEN_BACK_HINT}"));
+    }
+    if !counts.failed.is_empty() {
+        return no("NodesFailed", failed(snapshot, counts));
+    }
+    if counts.waiting + status.progressing > 0 {
+        return no("RollingOut", rolling_out(revision, counts));
+    }
+    let mut message = format!(
+        "revision {revision} is in force on {} of {} nodes",
+        status.synced, status.total
+    );
+    if !counts.unreachable.is_empty() {
+        message = format!(
+            "{message}; not ready, or without a syncer that answers: {}",
+            list(&counts.unreachable)
+        );
+    }
+    if status.synced == 0 {
+        return no("NoNodes", message);
+    }
+    statement(condition::READY, "True", "Synced", message)
+}
+
+pub(super) fn progressing(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
+    let open = counts.waiting + counts.status.progressing;
+    let (status, reason, message) = match plan.aim {
+        Aim::Nothing => ("False", "NothingToDo", String::new()),
+        Aim::CleanUp => ("True", "CleaningUp", "every node is restored".to_owned()),
+        Aim::Reach(_) if open == 0 => ("False", "Complete", String::new()),
+        Aim::Reach(_) if snapshot.spec.rollout.paused => (
+            "False",
+            "Paused",
+            "`spec.rollout.paused` is true".to_owned(),
+        ),
+        Aim::Reach(_) if is_halted(snapshot, counts) => {
+            ("False", "Halted", failed(snapshot, counts))
+        }
+        Aim::Reach(Goal::Revision(revision)) => {
+            ("True", "RollingOut", rolling_out(revision, counts))
+        }
+        Aim::Reach(Goal::Restore) => ("True", "Restoring", restoring(counts)),
+    };
+    statement(condition::PROGRESSING, status, reason, message)
+}
+
+pub(super) fn degraded(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
+    if !counts.failed.is_empty() {
+        let reason = if is_halted(snapshot, counts) {
+            "RolloutHalted"
+        } else {
+            "NodesFailed"
+        };
+        return statement(
+            condition::DEGRADED,
+            "True",
+            reason,
+            failed(snapshot, counts),
+        );
+    }
+    if let Verdict::RolledBack(reason) = &plan.resolved.additional {
+        let message = format!("{reason}; {TAKEN_BACK_HINT}");
+        return statement(condition::DEGRADED, "True", "TakenBack", message);
+    }
+    match &plan.resolved.original {
+        Verdict::Unreadable(reason) => statement(
+            condition::DEGRADED,
+            "True",
+            "OriginalUnreadable",
+            format!("the original pull secret: {reason}"),
+        ),
+        _ if let Some((_, reason, message)) = first_bad(&plan.resolved.sources) => {
+            statement(condition::DEGRADED, "True", reason, message)
+        }
+        _ => statement(condition::DEGRADED, "False", "AsExpected", String::new()),
+    }
+}
+
+pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statement {
+    let new =
+        |status, reason, message| statement(condition::ADDITIONAL_VALID, status, reason, message);
+    match verdict {
+        Verdict::Absent => new(
+            "Unknown",
+            "Absent",
+            format!("there is no Secret `{ADDITIONAL_SECRET}`"),
+        ),
+        Verdict::Valid => new("True", "Valid", type_warning(snapshot)),
+        Verdict::RolledBack(reason) => new("True", "TakenBack", reason.clone()),
+        Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
+        Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
+        Verdict::Invalid(findings) | Verdict::Partly(findings) => {
+            let stays = if snapshot.global.is_some() {
+                "; the last valid one stays in force"
+            } else {
+                ""
+            };
+            new(
+                "False",
+                "Invalid",
+                format!("{}{stays}", sentences(findings)),
+            )
+        }
+    }
+}
+
+pub(super) fn original_valid(verdict: &Verdict) -> Statement {
+    let new =
+        |status, reason, message| statement(condition::ORIGINAL_VALID, status, reason, message);
+    match verdict {
+        Verdict::Absent => new(
+            "True",
+            "NodeFile",
+            "each node's own file is the base".to_owned(),
+        ),
+        Verdict::Valid | Verdict::RolledBack(_) => new("True", "Valid", String::new()),
+        Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
+        Verdict::Forbidden => new("False", "Forbidden", MAY_NOT_READ.to_owned()),
+        Verdict::Partly(findings) => new(
+            "False",
+            "BadEntries",
+            format!("left out: {}", sentences(findings)),
+        ),
+        Verdict::Invalid(findings) => new("False", "Invalid", sentences(findings)),
+    }
+}
+
+/// A Secret of another type works the same, but the API server does not validate its content.
+fn type_warning(snapshot: &Snapshot) -> String {
+    match snapshot.additional_type.as_deref() {
+        None | Some(SECRET_TYPE) => String::new(),
+        Some(other) => format!("its type is `{other}`; `{SECRET_TYPE}` is the usual one"),
+    }
+}
+
+/// At most 20 findings in one line, each with its registry.
+pub(super) fn sentences(findings: &[Finding]) -> String {
+    const MOST: usize = 20;
+    let mut sentences: Vec<String> = findings
+        .iter()
+        .take(MOST)
+        .map(ToString::to_string)
+        .collect();
+    if findings.len() > MOST {
+        sentences.push(format!("and {} more", findings.len() - MOST));
+    }
+    sentences.join("; ")
+}

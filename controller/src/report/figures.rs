@@ -1,0 +1,185 @@
+//! The metrics' figures from the snapshot and the status. Pure.
+
+use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::nodes::input::{NodeView, Snapshot, is_selected};
+use crate::telemetry::metrics::{CONDITIONS, Fleet, PHASES};
+
+/// A node may be `NotReady` for a moment while its kubelet restarts.
+const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
+
+pub(crate) fn figures(snapshot: &Snapshot, status: &GlobalPullSecretStatus) -> Fleet {
+    Fleet {
+        revision: status.revision,
+        nodes: nodes_by_phase(snapshot, status.revision),
+        conditions: CONDITIONS.map(|type_| {
+            let found = find(status, type_);
+            found.map_or_else(String::new, |found| found.0.to_owned())
+        }),
+    }
+}
+
+/// Status, reason and last transition of a condition.
+fn find<'a>(
+    status: &'a GlobalPullSecretStatus,
+    type_: &str,
+) -> Option<(&'a str, &'a str, Timestamp)> {
+    let found = status
+        .conditions
+        .iter()
+        .find(|found| found.type_ == type_)?;
+    Some((&found.status, &found.reason, found.last_transition_time.0))
+}
+
+/// Duration of a rollout that is complete with this status. Computed from the objects alone, so that it survives a change of
+/// the leader.
+pub(crate) fn rollout_seconds(
+    before: Option<&GlobalPullSecretStatus>,
+    after: &GlobalPullSecretStatus,
+    now: Timestamp,
+) -> Option<f64> {
+    let (was, _, since) = find(before?, condition::PROGRESSING)?;
+    let (is, reason, _) = find(after, condition::PROGRESSING)?;
+    let complete = was == "True" && is == "False" && reason == "Complete";
+    complete.then(|| now.duration_since(since).as_secs_f64().max(0.0))
+}
+
+fn nodes_by_phase(snapshot: &Snapshot, revision: i64) -> [u32; PHASES.len()] {
+    let mut counts = [0; PHASES.len()];
+    for node in snapshot.nodes.values() {
+        let Some(phase) = phase(snapshot, node, revision) else {
+            continue;
+        };
+        if let Some(at) = PHASES.iter().position(|known| *known == phase) {
+            counts[at] += 1;
+        }
+    }
+    counts
+}
+
+/// `None`: globalps never managed this node.
+fn phase(snapshot: &Snapshot, node: &NodeView, revision: i64) -> Option<Phase> {
+    let object = snapshot.node_pull_secrets.get(&node.name);
+    let selected = is_selected(&snapshot.spec, node);
+    if !selected && object.is_none() {
+        let linux = node.labels.get("kubernetes.io/os");
+        return linux
+            .is_some_and(|os| os == "linux")
+            .then_some(Phase::Excluded);
+    }
+    if let Err(since) = node.ready
+        && snapshot.now.duration_since(since) > NOT_READY_GRACE
+    {
+        return Some(Phase::Unreachable);
+    }
+    let object = object?;
+    let status = object.status.as_ref();
+    let reported = status.map_or(Phase::Pending, |status| status.phase);
+    let up_to_date = status.map_or(0, |status| status.observed_generation)
+        >= object.metadata.generation.unwrap_or_default();
+    Some(if object.spec.restore {
+        if up_to_date {
+            reported
+        } else {
+            Phase::Restoring
+        }
+    } else if !selected {
+        Phase::Excluded
+    } else if object.spec.revision == 0 {
+        Phase::Pending
+    } else if !up_to_date {
+        Phase::Syncing
+    } else if reported == Phase::Synced && object.spec.revision < revision {
+        // Waits for the newer revision.
+        Phase::Pending
+    } else {
+        reported
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+    use super::*;
+    use crate::content::source::Source;
+    use crate::nodes::plan::tests::snapshot;
+
+    fn status(conditions: &[(&str, &str, &str, i64)]) -> GlobalPullSecretStatus {
+        let conditions = conditions.iter().map(|(type_, status, reason, since)| {
+            let since = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(*since);
+            Condition {
+                type_: (*type_).to_owned(),
+                status: (*status).to_owned(),
+                reason: (*reason).to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(since),
+            }
+        });
+        GlobalPullSecretStatus {
+            revision: 5,
+            conditions: conditions.collect(),
+            ..GlobalPullSecretStatus::default()
+        }
+    }
+
+    #[test]
+    fn every_node_is_counted_in_one_phase() {
+        for (node, expected) in [
+            ("a", "-"),
+            ("a=0", "Pending"),
+            ("a=5", "Syncing"),
+            ("a=5:Synced", "Synced"),
+            ("a=4:Synced", "Pending"),
+            ("a=5:RolledBack", "RolledBack"),
+            ("a=5:ForeignOwner", "ForeignOwner"),
+            ("a=R", "Restoring"),
+            ("a=R:Restored", "Restored"),
+            ("-a", "Excluded"),
+            ("-a=5:Synced", "Excluded"),
+            ("-a=R", "Restoring"),
+            ("!a=5:Synced", "Unreachable"),
+        ] {
+            let mut snapshot = snapshot(Source::Absent, None, node);
+            // The table's `!` nodes have been `NotReady` for a minute.
+            snapshot.now += SignedDuration::from_secs(1);
+            let counts = nodes_by_phase(&snapshot, 5);
+            let found: Vec<String> = PHASES
+                .iter()
+                .zip(counts)
+                .filter(|(_, count)| *count > 0)
+                .map(|(phase, _)| phase.to_string())
+                .collect();
+            let found = if found.is_empty() {
+                "-".to_owned()
+            } else {
+                found.join(" ")
+            };
+            assert_eq!(found, expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn a_rollout_is_timed_when_it_is_complete_and_only_then() {
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(100);
+        let rolling = status(&[("Progressing", "True", "RollingOut", 90)]);
+        for (sentence, after, expected) in [
+            ("complete", ("False", "Complete"), Some(10.0)),
+            ("goes on", ("True", "RollingOut"), None),
+            ("halted", ("False", "Halted"), None),
+            ("paused", ("False", "Paused"), None),
+            ("gone", ("False", "NothingToDo"), None),
+        ] {
+            let after = status(&[("Progressing", after.0, after.1, 100)]);
+            let seconds = rollout_seconds(Some(&rolling), &after, now);
+            assert_eq!(seconds, expected, "{sentence}");
+            assert_eq!(
+                rollout_seconds(Some(&after), &after, now),
+                None,
+                "{sentence}"
+            );
+        }
+    }
+}
