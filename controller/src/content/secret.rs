@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::api::MAX_REVISION;
 use globalps_core::dockerconfig::{self, DockerConfig};
 use globalps_core::names::{
-    ADDITIONAL_PROVEN_ANNOTATION, DATA_KEY, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
-    LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
-    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
+    ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, DATA_KEY, GLOBAL_SECRET,
+    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION,
+    REFUSED_ANNOTATION, REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION,
+    ROLLED_OUT_ANNOTATION, ROLLED_OUT_SECRET, SECRET_TYPE,
 };
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -25,9 +27,8 @@ pub(crate) struct Global {
     pub(crate) last_original: Option<Data>,
     /// By the name of the source.
     pub(crate) last_sources: BTreeMap<String, Data>,
-    /// The newest revision that at least one node runs with; 0: none; negative: a restore has begun, and no new node takes
-    /// it.
-    pub(crate) canary_passed: i64,
+    /// Enough canaries have had the revision.
+    pub(crate) canary_passed: bool,
     /// When every reachable node had the revision; `None`: not yet.
     pub(crate) rolled_out: Option<Timestamp>,
     /// The revision is not rolled out, but its additional Secret was, with another original or other sources.
@@ -35,6 +36,10 @@ pub(crate) struct Global {
     /// The additional Secret that was rolled back, and the reason.
     pub(crate) rejected: Option<Data>,
     pub(crate) rejected_reason: Option<String>,
+    /// Every node restores; only valid content ends that.
+    pub(crate) restoring: bool,
+    /// Path of the credentials file that the nodes were given; `None`: written by the release before.
+    pub(crate) config_file: Option<String>,
 }
 
 impl Global {
@@ -51,6 +56,8 @@ impl Global {
             additional_was_rolled_out,
             rejected,
             rejected_reason,
+            restoring,
+            config_file,
         } = self;
         *revision == other.revision
             && *last_additional == other.last_additional
@@ -61,6 +68,8 @@ impl Global {
             && *additional_was_rolled_out == other.additional_was_rolled_out
             && *rejected == other.rejected
             && *rejected_reason == other.rejected_reason
+            && *restoring == other.restoring
+            && *config_file == other.config_file
     }
 }
 
@@ -84,6 +93,8 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         additional_was_rolled_out,
         rejected,
         rejected_reason,
+        restoring,
+        config_file,
     } = &write.global;
     let kept = [
         (LAST_ADDITIONAL_KEY, last_additional),
@@ -94,7 +105,7 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         (REVISION_ANNOTATION, Some(revision.to_string())),
         (
             PROVEN_ANNOTATION,
-            (*canary_passed != 0).then(|| canary_passed.to_string()),
+            canary_passed.then(|| revision.to_string()),
         ),
         (
             ROLLED_OUT_ANNOTATION,
@@ -105,6 +116,8 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
             additional_was_rolled_out.then(|| "true".to_owned()),
         ),
         (REFUSED_ANNOTATION, rejected_reason.clone()),
+        (RESTORING_ANNOTATION, restoring.then(|| "true".to_owned())),
+        (CONFIG_FILE_ANNOTATION, config_file.clone()),
     ];
     let annotations = annotations
         .into_iter()
@@ -118,10 +131,32 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
         Some((key, ByteString(source.0.clone()?)))
     }));
+    secret(GLOBAL_SECRET, annotations.collect(), data)
+}
+
+/// The last revision that the whole fleet had.
+#[derive(Clone, Debug)]
+pub(crate) struct RolledOutWrite {
+    pub(crate) revision: i64,
+    pub(crate) merged: DockerConfig,
+}
+
+/// The Secret `global-pull-secret-rolled-out`.
+pub(crate) fn encode_rolled_out(write: &RolledOutWrite) -> Secret {
+    let annotations = [(REVISION_ANNOTATION.to_owned(), write.revision.to_string())];
+    let data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
+    secret(ROLLED_OUT_SECRET, annotations.into(), data)
+}
+
+fn secret(
+    name: &str,
+    annotations: BTreeMap<String, String>,
+    data: Vec<(String, ByteString)>,
+) -> Secret {
     Secret {
         metadata: ObjectMeta {
-            name: Some(GLOBAL_SECRET.to_owned()),
-            annotations: Some(annotations.collect()),
+            name: Some(name.to_owned()),
+            annotations: Some(annotations),
             ..ObjectMeta::default()
         },
         type_: Some(SECRET_TYPE.to_owned()),
@@ -134,6 +169,9 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
 pub(crate) fn decode(secret: &Secret) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
+    let has_content = secret.data.iter().flatten().any(|(key, _)| {
+        key == LAST_ADDITIONAL_KEY || key.starts_with(LAST_SOURCE_KEY_PREFIX)
+    });
     Global {
         revision: revision(secret),
         merged: Data::of(secret, DATA_KEY)
@@ -151,21 +189,25 @@ pub(crate) fn decode(secret: &Secret) -> Global {
             })
             .collect(),
         canary_passed: annotation(PROVEN_ANNOTATION)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_default(),
+            .is_some_and(|passed| annotation(REVISION_ANNOTATION) == Some(passed)),
         rolled_out: annotation(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
         additional_was_rolled_out: annotation(ADDITIONAL_PROVEN_ANNOTATION)
             .is_some_and(|text| text == "true"),
         rejected: kept(REFUSED_KEY),
         rejected_reason: annotation(REFUSED_ANNOTATION).cloned(),
+        // The release before has no word for it, but forgets the content.
+        restoring: annotation(RESTORING_ANNOTATION).is_some_and(|text| text == "true")
+            || revision(secret) > 0 && !has_content,
+        config_file: annotation(CONFIG_FILE_ANNOTATION).cloned(),
     }
 }
 
-/// Revision of a Secret that the controller wrote; 0: none.
+/// Revision of a Secret that the controller wrote; 0: none, or no number that it writes.
 pub(crate) fn revision(secret: &impl kube::ResourceExt) -> i64 {
     let annotation = secret.annotations().get(REVISION_ANNOTATION);
     annotation
         .and_then(|text| text.parse().ok())
+        .filter(|revision| (1..=MAX_REVISION).contains(revision))
         .unwrap_or_default()
 }
 
@@ -183,15 +225,18 @@ mod tests {
             last_additional: Some(data("a")),
             last_original: Some(data("b")),
             last_sources: [("one".to_owned(), data("c")), ("two".to_owned(), data("d"))].into(),
-            canary_passed: -6,
+            canary_passed: false,
             rolled_out: Some(Timestamp::UNIX_EPOCH),
             additional_was_rolled_out: true,
             rejected: Some(data("e")),
             rejected_reason: Some("it failed on n1".to_owned()),
+            restoring: false,
+            config_file: Some("/var/lib/kubelet/config.json".to_owned()),
         };
         let canary_passed = Global {
             revision: 7,
-            canary_passed: 7,
+            canary_passed: true,
+            restoring: true,
             ..Global::default()
         };
         for (sentence, global) in [

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::api::{Cordoned, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::names::{EXCLUDE_LABEL, MACHINE_CONFIG_OPERATOR};
+use globalps_core::phase;
 use jiff::{SignedDuration, Timestamp};
 
+use super::clock::AssignmentClock;
 use super::labels::Labels;
 use crate::content::secret::Global;
 use crate::content::source::Source;
@@ -14,7 +16,10 @@ use crate::content::source::Source;
 /// The input of the plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot<'a> {
+    /// Defaults where there is no `GlobalPullSecret`.
     pub(crate) spec: GlobalPullSecretSpec,
+    /// There is no `GlobalPullSecret`.
+    pub(crate) config_missing: bool,
     pub(crate) additional: Source,
     /// Type of the additional Secret.
     pub(crate) additional_type: Option<String>,
@@ -24,15 +29,54 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,
+    /// Revision in the Secret `global-pull-secret-rolled-out`; `None`: there is no such Secret.
+    pub(crate) rolled_out_revision: Option<i64>,
+    /// `status.revision` of the `GlobalPullSecret`, which the controller wrote; 0: none.
+    pub(crate) reported_revision: i64,
     /// The newest additional Secret of the history; `None`: not read.
     pub(crate) last_rolled_out: Option<Source>,
     /// The syncer's `DaemonSet` is there.
     pub(crate) daemon_set: bool,
+    pub(crate) syncers: Syncers,
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
     /// Nodes whose `NodePullSecret` another client deleted.
     pub(crate) deleted_out_of_band: Cow<'a, BTreeSet<String>>,
     pub(crate) node_pull_secrets: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
+    pub(crate) clock: Cow<'a, AssignmentClock>,
     pub(crate) now: Timestamp,
+}
+
+impl Snapshot<'_> {
+    /// Something of globalps may be on the nodes.
+    pub(crate) fn is_in_force(&self) -> bool {
+        self.global.is_some()
+            || self.daemon_set
+            || !self.node_pull_secrets.is_empty()
+            || self.rolled_out_revision.is_some()
+    }
+
+    /// The credentials file that the nodes were given, where the spec names another one.
+    pub(crate) fn other_config_file(&self) -> Option<&str> {
+        let given = self.global.as_ref()?.config_file.as_deref()?;
+        (given != self.spec.kubelet.config_file).then_some(given)
+    }
+}
+
+/// The syncer's pods beyond those on nodes that are not ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Syncers {
+    /// They have not run for longer than a pod takes to start.
+    pub(crate) down: usize,
+    /// Their `DaemonSet` is replacing them.
+    pub(crate) are_rolling: bool,
+}
+
+/// A `Ready` condition that is not True.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotReady {
+    pub(crate) since: Timestamp,
+    /// The kubelet is silent; else it reports so itself.
+    pub(crate) unknown: bool,
 }
 
 /// The fields of a Node that the plan needs.
@@ -43,28 +87,56 @@ pub(crate) struct NodeView {
     /// Its `resourceVersion`.
     pub(crate) version: u64,
     pub(crate) labels: Labels,
-    /// `Err`: not ready since then.
-    pub(crate) ready: Result<(), Timestamp>,
+    /// Since when it is ready, or not.
+    pub(crate) ready: Result<Timestamp, NotReady>,
+    /// `lastHeartbeatTime` of its `Ready` condition.
+    pub(crate) heartbeat: Timestamp,
     /// The Machine Config Operator manages its credentials file.
     pub(crate) is_foreign: bool,
+    /// An admin or a program cordoned it.
+    pub(crate) unschedulable: bool,
+    /// An autoscaler, Cluster API or somebody else is removing it.
+    pub(crate) is_being_deleted: bool,
     pub(crate) created: Timestamp,
 }
 
-/// An older Node without an object had one that was deleted out of band, and does not bootstrap.
+/// Only a Node younger than this bootstraps. An older one without an object had one that was deleted out of band.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
 
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+const CONTROL_PLANE_LABELS: [&str; 2] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+];
+
 impl NodeView {
-    fn has(&self, label: &str, value: &str) -> bool {
+    pub(super) fn has(&self, label: &str, value: &str) -> bool {
         self.labels.get(label) == Some(value)
     }
 
     /// A syncer runs there.
-    pub(super) fn is_linux(&self) -> bool {
+    pub(crate) fn is_linux(&self) -> bool {
         self.has("kubernetes.io/os", "linux")
     }
 
     pub(super) fn is_new(&self, now: Timestamp) -> bool {
         now.duration_since(self.created) < NEW_FOR
+    }
+
+    pub(super) fn is_control_plane(&self) -> bool {
+        CONTROL_PLANE_LABELS
+            .iter()
+            .any(|label| self.labels.get(label).is_some())
+    }
+
+    /// Empty: none.
+    pub(super) fn zone(&self) -> &str {
+        self.labels.get(ZONE_LABEL).unwrap_or_default()
+    }
+
+    pub(super) fn not_ready_for(&self, now: Timestamp) -> Option<SignedDuration> {
+        let not_ready = self.ready.err()?;
+        Some(now.duration_since(not_ready.since))
     }
 
     pub(super) fn foreign_owner(&self) -> String {
@@ -74,6 +146,42 @@ impl NodeView {
             ""
         };
         owner.to_owned()
+    }
+
+    /// As [`phase::phase`] takes it.
+    pub(crate) fn phase_view(
+        &self,
+        spec: &GlobalPullSecretSpec,
+        unresponsive: bool,
+        now: Timestamp,
+    ) -> phase::NodeView {
+        let duration = self.not_ready_for(now);
+        let not_ready = duration.map(|duration| match self.ready {
+            Err(NotReady { unknown: true, .. }) => phase::NotReady::Unknown(duration),
+            _ => phase::NotReady::Reported(duration),
+        });
+        phase::NodeView {
+            excluded: self.is_linux() && !is_selected(spec, self),
+            not_ready,
+            unresponsive,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_test(name: &str, created: Timestamp) -> Self {
+        let labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
+        Self {
+            name: name.to_owned(),
+            uid: String::new(),
+            version: 0,
+            labels: (&labels).into(),
+            ready: Ok(created),
+            heartbeat: created,
+            is_foreign: false,
+            unschedulable: false,
+            is_being_deleted: false,
+            created,
+        }
     }
 }
 
@@ -85,4 +193,9 @@ pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool 
             .node_selector
             .iter()
             .all(|(key, value)| node.has(key, value))
+}
+
+/// Whether the node gets nothing new: somebody is removing it, or an admin cordoned it and asked for that.
+pub(super) fn is_skipped(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
+    node.is_being_deleted || node.unschedulable && spec.rollout.cordoned == Cordoned::Skip
 }

@@ -1,200 +1,186 @@
-//! The nodes of the rollout, and the next assignment of each. Pure.
+//! The nodes as members of the rollout. Pure.
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
-use globalps_core::names::RETRY_ANNOTATION;
-use globalps_core::rollout::{self, Goal, Progress};
-use jiff::Timestamp;
+use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec};
+use globalps_core::names::{ABANDON_ANNOTATION, RETRY_ANNOTATION};
+use globalps_core::rollout::{self, Goal, Member, Progress};
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::input::{NodeView, Snapshot, is_selected};
+use super::input::{NodeView, Snapshot, is_selected, is_skipped};
+use super::progress::{Context, is_retry_due, lost, progress, up_to_date};
 
-/// The nodes with a goal: the selected ones and those to be restored.
-pub(crate) fn members(snapshot: &Snapshot, goal: Goal) -> Vec<rollout::Node> {
-    let nodes = snapshot.nodes.values();
-    nodes
-        .filter_map(|node| {
-            let object = snapshot
-                .node_pull_secrets
-                .get(&node.name)
-                .map(AsRef::as_ref);
-            let is_selected = goal != Goal::Restore && is_selected(&snapshot.spec, node);
-            let view = view(node, object, is_selected.then_some(goal));
-            let is_here = is_selected
-                || view.granted.is_some()
-                || goal == Goal::Restore && (node.is_linux() || object.is_some());
-            is_here.then_some(view)
-        })
-        .collect()
+/// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
+pub(crate) fn members(snapshot: &Snapshot, goal: Goal, canary_passed: bool) -> Vec<Member> {
+    let restoring = goal == Goal::Restore;
+    let canaries = Canaries::of(snapshot);
+    let nodes = snapshot.nodes.values().filter_map(|node| {
+        let object = snapshot.node_pull_secrets.get(&node.name);
+        let object = object.map(AsRef::as_ref);
+        let is_selected = !restoring && is_selected(&snapshot.spec, node);
+        let goal = if is_selected { goal } else { Goal::Restore };
+        let is_canary = is_selected && canaries.has(node);
+        let min_ready = min_ready(&snapshot.spec, is_canary && !canary_passed);
+        let member = member(snapshot, node, object, goal, min_ready);
+        let has_goal = is_selected || member.assigned.is_some() || restoring && node.is_linux();
+        has_goal.then_some(Member { is_canary, ..member })
+    });
+    nodes.collect()
 }
 
-/// The node with its last assignment; `goal` `None`: restore.
-fn view(node: &NodeView, object: Option<&NodePullSecret>, goal: Option<Goal>) -> rollout::Node {
-    let goal = goal.unwrap_or(Goal::Restore);
-    let granted = if node.is_foreign && goal != Goal::Restore {
-        Some((goal, Progress::Foreign))
+fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
+    let seconds = if is_canary {
+        let canary = spec.rollout.canary.min_ready_seconds;
+        spec.rollout.min_ready_seconds.max(canary)
     } else {
-        object.and_then(progress)
+        spec.rollout.min_ready_seconds
     };
+    SignedDuration::from_secs(seconds.into())
+}
+
+fn member(
+    snapshot: &Snapshot,
+    node: &NodeView,
+    object: Option<&NodePullSecret>,
+    goal: Goal,
+    min_ready: SignedDuration,
+) -> Member {
+    let Snapshot { spec, clock, now, .. } = snapshot;
+    let context = Context { clock, now: *now, min_ready };
+    let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let asked = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    rollout::Node {
+    let is_asked = object.is_some_and(|object| asked.is_some_and(|asked| *asked != object.spec.retry));
+    let mut member = Member {
         name: node.name.clone(),
         goal,
-        ready: node.ready,
-        granted,
-        granted_at: object
-            .and_then(|object| object.spec.granted_at.as_ref())
-            .map_or(Timestamp::MAX, |time| time.0),
-        answers: object.is_some_and(is_up_to_date),
-        retry: object.is_some_and(|object| asked.is_some_and(|asked| *asked != object.spec.retry)),
+        not_ready: node.not_ready_for(*now),
+        assigned: match object {
+            _ if node.is_foreign && goal != Goal::Restore => Some((goal, Progress::Foreign)),
+            Some(object) => progress(object, node, context),
+            // Nobody knows what is on it.
+            None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
+            None => None,
+        },
+        assigned_for: object.map_or(SignedDuration::ZERO, |object| clock.assigned_for(object, *now)),
+        is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
+        is_revoked: object.is_some_and(|object| object.spec.revoked),
+        retry: is_asked,
+        zone: node.zone().to_owned(),
+        is_last: node.is_control_plane(),
+        is_canary: false,
+        is_skipped: goal != Goal::Restore && is_skipped(spec, node),
+    };
+    if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
+        member.assigned = Some((goal, Progress::Done));
+    }
+    if member.is_blocked() {
+        member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *now));
+    }
+    member
+}
+
+/// The user lets the cleanup finish without this node.
+fn is_abandoned(object: &NodePullSecret) -> bool {
+    object.annotations().get(ABANDON_ANNOTATION).is_some_and(|value| value == "true")
+}
+
+/// Which nodes may be canaries.
+struct Canaries<'a> {
+    spec: &'a GlobalPullSecretSpec,
+    /// A node outside the control plane can be one.
+    has_worker: bool,
+}
+
+impl<'a> Canaries<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let spec = &snapshot.spec;
+        let can_go = |node: &NodeView| {
+            let object = snapshot.node_pull_secrets.get(&node.name);
+            let is_unresponsive = object.is_some_and(|object| {
+                let assigned_for = snapshot.clock.assigned_for(object, snapshot.now);
+                up_to_date(object).is_none() && assigned_for >= rollout::UNRESPONSIVE_AFTER
+            });
+            is_selected(spec, node)
+                && !is_skipped(spec, node)
+                && !node.is_foreign
+                && node.ready.is_ok()
+                && !is_unresponsive
+        };
+        let mut nodes = snapshot.nodes.values();
+        Self {
+            spec,
+            has_worker: nodes.any(|node| !node.is_control_plane() && can_go(node)),
+        }
+    }
+
+    fn has(&self, node: &NodeView) -> bool {
+        let selector = &self.spec.rollout.canary.node_selector;
+        if selector.is_empty() {
+            return !node.is_control_plane() || !self.has_worker;
+        }
+        selector.iter().all(|(key, value)| node.has(key, value))
     }
 }
 
-/// The status is about the present generation.
-fn is_up_to_date(object: &NodePullSecret) -> bool {
-    let status = object.status.as_ref();
-    let observed = status.map(|status| status.observed_generation);
-    observed.is_some() && observed == object.metadata.generation
-}
-
-/// The node's last assignment and its progress. A status about another generation does not count.
-pub(crate) fn progress(object: &NodePullSecret) -> Option<(Goal, Progress)> {
-    let spec = &object.spec;
-    let goal = match (spec.restore, spec.revision) {
-        (true, _) => Goal::Restore,
-        (false, 0) => return without_assignment(object),
-        (false, revision) => Goal::Revision(revision),
-    };
-    let Some(status) = object
-        .status
-        .as_ref()
-        .filter(|status| status.observed_generation > 0)
-    else {
-        return Some((goal, Progress::Joining));
-    };
-    let progress = match (status.phase, goal) {
-        // It had the assigned revision before the revocation.
-        _ if !is_up_to_date(object) && spec.withdrawn => Progress::Done,
-        _ if !is_up_to_date(object) => Progress::InFlight,
-        (Phase::Synced, Goal::Revision(revision)) if status.revision == revision => Progress::Done,
-        (Phase::Restored, Goal::Restore) => Progress::Done,
-        (Phase::RolledBack | Phase::Failed | Phase::ForeignOwner, _) => Progress::Failed,
-        _ => Progress::InFlight,
-    };
-    Some((goal, progress))
-}
-
-/// What a node without an assignment has: it may have bootstrapped itself, or completed a revoked assignment.
-fn without_assignment(object: &NodePullSecret) -> Option<(Goal, Progress)> {
-    let revision = object.status.as_ref().map_or(0, |status| status.revision);
-    let may_have_some = if is_up_to_date(object) {
-        revision > 0
-    } else {
-        object.spec.withdrawn
-    };
-    may_have_some.then_some((Goal::Revision(revision), Progress::Done))
-}
-
-/// A node without a status may have bootstrapped itself, if a canary ever passed. One that is not new had an object that was
-/// deleted out of band, and may have any revision that was assigned.
-fn may_have_some(snapshot: &Snapshot, node: &NodeView, is_unseen: bool) -> bool {
-    let global = snapshot.global.as_ref();
-    let may_have_bootstrapped =
-        global.is_some_and(|global| global.canary_passed != 0 || global.last_additional.is_none());
-    snapshot.daemon_set
-        && (may_have_bootstrapped || is_unseen && is_without_known_object(snapshot, node))
-}
-
-/// A node without an object that had one, which was deleted out of band.
-fn is_without_known_object(snapshot: &Snapshot, node: &NodeView) -> bool {
-    !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name)
-}
-
-/// Specs to write, in this order.
+/// Specs to write, in this order: missing objects, revocations, then assignments.
 pub(crate) fn assignments(
     snapshot: &Snapshot,
-    nodes: &[rollout::Node],
-    goal: Goal,
+    members: &[Member],
     canary_passed: bool,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let new = new_nodes(snapshot, goal, canary_passed);
-    if !new.is_empty() && !canary_passed {
-        // A syncer without an object takes a revision whose canary passed. So every node has an object before the canary
-        // starts.
-        return new;
-    }
+    let Snapshot { spec, syncers, .. } = snapshot;
+    let most = rollout::share(&spec.rollout.max_unavailable, members.len());
     let next = rollout::next(&rollout::Fleet {
-        nodes,
-        limits: &snapshot.spec.rollout,
-        now: snapshot.now,
+        members,
+        limits: &spec.rollout,
+        canary_passed,
+        // One syncer that is down is its node's own trouble.
+        unavailable: if syncers.down > most { syncers.down } else { 0 },
     });
-    let goals: BTreeMap<&str, Goal> = nodes
-        .iter()
-        .map(|node| (node.name.as_str(), node.goal))
-        .collect();
-    let revocations = next.withdrawals.into_iter().map(|name| {
+    let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
+    let revocations = next.revocations.into_iter().map(|name| {
         let spec = revoked(snapshot, &name);
         (name, spec)
     });
-    let assignments = next.grants.into_iter().map(|name| {
+    let assignments = next.assignments.into_iter().filter(|_| !syncers.are_rolling);
+    let assignments = assignments.map(|name| {
         let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
         (name, spec)
     });
-    // Revocations first, so that `maxUnavailable` holds at every moment.
-    revocations.chain(new).chain(assignments).collect()
+    missing(snapshot).chain(revocations).chain(assignments).collect()
 }
 
-/// Objects for nodes without one, so that each waiting node is visible. With a passed canary the new node may take the
-/// revision at once. A node that never reported anything has nothing in flight: its assignment follows the present goal.
-fn new_nodes(
-    snapshot: &Snapshot,
-    goal: Goal,
-    canary_passed: bool,
-) -> Vec<(String, NodePullSecretSpec)> {
-    let spec = |node: &NodeView| {
-        let is_selected = is_selected(&snapshot.spec, node);
-        let revision = match goal {
-            Goal::Revision(revision)
-                if canary_passed
-                    && is_selected
-                    && !node.is_foreign
-                    && !is_without_known_object(snapshot, node) =>
-            {
-                revision
-            }
-            _ => 0,
-        };
-        NodePullSecretSpec {
-            revision,
-            // Its syncer may have bootstrapped itself in the meantime.
-            restore: goal == Goal::Restore || !is_selected,
-            granted_at: Some(Time(snapshot.now)),
+/// Every Linux node has an object, which asks for nothing at first: its syncer answers with what the node has.
+pub(super) fn missing(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
+    let nodes = snapshot.nodes.values();
+    let nodes = nodes.filter(|node| {
+        node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
+    });
+    nodes.map(|node| {
+        let spec = NodePullSecretSpec {
+            assigned_at: Some(Time(snapshot.now)),
+            // It may have anything, until it has reported.
+            revoked: may_have_something(snapshot, node),
             foreign_owner: node.foreign_owner(),
             ..NodePullSecretSpec::default()
-        }
-    };
-    let wanted = |node: &&NodeView| match snapshot.node_pull_secrets.get(&node.name) {
-        None => {
-            let is_asked = goal != Goal::Restore || may_have_some(snapshot, node, true);
-            node.is_linux() && is_asked
-        }
-        Some(object) if object.status.is_some() => false,
-        Some(_) if goal == Goal::Restore && !may_have_some(snapshot, node, false) => false,
-        Some(object) => {
-            let is_to_restore = goal == Goal::Restore || !is_selected(&snapshot.spec, node);
-            let asked = object.spec.revision;
-            object.spec.restore != is_to_restore
-                || !is_to_restore && asked > 0 && Goal::Revision(asked) != goal
-        }
-    };
-    let nodes = snapshot.nodes.values().filter(wanted);
-    nodes.map(|node| (node.name.clone(), spec(node))).collect()
+        };
+        (node.name.clone(), spec)
+    })
 }
 
-/// A restore keeps the last assigned revision, so that the object shows what is being undone.
-fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
+/// Of a node without an object: whether it had one, by which it may have been assigned something.
+fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
+    let had_object = !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name);
+    let first = snapshot.global.as_ref().is_some_and(|global| {
+        global.revision <= 1 && !global.canary_passed && !global.restoring
+    });
+    had_object && !first
+}
+
+/// A restore keeps the last revision, so that one look at the object shows what is being undone.
+pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
     let last = object.map_or(0, |object| object.spec.revision);
     let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
@@ -205,20 +191,43 @@ fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecr
             Some(Goal::Restore) | None => last,
         },
         restore: goal == Some(Goal::Restore),
-        granted_at: Some(Time(snapshot.now)),
-        withdrawn: false,
+        assigned_at: Some(Time(snapshot.now)),
+        revoked: false,
         retry: retry.cloned().unwrap_or_default(),
         foreign_owner: view.map(NodeView::foreign_owner).unwrap_or_default(),
     }
 }
 
-/// The revision that the node reports, in place of its assignment.
+/// What the node reports to have, instead of what it was assigned. A number that the controller never assigned is none.
 fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
     let status = object.and_then(|object| object.status.as_ref());
+    let reported = status.map_or(0, |status| status.revision);
+    let newest = snapshot.global.as_ref().map_or(0, |global| global.revision);
+    let is_known = (1..=newest).contains(&reported);
     NodePullSecretSpec {
-        revision: status.map_or(0, |status| status.revision),
-        withdrawn: true,
+        revision: if is_known { reported } else { 0 },
+        revoked: true,
         ..assigned(snapshot, node, None)
+    }
+}
+
+/// What keeps a failed or blocked node from its goal, in words.
+pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
+    let object = snapshot.node_pull_secrets.get(name);
+    let (Some(object), Some(node)) = (object, snapshot.nodes.get(name)) else {
+        return name.to_owned();
+    };
+    let Some(status) = object.status.as_ref() else {
+        return name.to_owned();
+    };
+    let context = Context {
+        clock: &snapshot.clock,
+        now: snapshot.now,
+        min_ready: min_ready(&snapshot.spec, false),
+    };
+    match lost(object, node, context) {
+        Some(clause) => format!("{name}: {clause}"),
+        None => format!("{name}: {}: {}", status.phase, status.message),
     }
 }

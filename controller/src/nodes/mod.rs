@@ -1,8 +1,11 @@
 //! Which node gets which revision next. Pure.
 
+mod bootstrap;
+pub(crate) mod clock;
 pub(crate) mod input;
 pub(crate) mod labels;
 pub(crate) mod members;
 pub(crate) mod plan;
 #[cfg(test)]
 mod plan_properties;
+mod progress;

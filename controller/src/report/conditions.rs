@@ -3,13 +3,13 @@
 use globalps_core::api::condition;
 use globalps_core::dockerconfig::Finding;
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
-use globalps_core::rollout::{self, Goal};
+use globalps_core::rollout::{self, Goal, Member};
 
-use super::counts::{NodeCounts, failed, list, restoring, rolling_out};
+use super::counts::{NodeCounts, failures, list, restoring, rolling_out};
 use super::sources::first_bad;
 use crate::content::source::Verdict;
 use crate::nodes::input::Snapshot;
-use crate::nodes::plan::{Aim, Plan};
+use crate::nodes::plan::{Aim, Hold, Plan};
 
 const TAKEN_BACK_HINT: &str =
     "the additional Secret from before is in force until this one is changed";
@@ -38,14 +38,33 @@ pub(super) fn statement(
     }
 }
 
-fn is_halted(snapshot: &Snapshot, counts: &NodeCounts) -> bool {
-    rollout::is_halted(counts.halting, &snapshot.spec.rollout)
+fn is_invalid(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Invalid(_))
+}
+
+fn is_halted(snapshot: &Snapshot, counts: &NodeCounts, members: &[Member]) -> bool {
+    rollout::is_halted(counts.halting, &snapshot.spec.rollout, members.len())
+}
+
+fn hold(hold: Hold) -> &'static str {
+    match hold {
+        Hold::ConfigMissing => {
+            "the GlobalPullSecret was deleted; every node keeps what it has until there is one again"
+        }
+        Hold::NoValidContent => {
+            "no pull secret is valid; every node keeps what it has, and only deleting the pull secrets restores the nodes"
+        }
+        Hold::NoRevisionLeft => "the revision can't be counted up; every node keeps what it has",
+    }
 }
 
 pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     let status = counts.status;
-    let Aim::Reach(Goal::Revision(revision)) = plan.aim else {
+    if let (Aim::Hold(reason), false) = (plan.aim, is_invalid(&plan.resolved.additional)) {
+        return no("Held", hold(reason).to_owned());
+    }
+    let (Aim::Reach(Goal::Revision(_)) | Aim::Hold(_)) = plan.aim else {
         return match (&plan.resolved.additional, plan.aim) {
             (Verdict::Invalid(findings), Aim::Nothing) => {
                 no("AdditionalInvalid", sentences(findings))
@@ -60,6 +79,7 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
             _ => no("Restoring", restoring(counts)),
         };
     };
+    let revision = super::revision(snapshot, plan);
     if let Verdict::Invalid(findings) = &plan.resolved.additional {
         let message = format!(
             "revision {revision} stays in force: {}",
@@ -71,7 +91,10 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
         return no("TakenBack", format!("{reason}; {TAKEN_BACK_HINT}"));
     }
     if !counts.failed.is_empty() {
-        return no("NodesFailed", failed(snapshot, counts));
+        return no("NodesFailed", failures(snapshot, &counts.failed));
+    }
+    if !counts.blocked.is_empty() {
+        return no("NodesBlocked", failures(snapshot, &counts.blocked));
     }
     if counts.waiting + status.progressing > 0 {
         return no("RollingOut", rolling_out(revision, counts));
@@ -92,7 +115,12 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
     statement(condition::READY, "True", "Synced", message)
 }
 
-pub(super) fn progressing(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
+pub(super) fn progressing(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    counts: &NodeCounts,
+    members: &[Member],
+) -> Statement {
     let open = counts.waiting + counts.status.progressing;
     let (status, reason, message) = match plan.aim {
         Aim::Nothing => ("False", "NothingToDo", String::new()),
@@ -103,8 +131,17 @@ pub(super) fn progressing(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts)
             "Paused",
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        Aim::Reach(_) if is_halted(snapshot, counts) => {
-            ("False", "Halted", failed(snapshot, counts))
+        Aim::Hold(reason) => ("False", "Held", hold(reason).to_owned()),
+        Aim::Reach(_) if is_halted(snapshot, counts, members) => {
+            ("False", "Halted", failures(snapshot, &counts.failed))
+        }
+        Aim::Reach(_) if snapshot.syncers.are_rolling => (
+            "True",
+            "SyncersRolling",
+            "nodes change when the syncer's pods are replaced".to_owned(),
+        ),
+        Aim::Reach(Goal::Revision(_)) if let Some(message) = waits_for_canary(plan, members) => {
+            ("True", "WaitingForCanary", message)
         }
         Aim::Reach(Goal::Revision(revision)) => {
             ("True", "RollingOut", rolling_out(revision, counts))
@@ -114,19 +151,45 @@ pub(super) fn progressing(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts)
     statement(condition::PROGRESSING, status, reason, message)
 }
 
-pub(super) fn degraded(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
+/// Nobody can go first; `None`: somebody can.
+fn waits_for_canary(plan: &Plan, members: &[Member]) -> Option<String> {
+    let mut canaries = members.iter().filter(|member| member.is_canary).peekable();
+    if plan.canary_passed {
+        return None;
+    }
+    if canaries.peek().is_none() {
+        return Some("no node matches `spec.rollout.canary.nodeSelector`".to_owned());
+    }
+    let is_stuck = canaries.all(|member| !member.is_done() && member.is_passed_over());
+    is_stuck.then(|| "no canary can change now: see the nodes' reasons".to_owned())
+}
+
+pub(super) fn degraded(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    counts: &NodeCounts,
+    members: &[Member],
+) -> Statement {
+    let yes = |reason, message| statement(condition::DEGRADED, "True", reason, message);
     if !counts.failed.is_empty() {
-        let reason = if is_halted(snapshot, counts) {
+        let reason = if is_halted(snapshot, counts, members) {
             "RolloutHalted"
         } else {
             "NodesFailed"
         };
-        return statement(
-            condition::DEGRADED,
-            "True",
-            reason,
-            failed(snapshot, counts),
+        return yes(reason, failures(snapshot, &counts.failed));
+    }
+    if !counts.blocked.is_empty() {
+        return yes("NodesBlocked", failures(snapshot, &counts.blocked));
+    }
+    if let Aim::Hold(reason) = plan.aim {
+        return yes("Held", hold(reason).to_owned());
+    }
+    if let Some(path) = snapshot.other_config_file() {
+        let message = format!(
+            "the nodes have `{path}`, and `spec.kubelet.configFile` names another file: it applies after a cleanup"
         );
+        return yes("ConfigFileDiffers", message);
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         let message = format!("{reason}; {TAKEN_BACK_HINT}");

@@ -1,46 +1,53 @@
 //! Counts the nodes by state, and lists those that need attention. Pure.
 
 use globalps_core::api::Counts;
-use globalps_core::rollout::{self, Goal, Progress};
-use jiff::Timestamp;
+use globalps_core::rollout::{Goal, Member, Progress};
 
 use crate::nodes::input::Snapshot;
+use crate::nodes::members::failure;
 
 /// The nodes by state, and the names of those that need attention.
 pub(crate) struct NodeCounts {
     /// As the status has them.
     pub(crate) status: Counts,
+    /// The change failed there, or another program manages the file.
     pub(crate) failed: Vec<String>,
+    /// Trouble of their own keeps them from changing.
+    pub(super) blocked: Vec<String>,
     /// Number of failed nodes that count towards `maxFailures`.
     pub(super) halting: usize,
     pub(super) unreachable: Vec<String>,
     pub(super) waiting: u32,
 }
 
-pub(crate) fn count(nodes: &[rollout::Node], goal: Goal, now: Timestamp) -> NodeCounts {
+pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
     let mut counts = NodeCounts {
         status: Counts::default(),
         failed: Vec::new(),
+        blocked: Vec::new(),
         halting: 0,
         unreachable: Vec::new(),
         waiting: 0,
     };
     // A node that left the selection is being restored, and does not count for the revision.
-    for node in nodes.iter().filter(|node| node.goal == goal) {
+    for member in members.iter().filter(|member| member.goal == goal) {
         counts.status.total += 1;
-        if node.has_failed() || node.is_foreign() {
+        if member.has_failed() || member.is_foreign() {
             counts.status.failed += 1;
-            counts.halting += usize::from(node.has_failed());
-            counts.failed.push(node.name.clone());
-        } else if node.is_done() {
+            counts.halting += usize::from(member.has_failed());
+            counts.failed.push(member.name.clone());
+        } else if member.is_blocked() {
+            counts.status.failed += 1;
+            counts.blocked.push(member.name.clone());
+        } else if member.is_done() {
             // A restored node is not synced.
             counts.status.synced += u32::from(goal != Goal::Restore);
-        } else if node.ready.is_err() || node.is_silent(now) {
+        } else if member.not_ready.is_some() || member.is_unresponsive() {
             counts.status.unreachable += 1;
-            counts.unreachable.push(node.name.clone());
+            counts.unreachable.push(member.name.clone());
         } else if matches!(
-            node.granted,
-            Some((_, Progress::InFlight | Progress::Joining))
+            member.assigned,
+            Some((_, Progress::InFlight | Progress::Bootstrapping))
         ) {
             counts.status.progressing += 1;
         } else {
@@ -68,26 +75,12 @@ pub(super) fn restoring(counts: &NodeCounts) -> String {
     )
 }
 
-/// The failed nodes with the message of each.
-pub(super) fn failed(snapshot: &Snapshot, counts: &NodeCounts) -> String {
-    let say = |name: &String| {
-        let status = snapshot
-            .node_pull_secrets
-            .get(name)
-            .and_then(|object| object.status.as_ref());
-        status.map_or(name.clone(), |status| {
-            format!("{name}: {}: {}", status.phase, status.message)
-        })
-    };
-    let mut text = counts
-        .failed
-        .iter()
-        .take(3)
-        .map(say)
-        .collect::<Vec<_>>()
-        .join("; ");
-    if counts.failed.len() > 3 {
-        text = format!("{text}; and {} more", counts.failed.len() - 3);
+/// These nodes with the reason of each, three at most.
+pub(super) fn failures(snapshot: &Snapshot, names: &[String]) -> String {
+    let named = names.iter().take(3).map(|name| failure(snapshot, name));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if names.len() > 3 {
+        text = format!("{text}; and {} more", names.len() - 3);
     }
     text
 }
@@ -108,69 +101,71 @@ pub(super) fn list(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use globalps_core::rollout::UNRESPONSIVE_AFTER;
+    use jiff::SignedDuration;
+
     use super::*;
 
     const GOAL: Goal = Goal::Revision(2);
 
-    fn node(name: &str, ready: bool, granted: Option<(Goal, Progress)>) -> rollout::Node {
-        let ready = if ready {
-            Ok(())
-        } else {
-            Err(Timestamp::UNIX_EPOCH)
-        };
-        rollout::Node {
+    fn member(name: &str, ready: bool, assigned: Option<(Goal, Progress)>) -> Member {
+        Member {
             name: name.to_owned(),
             goal: GOAL,
-            ready,
-            granted,
-            granted_at: Timestamp::UNIX_EPOCH,
-            answers: true,
+            not_ready: (!ready).then_some(SignedDuration::ZERO),
+            assigned,
+            assigned_for: SignedDuration::ZERO,
+            is_up_to_date: true,
+            is_revoked: false,
             retry: false,
+            zone: String::new(),
+            is_last: false,
+            is_canary: true,
+            is_skipped: false,
         }
     }
 
     #[test]
     fn every_node_is_counted_once() {
-        let goal = GOAL;
-        let silent = rollout::Node {
-            answers: false,
-            ..node("silent", true, None)
+        let unresponsive = Member {
+            is_up_to_date: false,
+            assigned_for: UNRESPONSIVE_AFTER,
+            ..member("unresponsive", true, None)
         };
-        let asked_again = rollout::Node {
+        let retried = Member {
             retry: true,
-            ..node("asked-again", true, Some((goal, Progress::Failed)))
+            ..member("retried", true, Some((GOAL, Progress::Failed)))
         };
-        let nodes = [
-            silent,
-            asked_again,
-            node("foreign", true, Some((goal, Progress::Foreign))),
-            node("joining", true, Some((goal, Progress::Joining))),
-            node("synced", true, Some((goal, Progress::Done))),
-            node("synced-but-away", false, Some((goal, Progress::Done))),
-            node("failed", true, Some((goal, Progress::Failed))),
-            node("working", true, Some((goal, Progress::InFlight))),
-            node(
-                "working-on-the-last",
-                true,
-                Some((Goal::Revision(1), Progress::InFlight)),
-            ),
-            node("waiting", true, Some((Goal::Revision(1), Progress::Done))),
-            node("new", true, None),
-            node("away", false, None),
+        let older = Goal::Revision(1);
+        let members = [
+            unresponsive,
+            retried,
+            member("foreign", true, Some((GOAL, Progress::Foreign))),
+            member("bootstrapping", true, Some((GOAL, Progress::Bootstrapping))),
+            member("synced", true, Some((GOAL, Progress::Done))),
+            member("synced-but-away", false, Some((GOAL, Progress::Done))),
+            member("failed", true, Some((GOAL, Progress::Failed))),
+            member("full-disk", true, Some((GOAL, Progress::Blocked))),
+            member("in-flight", true, Some((GOAL, Progress::InFlight))),
+            member("in-flight-before", true, Some((older, Progress::InFlight))),
+            member("waiting", true, Some((older, Progress::Done))),
+            member("new", true, None),
+            member("away", false, None),
         ];
-        let counts = count(&nodes, goal, Timestamp::UNIX_EPOCH + rollout::SILENT_AFTER);
+        let counts = count(&members, GOAL);
         assert_eq!(
             counts.status,
             Counts {
-                total: 12,
+                total: 13,
                 synced: 2,
                 progressing: 3,
-                failed: 2,
+                failed: 3,
                 unreachable: 2
             }
         );
         assert_eq!(counts.waiting, 3);
         assert_eq!(counts.failed, ["foreign", "failed"]);
-        assert_eq!(counts.halting, 1, "a file that is another's stops nobody");
+        assert_eq!(counts.blocked, ["full-disk"]);
+        assert_eq!(counts.halting, 1, "only a failure of the change halts");
     }
 }

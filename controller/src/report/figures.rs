@@ -1,13 +1,12 @@
 //! The metrics' figures from the snapshot and the status. Pure.
 
 use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
-use jiff::{SignedDuration, Timestamp};
+use globalps_core::phase;
+use globalps_core::rollout::UNRESPONSIVE_AFTER;
+use jiff::Timestamp;
 
-use crate::nodes::input::{NodeView, Snapshot, is_selected};
+use crate::nodes::input::{NodeView, Snapshot};
 use crate::telemetry::metrics::{CONDITIONS, Fleet, PHASES};
-
-/// A node may be `NotReady` for a moment while its kubelet restarts.
-const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) fn figures(snapshot: &Snapshot, status: &GlobalPullSecretStatus) -> Fleet {
     Fleet {
@@ -61,45 +60,18 @@ fn nodes_by_phase(snapshot: &Snapshot, revision: i64) -> [u32; PHASES.len()] {
 /// `None`: globalps never managed this node.
 fn phase(snapshot: &Snapshot, node: &NodeView, revision: i64) -> Option<Phase> {
     let object = snapshot.node_pull_secrets.get(&node.name);
-    let selected = is_selected(&snapshot.spec, node);
-    if !selected && object.is_none() {
-        let linux = node.labels.get("kubernetes.io/os");
-        return linux
-            .is_some_and(|os| os == "linux")
-            .then_some(Phase::Excluded);
-    }
-    if let Err(since) = node.ready
-        && snapshot.now.duration_since(since) > NOT_READY_GRACE
-    {
-        return Some(Phase::Unreachable);
-    }
-    let object = object?;
-    let status = object.status.as_ref();
-    let reported = status.map_or(Phase::Pending, |status| status.phase);
-    let up_to_date = status.map_or(0, |status| status.observed_generation)
-        >= object.metadata.generation.unwrap_or_default();
-    Some(if object.spec.restore {
-        if up_to_date {
-            reported
-        } else {
-            Phase::Restoring
-        }
-    } else if !selected {
-        Phase::Excluded
-    } else if object.spec.revision == 0 {
-        Phase::Pending
-    } else if !up_to_date {
-        Phase::Syncing
-    } else if reported == Phase::Synced && object.spec.revision < revision {
-        // Waits for the newer revision.
-        Phase::Pending
-    } else {
-        reported
-    })
+    let unresponsive = object.is_some_and(|object| {
+        let status = object.status.as_ref();
+        let is_up_to_date = status.map(|status| status.observed_generation) == object.metadata.generation;
+        !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.now) >= UNRESPONSIVE_AFTER
+    });
+    let view = node.phase_view(&snapshot.spec, unresponsive, snapshot.now);
+    phase::phase(object.map(AsRef::as_ref), view, revision)
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;

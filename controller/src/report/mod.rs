@@ -28,19 +28,21 @@ pub(crate) fn report(
     generation: i64,
     before: Option<&GlobalPullSecretStatus>,
 ) -> GlobalPullSecretStatus {
+    let revision = revision(snapshot, plan);
     let goal = match plan.aim {
         Aim::Reach(goal) => goal,
+        Aim::Hold(_) => Goal::Revision(revision),
         Aim::Nothing | Aim::CleanUp => Goal::Restore,
     };
-    let nodes = members(snapshot, goal);
-    let counts = match plan.aim {
-        Aim::Nothing => count(&[], goal, snapshot.now),
-        _ => count(&nodes, goal, snapshot.now),
+    let members = match plan.aim {
+        Aim::Nothing => Vec::new(),
+        _ => members(snapshot, goal, plan.canary_passed),
     };
+    let counts = count(&members, goal);
     let statements = [
         ready(snapshot, plan, &counts),
-        progressing(snapshot, plan, &counts),
-        degraded(snapshot, plan, &counts),
+        progressing(snapshot, plan, &counts, &members),
+        degraded(snapshot, plan, &counts, &members),
         additional_valid(&plan.resolved.additional, snapshot),
         original_valid(&plan.resolved.original),
     ];
@@ -52,15 +54,20 @@ pub(crate) fn report(
     GlobalPullSecretStatus {
         observed_generation: generation,
         observed_additional: observed_additional.to_owned(),
-        revision: if let Goal::Revision(revision) = goal {
-            revision
-        } else {
-            0
-        },
+        revision,
         counts: counts.status,
         conflicts: plan.resolved.conflicts.clone(),
         sources: source_statuses(&plan.resolved.sources),
         conditions,
+    }
+}
+
+/// Revision that is rolled out or held; 0: none.
+fn revision(snapshot: &Snapshot, plan: &Plan) -> i64 {
+    match plan.aim {
+        Aim::Reach(Goal::Revision(revision)) => revision,
+        Aim::Hold(_) => snapshot.global.as_ref().map_or(0, |global| global.revision),
+        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => 0,
     }
 }
 

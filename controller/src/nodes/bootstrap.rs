@@ -1,0 +1,56 @@
+//! New nodes get what the fleet has, at once and beside the limits: nothing runs on them yet. Pure.
+
+use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
+use globalps_core::rollout::Goal;
+
+use super::input::{NodeView, Snapshot, is_selected, is_skipped};
+use super::members::assigned;
+use super::progress::up_to_date;
+use crate::content::secret::Global;
+
+/// The revision for new nodes: the newest one while its rollout goes on past its canary, else the last one that the whole
+/// fleet had; `None`: there is neither.
+pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, goes_on: bool) -> Option<i64> {
+    if global.restoring {
+        return None;
+    }
+    let is_newest = global.rolled_out.is_some() || goes_on && global.canary_passed;
+    if is_newest {
+        return Some(global.revision);
+    }
+    let older = snapshot.rolled_out_revision;
+    older.filter(|revision| (1..global.revision).contains(revision))
+}
+
+/// New nodes that have reported that they have nothing.
+pub(super) fn bootstrap(
+    snapshot: &Snapshot,
+    revision: Option<i64>,
+) -> Vec<(String, NodePullSecretSpec)> {
+    let Some(revision) = revision else {
+        return Vec::new();
+    };
+    let nodes = snapshot.nodes.values().filter(|node| {
+        let object = snapshot.node_pull_secrets.get(&node.name);
+        object.is_some_and(|object| is_waiting(snapshot, node, object))
+    });
+    nodes
+        .map(|node| {
+            let goal = Some(Goal::Revision(revision));
+            (node.name.clone(), assigned(snapshot, &node.name, goal))
+        })
+        .collect()
+}
+
+fn is_waiting(snapshot: &Snapshot, node: &NodeView, object: &NodePullSecret) -> bool {
+    let spec = &object.spec;
+    let was_asked = spec.revision > 0 || spec.restore || spec.revoked;
+    let has_nothing = up_to_date(object)
+        .is_some_and(|status| status.revision == 0 && status.phase == Phase::Pending);
+    node.is_new(snapshot.now)
+        && !was_asked
+        && has_nothing
+        && !node.is_foreign
+        && is_selected(&snapshot.spec, node)
+        && !is_skipped(&snapshot.spec, node)
+}

@@ -1,0 +1,324 @@
+//! How far a node is with its assignment, from its object, its Node and the leader's clock. Pure.
+//!
+//! A status speaks for its own node only: nothing that a node reports raises a revision, and every state in flight ends.
+
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::rollout::{Goal, Progress};
+use jiff::{SignedDuration, Timestamp};
+
+use super::clock::AssignmentClock;
+use super::input::NodeView;
+
+/// A node that goes NotReady so soon after it was done failed because of the change.
+const SUSPECT_FOR: SignedDuration = SignedDuration::from_secs(30);
+/// The control plane notices a silent kubelet this much later.
+const NODE_MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
+/// A kubelet may report NotReady for a moment after its restart.
+const BLIP: SignedDuration = SignedDuration::from_secs(15);
+/// A restarted kubelet posts a heartbeat at once; without one for this long it failed.
+const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
+/// A blocked node is asked to try again after this long.
+const BLOCKED_RETRY: SignedDuration = SignedDuration::from_mins(1);
+
+/// The reason of a `Failed` node whose kubelet does not serve: the only one that the change itself may have caused.
+const KUBELET_DOWN: &str = "KubeletDown";
+/// The reason of a `Syncing` node whose revision is no longer available. It has changed nothing.
+const SUPERSEDED: &str = "Superseded";
+
+/// What [`progress`] depends on besides the object and the node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context<'a> {
+    pub(super) clock: &'a AssignmentClock,
+    pub(super) now: Timestamp,
+    /// How long the node must have been Ready to be done.
+    pub(super) min_ready: SignedDuration,
+}
+
+/// Last assignment and progress; `None`: the node was assigned nothing and has nothing.
+pub(super) fn progress(
+    object: &NodePullSecret,
+    node: &NodeView,
+    context: Context,
+) -> Option<(Goal, Progress)> {
+    let spec = &object.spec;
+    let goal = match (spec.restore, spec.revision) {
+        (true, _) => Goal::Restore,
+        (false, 0) => return unassigned(object),
+        (false, revision) => Goal::Revision(revision),
+    };
+    let Some(status) = up_to_date(object) else {
+        // A revoked node had what it is asked for now.
+        let progress = match (spec.revoked, is_bootstrapping(object, node, context.now)) {
+            (true, _) => Progress::Done,
+            (false, true) => Progress::Bootstrapping,
+            (false, false) => Progress::InFlight,
+        };
+        return Some((goal, progress));
+    };
+    let progress = match (&status.phase, goal) {
+        (Phase::Synced, Goal::Revision(revision)) if status.revision == revision => {
+            settled(object, status, node, context)
+        }
+        (Phase::Restored, Goal::Restore) => settled(object, status, node, context),
+        (Phase::RolledBack, _) => Progress::Failed,
+        (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
+        (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
+        (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
+        _ if is_bootstrapping(object, node, context.now) => Progress::Bootstrapping,
+        _ => Progress::InFlight,
+    };
+    Some((goal, progress))
+}
+
+/// The status, if it is about the spec as it is.
+pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatus> {
+    let generation = object.metadata.generation.unwrap_or_default();
+    let status = object.status.as_ref();
+    status.filter(|status| status.observed_generation == generation && generation > 0)
+}
+
+/// A blocked node may try again. One that fights over its file may not: each attempt restarts its kubelet.
+pub(super) fn is_retry_due(object: &NodePullSecret, clock: &AssignmentClock, now: Timestamp) -> bool {
+    let is_failed = up_to_date(object).is_some_and(|status| status.phase == Phase::Failed);
+    is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
+}
+
+/// What a node without an assignment has. Its object may be younger than what is on its disk.
+fn unassigned(object: &NodePullSecret) -> Option<(Goal, Progress)> {
+    match up_to_date(object) {
+        Some(status) if status.restored => None,
+        // An older syncer does not report `restored` here.
+        Some(status) => Some((Goal::Revision(status.revision), Progress::Done)),
+        // It must report first.
+        None if object.spec.revoked => Some((Goal::Revision(0), Progress::Blocked)),
+        None => None,
+    }
+}
+
+/// A new node that has never had anything: its first assignment disturbs nothing that runs there.
+fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, now: Timestamp) -> bool {
+    let has_nothing = object.status.as_ref().is_some_and(|status| status.revision == 0);
+    has_nothing && node.is_new(now) && !object.spec.restore
+}
+
+/// The node reports that it is done. It is, once the API server has heard from its kubelet since the restart, and the
+/// node has been Ready for long enough.
+fn settled(
+    object: &NodePullSecret,
+    status: &NodePullSecretStatus,
+    node: &NodeView,
+    context: Context,
+) -> Progress {
+    if lost(object, node, context).is_some() {
+        return Progress::Failed;
+    }
+    let in_phase = in_phase_for(object, status, context);
+    match (node.ready, status.kubelet_restarted_at.as_ref()) {
+        // Not ready for another reason, or only for a moment: the rollout counts it as unavailable.
+        (Err(_), _) => Progress::Done,
+        (Ok(_), Some(restarted)) if node.heartbeat < restarted.0 => Progress::InFlight,
+        (Ok(since), _) => {
+            let ready_for = context.now.duration_since(since).max(SignedDuration::ZERO);
+            if in_phase.min(ready_for) < context.min_ready {
+                Progress::InFlight
+            } else {
+                Progress::Done
+            }
+        }
+    }
+}
+
+/// By the leader's clock, or by the node's where that tells of more: a leader may be new.
+fn in_phase_for(
+    object: &NodePullSecret,
+    status: &NodePullSecretStatus,
+    context: Context,
+) -> SignedDuration {
+    let own = context.clock.in_phase_for(object, context.now);
+    let reported = status.last_transition_time.as_ref();
+    let reported = reported.map_or(SignedDuration::ZERO, |time| {
+        context.now.duration_since(time.0)
+    });
+    own.max(reported)
+}
+
+/// How a node that had reached its goal was lost by it, as a clause; `None`: it was not.
+pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -> Option<String> {
+    let status = up_to_date(object)?;
+    if !matches!(status.phase, Phase::Synced | Phase::Restored) {
+        return None;
+    }
+    // Without a restart nothing can have been lost by it.
+    let restarted = status.kubelet_restarted_at.as_ref()?.0;
+    let Err(not_ready) = node.ready else {
+        let silent = node.heartbeat < restarted
+            && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
+        return silent.then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
+    };
+    let done = status.last_transition_time.as_ref()?.0.max(restarted);
+    let after = not_ready.since.duration_since(done);
+    let suspect = SUSPECT_FOR.max(context.min_ready);
+    let (within, is_lasting) = if not_ready.unknown {
+        (suspect + NODE_MONITOR_GRACE, true)
+    } else {
+        (suspect, context.now.duration_since(not_ready.since) >= BLIP)
+    };
+    let is_suspect = not_ready.since >= restarted && after <= within;
+    (is_suspect && is_lasting).then(|| {
+        let seconds = after.as_secs().max(0);
+        format!("it became NotReady {seconds} s after the change")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::api::NodePullSecretSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::super::input::NotReady;
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
+    }
+
+    fn ago(seconds: i64, unknown: bool) -> Result<Timestamp, NotReady> {
+        Err(NotReady {
+            since: at(1000 - seconds),
+            unknown: unknown,
+        })
+    }
+
+    /// The node restarted its kubelet at 900, reported `Synced` at 901, and it is 1000 now.
+    fn synced(ready: Result<Timestamp, NotReady>, heartbeat: i64, min_ready: i64) -> Progress {
+        let status = NodePullSecretStatus {
+            observed_generation: 1,
+            revision: 5,
+            phase: Phase::Synced,
+            kubelet_restarted_at: Some(Time(at(900))),
+            last_transition_time: Some(Time(at(901))),
+            ..NodePullSecretStatus::default()
+        };
+        of(5, false, Some(status), ready, heartbeat, min_ready)
+    }
+
+    fn of(
+        revision: i64,
+        revoked: bool,
+        status: Option<NodePullSecretStatus>,
+        ready: Result<Timestamp, NotReady>,
+        heartbeat: i64,
+        min_ready: i64,
+    ) -> Progress {
+        let spec = NodePullSecretSpec {
+            revision,
+            revoked,
+            ..NodePullSecretSpec::default()
+        };
+        let mut object = NodePullSecret::new("a", spec);
+        object.metadata.generation = Some(1);
+        object.status = status;
+        let node = NodeView {
+            ready,
+            heartbeat: at(heartbeat),
+            ..NodeView::of_test("a", at(0))
+        };
+        let context = Context {
+            clock: &AssignmentClock::default(),
+            now: at(1000),
+            min_ready: SignedDuration::from_secs(min_ready),
+        };
+        progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
+    }
+
+    #[test]
+    fn a_node_is_done_when_its_kubelet_was_heard_since_and_a_loss_soon_after_is_a_failure() {
+        use Progress::{Done, Failed, InFlight};
+        let ready = |since| Ok(at(since));
+        for (case, ready, heartbeat, min_ready, expected) in [
+            ("heard since the restart", ready(902), 900, 0, Done),
+            ("also where it was never NotReady", ready(10), 950, 0, Done),
+            ("not Ready for long enough yet", ready(902), 950, 120, InFlight),
+            ("Ready again too short a time ago", ready(990), 950, 30, InFlight),
+            ("for long enough", ready(910), 950, 90, Done),
+            ("NotReady for a moment after the change", ago(14, false), 950, 0, Done),
+            ("NotReady since the restart", ago(100, false), 950, 0, Failed),
+            ("NotReady 29 s after it", ago(70, false), 950, 0, Failed),
+            ("NotReady 39 s after it: an absence", ago(60, false), 950, 0, Done),
+            ("within minReadySeconds it is a failure", ago(60, false), 950, 60, Failed),
+            ("silent: noticed later", ago(30, true), 950, 0, Failed),
+            ("silent much later: an absence", ago(10, true), 950, 0, Done),
+            ("NotReady since before the change", ago(500, false), 10, 0, Done),
+        ] {
+            assert_eq!(synced(ready, heartbeat, min_ready), expected, "{case}");
+        }
+        assert_eq!(synced(ready(10), 899, 0), InFlight, "not heard yet");
+    }
+
+    #[test]
+    fn a_kubelet_that_is_never_heard_again_failed() {
+        let mut clock = AssignmentClock::default();
+        let status = NodePullSecretStatus {
+            observed_generation: 1,
+            revision: 5,
+            phase: Phase::Synced,
+            kubelet_restarted_at: Some(Time(at(i64::from(u32::MAX)))),
+            ..NodePullSecretStatus::default()
+        };
+        let mut object = NodePullSecret::new("a", NodePullSecretSpec { revision: 5, ..NodePullSecretSpec::default() });
+        object.metadata.generation = Some(1);
+        object.status = Some(status);
+        let node = NodeView::of_test("a", at(0));
+        let name = "a".to_owned();
+        clock.observe([(&name, &object)], at(1000));
+        let after = |seconds| {
+            let context = Context { clock: &clock, now: at(1000 + seconds), min_ready: SignedDuration::ZERO };
+            progress(&object, &node, context).map(|(_, progress)| progress)
+        };
+        assert_eq!(after(0), Some(Progress::InFlight));
+        assert_eq!(after(119), Some(Progress::InFlight));
+        assert_eq!(after(120), Some(Progress::Failed), "also where the node lies about the time");
+    }
+
+    #[test]
+    fn only_a_kubelet_that_does_not_serve_is_a_failure_of_the_change() {
+        use Progress::{Blocked, Bootstrapping, Done, Failed, InFlight};
+        let status = |generation, phase: &str, reason: &str, revision| {
+            Some(NodePullSecretStatus {
+                observed_generation: generation,
+                revision,
+                phase: phase.into(),
+                reason: reason.to_owned(),
+                ..NodePullSecretStatus::default()
+            })
+        };
+        for (case, revoked, status, expected) in [
+            ("not reported", false, status(0, "Synced", "", 4), InFlight),
+            ("revoked and not reported", true, status(0, "Synced", "", 4), Done),
+            ("at work", false, status(1, "Syncing", "", 4), InFlight),
+            ("its revision is gone", false, status(1, "Syncing", "Superseded", 4), Blocked),
+            ("done with another revision", false, status(1, "Synced", "", 4), InFlight),
+            ("done", false, status(1, "Synced", "", 5), Done),
+            ("rolled back", false, status(1, "RolledBack", "", 4), Failed),
+            ("down", false, status(1, "Failed", "KubeletDown", 4), Failed),
+            ("a full disk", false, status(1, "Failed", "DiskFull", 4), Blocked),
+            ("a fight", false, status(1, "ForeignOwner", "Fought", 4), Blocked),
+            ("a phase of a newer release", false, status(1, "Dreaming", "", 4), InFlight),
+            ("a status of another generation", false, status(9, "RolledBack", "", 4), InFlight),
+        ] {
+            let progress = of(5, revoked, status, Ok(at(0)), 0, 0);
+            assert_eq!(progress, expected, "{case}");
+        }
+        let new = NodeView::of_test("a", at(999));
+        let mut object = NodePullSecret::new("a", NodePullSecretSpec { revision: 5, ..NodePullSecretSpec::default() });
+        object.metadata.generation = Some(2);
+        object.status = status(1, "Pending", "", 0);
+        let clock = AssignmentClock::default();
+        let context = Context { clock: &clock, now: at(1000), min_ready: SignedDuration::ZERO };
+        let found = progress(&object, &new, context);
+        assert_eq!(found, Some((Goal::Revision(5), Bootstrapping)));
+        object.status = status(1, "Pending", "", 4);
+        let found = progress(&object, &new, context);
+        assert_eq!(found, Some((Goal::Revision(5), InFlight)), "it has something already");
+    }
+}
