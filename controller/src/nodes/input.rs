@@ -43,11 +43,26 @@ pub(crate) struct NodeView {
     /// Its `resourceVersion`.
     pub(crate) version: u64,
     pub(crate) labels: Labels,
-    /// `Err`: not ready since then.
-    pub(crate) ready: Result<(), Timestamp>,
+    /// `Ok`: ready since then.
+    pub(crate) ready: Result<Timestamp, NotReady>,
+    /// When the kubelet last posted its status, by the node's clock. Kubelets post every few minutes, and at once after a
+    /// restart.
+    pub(crate) heartbeat: Timestamp,
+    /// Cordoned.
+    pub(crate) unschedulable: bool,
+    /// An autoscaler, Cluster API or an admin is removing it.
+    pub(crate) is_being_deleted: bool,
     /// The Machine Config Operator manages its credentials file.
     pub(crate) is_foreign: bool,
     pub(crate) created: Timestamp,
+}
+
+/// Why a Node is not ready, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotReady {
+    pub(crate) since: Timestamp,
+    /// The kubelet is silent; else the kubelet itself reports that it is not ready.
+    pub(crate) unknown: bool,
 }
 
 /// An older Node without an object had one that was deleted out of band, and does not bootstrap.

@@ -42,7 +42,7 @@ fn view(node: &NodeView, object: Option<&NodePullSecret>, goal: Option<Goal>) ->
     rollout::Node {
         name: node.name.clone(),
         goal,
-        ready: node.ready,
+        ready: node.ready.map(|_| ()).map_err(|not_ready| not_ready.since),
         granted,
         granted_at: object
             .and_then(|object| object.spec.granted_at.as_ref())

@@ -265,7 +265,7 @@ pub(crate) mod tests {
 
     use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus};
 
-    use super::super::input::NodeView;
+    use super::super::input::{NodeView, NotReady};
     use super::*;
 
     const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
@@ -326,11 +326,14 @@ pub(crate) mod tests {
         };
         for word in nodes.split_whitespace() {
             let mut labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
-            let (mut ready, is_foreign) = (Ok(()), word.starts_with('%'));
+            let (mut ready, is_foreign) = (Ok(now), word.starts_with('%'));
             let is_old = word.starts_with('@');
             let word = word.trim_start_matches(['%', '@']);
             let word = if let Some(rest) = word.strip_prefix('!') {
-                ready = Err(now - jiff::SignedDuration::from_mins(1));
+                ready = Err(NotReady {
+                    since: now - jiff::SignedDuration::from_mins(1),
+                    unknown: false,
+                });
                 rest
             } else if let Some(rest) = word.strip_prefix('-') {
                 labels.insert("globalps.io/exclude".to_owned(), "true".to_owned());
@@ -352,6 +355,9 @@ pub(crate) mod tests {
                     version: 0,
                     labels: (&labels).into(),
                     ready,
+                    heartbeat: now,
+                    unschedulable: false,
+                    is_being_deleted: false,
                     is_foreign,
                     created: if is_old {
                         now - jiff::SignedDuration::from_hours(1)

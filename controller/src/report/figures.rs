@@ -68,8 +68,8 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: i64) -> Option<Phase> {
             .is_some_and(|os| os == "linux")
             .then_some(Phase::Excluded);
     }
-    if let Err(since) = node.ready
-        && snapshot.now.duration_since(since) > NOT_READY_GRACE
+    if let Err(not_ready) = node.ready
+        && snapshot.now.duration_since(not_ready.since) > NOT_READY_GRACE
     {
         return Some(Phase::Unreachable);
     }
