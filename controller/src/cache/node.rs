@@ -2,12 +2,22 @@
 
 use globalps_core::names::{MCO_ANNOTATION, NODE_POOL_LABEL};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt as _;
 
 use super::store::Versioned;
 use super::version;
-use crate::nodes::input::NodeView;
+use crate::nodes::input::{NodeView, NotReady};
+
+/// Taints that the cluster autoscaler and Karpenter (since 1.0, and before) set on a node before they drain and delete it.
+const DELETION_TAINTS: [&str; 3] = [
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+];
+/// Taint of Cluster API on each node that a rollout of machines is going to replace. When the node's turn has come,
+/// Cluster API cordons it: its mark of a deletion is on the Machine only, in another cluster.
+const OUTDATED_TAINT: &str = "node.cluster.x-k8s.io/outdated-revision";
 
 impl Versioned for NodeView {
     fn key(&self) -> String {
@@ -26,45 +36,191 @@ impl Versioned for NodeView {
             version: _,
             labels,
             ready,
+            heartbeat: _,
+            unschedulable,
+            is_being_deleted,
             is_foreign,
             // It never changes.
             created: _,
         } = self;
         (name, uid, labels) == (&other.name, &other.uid, &other.labels)
             && (ready, is_foreign) == (&other.ready, &other.is_foreign)
+            && (unschedulable, is_being_deleted) == (&other.unschedulable, &other.is_being_deleted)
     }
 }
 
 pub(super) fn node_view(node: &Node) -> NodeView {
+    let created = node
+        .creation_timestamp()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let conditions = node
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
-    let ready = conditions.and_then(|conditions| {
-        conditions
-            .iter()
-            .find(|condition| condition.type_ == "Ready")
-    });
-    let ready = match ready {
-        Some(condition) if condition.status == "True" => Ok(()),
-        Some(condition) => Err(condition
-            .last_transition_time
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
-        None => Err(node
-            .creation_timestamp()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
-    };
+    let condition = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    let heartbeat = condition.and_then(|condition| condition.last_heartbeat_time.as_ref());
     NodeView {
         name: node.name_any(),
         uid: node.uid().unwrap_or_default(),
         version: version(node),
         labels: node.labels().into(),
-        ready,
-        created: node
-            .creation_timestamp()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        ready: ready(condition, created),
+        heartbeat: heartbeat.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        unschedulable: is_cordoned(node),
+        is_being_deleted: is_being_deleted(node),
+        created,
         is_foreign: node.annotations().contains_key(MCO_ANNOTATION)
             && !node.labels().contains_key(NODE_POOL_LABEL),
+    }
+}
+
+fn ready(condition: Option<&NodeCondition>, created: Timestamp) -> Result<Timestamp, NotReady> {
+    let Some(condition) = condition else {
+        return Err(NotReady {
+            since: created,
+            unknown: true,
+        });
+    };
+    let since = condition.last_transition_time.as_ref();
+    let since = since.map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    match condition.status.as_str() {
+        "True" => Ok(since),
+        status => Err(NotReady {
+            since,
+            unknown: status != "False",
+        }),
+    }
+}
+
+fn is_cordoned(node: &Node) -> bool {
+    let spec = node.spec.as_ref();
+    spec.and_then(|spec| spec.unschedulable).unwrap_or_default()
+}
+
+fn is_being_deleted(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    let mut taints = taints.into_iter().flatten();
+    node.metadata.deletion_timestamp.is_some()
+        || taints.any(|taint| match taint.key.as_str() {
+            OUTDATED_TAINT => is_cordoned(node),
+            key => DELETION_TAINTS.contains(&key),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_somebody_removes_is_recognized() {
+        let tainted = |key: &str| json!({"taints": [{"key": key, "effect": "NoSchedule"}]});
+        let replaced = |cordoned: bool| json!({"unschedulable": cordoned, "taints": [{"key": OUTDATED_TAINT, "effect": "PreferNoSchedule"}]});
+        for (case, metadata, spec, unschedulable, is_being_deleted) in [
+            ("an ordinary one", json!({}), json!({}), false, false),
+            (
+                "cordoned",
+                json!({}),
+                json!({"unschedulable": true}),
+                true,
+                false,
+            ),
+            (
+                "deleted, held by a finalizer",
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                json!({}),
+                false,
+                true,
+            ),
+            (
+                "by the cluster autoscaler",
+                json!({}),
+                tainted("ToBeDeletedByClusterAutoscaler"),
+                false,
+                true,
+            ),
+            (
+                "a candidate of the cluster autoscaler may stay",
+                json!({}),
+                tainted("DeletionCandidateOfClusterAutoscaler"),
+                false,
+                false,
+            ),
+            (
+                "by Karpenter",
+                json!({}),
+                tainted("karpenter.sh/disrupted"),
+                false,
+                true,
+            ),
+            (
+                "by Karpenter before 1.0",
+                json!({}),
+                tainted("karpenter.sh/disruption"),
+                false,
+                true,
+            ),
+            (
+                "Cluster API replaces it later",
+                json!({}),
+                replaced(false),
+                false,
+                false,
+            ),
+            (
+                "Cluster API replaces it now",
+                json!({}),
+                replaced(true),
+                true,
+                true,
+            ),
+        ] {
+            let node = serde_json::from_value(json!({"metadata": metadata, "spec": spec}));
+            let view = node_view(&node.expect("a Node"));
+            assert_eq!(view.unschedulable, unschedulable, "{case}");
+            assert_eq!(view.is_being_deleted, is_being_deleted, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_kubelet_that_is_silent_differs_from_one_that_reports_not_ready() {
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let (created, changed, posted) = (
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T00:00:10Z",
+            "2026-01-01T00:00:20Z",
+        );
+        let not_ready = |since, unknown| {
+            Err(NotReady {
+                since: at(since),
+                unknown,
+            })
+        };
+        for (status, ready, heartbeat) in [
+            (Some("True"), Ok(at(changed)), at(posted)),
+            (Some("False"), not_ready(changed, false), at(posted)),
+            (Some("Unknown"), not_ready(changed, true), at(posted)),
+            (None, not_ready(created, true), Timestamp::UNIX_EPOCH),
+        ] {
+            let conditions = status.map(|status| {
+                json!({
+                    "type": "Ready",
+                    "status": status,
+                    "lastTransitionTime": changed,
+                    "lastHeartbeatTime": posted,
+                })
+            });
+            let node = json!({
+                "metadata": {"creationTimestamp": created},
+                "status": {"conditions": conditions.into_iter().collect::<Vec<_>>()},
+            });
+            let view = node_view(&serde_json::from_value(node).expect("a Node"));
+            assert_eq!(view.ready, ready, "{status:?}");
+            assert_eq!(view.heartbeat, heartbeat, "{status:?}");
+        }
     }
 }

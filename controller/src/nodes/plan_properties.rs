@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::input::{NodeView, Snapshot, is_selected};
+use super::input::{NodeView, NotReady, Snapshot, is_selected};
 use super::labels::Labels;
 use super::plan::{Aim, Plan, plan};
 use crate::content::secret::Global;
@@ -189,8 +189,13 @@ impl Cluster {
                         .insert(RETRY_ANNOTATION.to_owned(), asked);
                 }
             }
-            Event::NotReady(at) => self.view(at, |view| view.ready = Err(now)),
-            Event::Ready(at) => self.view(at, |view| view.ready = Ok(())),
+            Event::NotReady(at) => self.view(at, |view| {
+                view.ready = Err(NotReady {
+                    since: now,
+                    unknown: false,
+                });
+            }),
+            Event::Ready(at) => self.view(at, |view| view.ready = Ok(now)),
             Event::Excluded(at) => self.view(at, |view| {
                 view.labels = labels(&[LINUX, (EXCLUDE_LABEL, "true")]);
             }),
@@ -228,7 +233,10 @@ impl Cluster {
                 uid: name.clone(),
                 version: 0,
                 labels: labels(&[LINUX]),
-                ready: Ok(()),
+                ready: Ok(self.snapshot.now),
+                heartbeat: self.snapshot.now,
+                unschedulable: false,
+                is_being_deleted: false,
                 is_foreign: false,
                 created: self.snapshot.now,
             },
