@@ -11,9 +11,13 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL};
+use globalps_core::names::{
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::PartialObjectMeta;
+use kube::core::PartialObjectMetaExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Resource, ResourceExt as _};
 
@@ -21,9 +25,10 @@ use store::{Store, Versioned};
 use watches::stripped;
 pub(crate) use watches::{CacheEvents, events, original_events, source_events};
 
-use crate::content::secret;
+use crate::content::secret::{self, revision};
 use crate::content::source::{Data, Source};
-use crate::nodes::input::{NodeView, Snapshot};
+use crate::nodes::clock::AssignmentClock;
+use crate::nodes::input::{NodeView, Snapshot, Syncers};
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::telemetry::client::without_content;
 
@@ -41,7 +46,12 @@ macro_rules! versioned {
     )*};
 }
 
-versioned!(Secret, GlobalPullSecret, NodePullSecret);
+versioned!(
+    Secret,
+    PartialObjectMeta<Secret>,
+    GlobalPullSecret,
+    NodePullSecret
+);
 
 impl Versioned for LiveObject {
     /// Each of these watches has one object.
@@ -76,6 +86,7 @@ pub(crate) enum CacheEvent {
     /// Of the Secret of this name in `spec.sources`.
     Source(String, Source),
     Global(Event<Secret>),
+    RolledOut(Event<PartialObjectMeta<Secret>>),
     Config(Event<GlobalPullSecret>),
     Managed(ManagedObject, Event<LiveObject>),
     Node(Event<NodeView>),
@@ -93,6 +104,7 @@ pub(crate) struct Cache {
     /// The content of each of `spec.sources`, in their order; `None`: not listed yet.
     sources: Vec<(String, Option<Source>)>,
     global: Store<Secret>,
+    rolled_out: Store<PartialObjectMeta<Secret>>,
     /// As it was when another client deleted it, until it is written again.
     deleted_global: Option<Secret>,
     config: Store<GlobalPullSecret>,
@@ -103,6 +115,7 @@ pub(crate) struct Cache {
     deleted_out_of_band: BTreeSet<String>,
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
+    clock: AssignmentClock,
 }
 
 impl Cache {
@@ -139,6 +152,7 @@ impl Cache {
                 }
                 news
             }
+            CacheEvent::RolledOut(event) => self.rolled_out.handle(event),
             CacheEvent::Config(event) => {
                 // The user may change its spec.
                 let change =
@@ -181,6 +195,7 @@ impl Cache {
     pub(crate) fn caches_synced(&self) -> bool {
         self.additional.synced
             && self.global.synced
+            && self.rolled_out.synced
             && self.config.synced
             && self.managed.iter().all(|(_, store)| store.synced)
             && self.node_pull_secrets.synced
@@ -256,6 +271,7 @@ impl Cache {
     pub(crate) fn forget_managed(&mut self) {
         self.global.live.clear();
         self.deleted_global = None;
+        self.rolled_out.live.clear();
         for object in ManagedObject::ALL {
             self.managed.get_mut(object).live.clear();
         }
@@ -265,6 +281,24 @@ impl Cache {
     pub(crate) fn put_global(&mut self, secret: Secret) {
         self.deleted_global = None;
         self.global.put(secret);
+    }
+
+    /// `None`: the controller deleted it.
+    pub(crate) fn put_rolled_out(&mut self, secret: Option<Secret>) {
+        match secret {
+            Some(secret) => {
+                let metadata = secret.metadata.into_response_partial();
+                self.rolled_out.put(metadata);
+            }
+            None => self.rolled_out.live.clear(),
+        }
+    }
+
+    /// Call it before a snapshot.
+    pub(crate) fn observe_clock(&mut self, now: Timestamp) {
+        let objects = self.node_pull_secrets.live.iter();
+        self.clock
+            .observe(objects.map(|(name, object)| (name, &**object)), now);
     }
 
     pub(crate) fn put_node_pull_secret(&mut self, object: NodePullSecret) {
@@ -281,11 +315,11 @@ impl Cache {
         let additional = self.additional().map_or(Source::Absent, |secret| {
             Source::Found(Data::of(secret, DATA_KEY))
         });
+        let config = self.config();
+        let status = config.and_then(|config| config.status.as_ref());
         Snapshot {
-            spec: self
-                .config()
-                .map(|config| config.spec.clone())
-                .unwrap_or_default(),
+            spec: config.map(|config| config.spec.clone()).unwrap_or_default(),
+            config_missing: config.is_none(),
             additional,
             additional_type: self.additional().and_then(|secret| secret.type_.clone()),
             original: match &self.original_ref {
@@ -304,7 +338,11 @@ impl Cache {
                 .or(self.deleted_global.as_ref())
                 .map(secret::decode),
             global_deleted_out_of_band: self.deleted_global.is_some(),
+            rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
+            reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
+            syncers: Syncers::default(),
+            clock: Cow::Borrowed(&self.clock),
             daemon_set: self.has_daemon_set(),
             nodes: Cow::Borrowed(&self.nodes.live),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),

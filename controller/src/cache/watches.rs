@@ -5,7 +5,10 @@ use std::fmt::Debug;
 use futures::future::ready;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION, SYNCER};
+use globalps_core::names::{
+    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION,
+    ROLLED_OUT_SECRET, SYNCER,
+};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
@@ -41,6 +44,12 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         GLOBAL_SECRET,
         "global pull secret",
         CacheEvent::Global,
+    ));
+    events.push(named(
+        Api::<PartialObjectMeta<Secret>>::namespaced(client.clone(), namespace),
+        ROLLED_OUT_SECRET,
+        "rolled-out pull secret",
+        CacheEvent::RolledOut,
     ));
     let config = Api::namespaced(client.clone(), namespace);
     events.push(named(
@@ -210,8 +219,8 @@ pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.
     let asked = metadata.annotations.and_then(|mut annotations| {
-        let asked = annotations.remove_entry(RETRY_ANNOTATION)?;
-        Some([asked].into())
+        annotations.retain(|key, _| [RETRY_ANNOTATION, ABANDON_ANNOTATION].contains(&key.as_str()));
+        (!annotations.is_empty()).then_some(annotations)
     });
     object.metadata = ObjectMeta {
         name: metadata.name,

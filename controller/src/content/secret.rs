@@ -169,9 +169,11 @@ fn secret(
 pub(crate) fn decode(secret: &Secret) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
-    let has_content = secret.data.iter().flatten().any(|(key, _)| {
-        key == LAST_ADDITIONAL_KEY || key.starts_with(LAST_SOURCE_KEY_PREFIX)
-    });
+    let has_content = secret
+        .data
+        .iter()
+        .flatten()
+        .any(|(key, _)| key == LAST_ADDITIONAL_KEY || key.starts_with(LAST_SOURCE_KEY_PREFIX));
     Global {
         revision: revision(secret),
         merged: Data::of(secret, DATA_KEY)

@@ -69,9 +69,15 @@ impl AssignmentClock {
         now: Timestamp,
         time: fn(&Entry) -> Timestamp,
     ) -> SignedDuration {
-        let entry = object.metadata.name.as_ref().and_then(|name| self.0.get(name));
+        let entry = object
+            .metadata
+            .name
+            .as_ref()
+            .and_then(|name| self.0.get(name));
         let entry = entry.filter(|entry| Some(entry.generation) == object.metadata.generation);
-        entry.map_or(SignedDuration::ZERO, |entry| now.duration_since(time(entry)))
+        entry.map_or(SignedDuration::ZERO, |entry| {
+            now.duration_since(time(entry))
+        })
     }
 }
 
@@ -112,10 +118,22 @@ mod tests {
             clock.observe(object.iter().map(|object| (&name, object)), at(now));
             let Some(object) = object else { continue };
             let seconds = SignedDuration::from_secs;
-            assert_eq!(clock.assigned_for(&object, at(now)), seconds(assigned), "at {now}");
-            assert_eq!(clock.in_phase_for(&object, at(now)), seconds(phase), "at {now}");
+            assert_eq!(
+                clock.assigned_for(&object, at(now)),
+                seconds(assigned),
+                "at {now}"
+            );
+            assert_eq!(
+                clock.in_phase_for(&object, at(now)),
+                seconds(phase),
+                "at {now}"
+            );
         }
         let newer = object(3, Phase::Pending);
-        assert_eq!(clock.assigned_for(&newer, at(99)), SignedDuration::ZERO, "not observed yet");
+        assert_eq!(
+            clock.assigned_for(&newer, at(99)),
+            SignedDuration::ZERO,
+            "not observed yet"
+        );
     }
 }

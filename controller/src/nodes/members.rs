@@ -25,7 +25,10 @@ pub(crate) fn members(snapshot: &Snapshot, goal: Goal, canary_passed: bool) -> V
         let min_ready = min_ready(&snapshot.spec, is_canary && !canary_passed);
         let member = member(snapshot, node, object, goal, min_ready);
         let has_goal = is_selected || member.assigned.is_some() || restoring && node.is_linux();
-        has_goal.then_some(Member { is_canary, ..member })
+        has_goal.then_some(Member {
+            is_canary,
+            ..member
+        })
     });
     nodes.collect()
 }
@@ -47,11 +50,18 @@ fn member(
     goal: Goal,
     min_ready: SignedDuration,
 ) -> Member {
-    let Snapshot { spec, clock, now, .. } = snapshot;
-    let context = Context { clock, now: *now, min_ready };
+    let Snapshot {
+        spec, clock, now, ..
+    } = snapshot;
+    let context = Context {
+        clock,
+        now: *now,
+        min_ready,
+    };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let asked = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let is_asked = object.is_some_and(|object| asked.is_some_and(|asked| *asked != object.spec.retry));
+    let is_asked =
+        object.is_some_and(|object| asked.is_some_and(|asked| *asked != object.spec.retry));
     let mut member = Member {
         name: node.name.clone(),
         goal,
@@ -63,7 +73,9 @@ fn member(
             None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
             None => None,
         },
-        assigned_for: object.map_or(SignedDuration::ZERO, |object| clock.assigned_for(object, *now)),
+        assigned_for: object.map_or(SignedDuration::ZERO, |object| {
+            clock.assigned_for(object, *now)
+        }),
         is_up_to_date: object.is_some_and(|object| up_to_date(object).is_some()),
         is_revoked: object.is_some_and(|object| object.spec.revoked),
         retry: is_asked,
@@ -83,7 +95,10 @@ fn member(
 
 /// The user lets the cleanup finish without this node.
 fn is_abandoned(object: &NodePullSecret) -> bool {
-    object.annotations().get(ABANDON_ANNOTATION).is_some_and(|value| value == "true")
+    object
+        .annotations()
+        .get(ABANDON_ANNOTATION)
+        .is_some_and(|value| value == "true")
 }
 
 /// Which nodes may be canaries.
@@ -144,20 +159,25 @@ pub(crate) fn assignments(
         let spec = revoked(snapshot, &name);
         (name, spec)
     });
-    let assignments = next.assignments.into_iter().filter(|_| !syncers.are_rolling);
+    let assignments = next
+        .assignments
+        .into_iter()
+        .filter(|_| !syncers.are_rolling);
     let assignments = assignments.map(|name| {
         let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
         (name, spec)
     });
-    missing(snapshot).chain(revocations).chain(assignments).collect()
+    missing(snapshot)
+        .chain(revocations)
+        .chain(assignments)
+        .collect()
 }
 
 /// Every Linux node has an object, which asks for nothing at first: its syncer answers with what the node has.
 pub(super) fn missing(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
     let nodes = snapshot.nodes.values();
-    let nodes = nodes.filter(|node| {
-        node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
-    });
+    let nodes = nodes
+        .filter(|node| node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name));
     nodes.map(|node| {
         let spec = NodePullSecretSpec {
             assigned_at: Some(Time(snapshot.now)),
@@ -172,10 +192,12 @@ pub(super) fn missing(snapshot: &Snapshot) -> impl Iterator<Item = (String, Node
 
 /// Of a node without an object: whether it had one, by which it may have been assigned something.
 fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
-    let had_object = !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name);
-    let first = snapshot.global.as_ref().is_some_and(|global| {
-        global.revision <= 1 && !global.canary_passed && !global.restoring
-    });
+    let had_object =
+        !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name);
+    let first = snapshot
+        .global
+        .as_ref()
+        .is_some_and(|global| global.revision <= 1 && !global.canary_passed && !global.restoring);
     had_object && !first
 }
 

@@ -112,10 +112,15 @@ fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
 
 /// Nothing valid is not nothing asked: only where every source is absent, or a restore has begun, the nodes restore.
 fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
-    let verdicts = resolved.sources.iter().map(|source| &source.verdict);
-    let mut verdicts = verdicts.chain([&resolved.additional]);
-    let is_absent = verdicts.all(|verdict| *verdict == Verdict::Absent);
-    let is_restoring = snapshot.global.as_ref().is_some_and(|global| global.restoring);
+    let is_absent = resolved.additional == Verdict::Absent
+        && resolved
+            .sources
+            .iter()
+            .all(|source| source.verdict == Verdict::Absent);
+    let is_restoring = snapshot
+        .global
+        .as_ref()
+        .is_some_and(|global| global.restoring);
     if !snapshot.is_in_force() {
         Plan::new(resolved, Aim::Nothing)
     } else if is_absent || is_restoring {
@@ -147,12 +152,17 @@ fn reach(
     before: Option<&Global>,
 ) -> Plan {
     let last = last_revision(snapshot);
-    let before = before.filter(|global| global.revision == last);
     let same = before.filter(|global| {
         let merged = global.merged.as_ref();
-        last > 0 && merged.is_some_and(|merged| merged.means_the_same(&desired.config))
+        last > 0
+            && global.revision == last
+            && merged.is_some_and(|merged| merged.means_the_same(&desired.config))
     });
-    let revision = if same.is_some() { Some(last) } else { last.checked_add(1) };
+    let revision = if same.is_some() {
+        Some(last)
+    } else {
+        last.checked_add(1)
+    };
     let Some(revision) = revision.filter(|revision| *revision <= MAX_REVISION) else {
         return hold(snapshot, resolved.clone(), Hold::NoRevisionLeft);
     };
@@ -191,16 +201,22 @@ fn reach(
             .filter(|global| global.last_additional != desired.additional)
             .filter(|_| snapshot.spec.history_limit > 0)
             .and_then(kept);
-        plan.rolled_out = before.filter(|global| global.rolled_out.is_some()).and_then(|global| {
-            Some(RolledOutWrite {
-                revision: global.revision,
-                merged: global.merged.clone()?,
-            })
-        });
+        plan.rolled_out = before
+            .filter(|global| global.rolled_out.is_some())
+            .and_then(|global| {
+                Some(RolledOutWrite {
+                    revision: global.revision,
+                    merged: global.merged.clone()?,
+                })
+            });
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
     let goes_on = !snapshot.spec.rollout.paused
-        && !rollout::is_halted(failed(members).count(), &snapshot.spec.rollout, members.len());
+        && !rollout::is_halted(
+            failed(members).count(),
+            &snapshot.spec.rollout,
+            members.len(),
+        );
     let fleet_revision = fleet_revision(snapshot, &next, goes_on);
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
     let is_written = !snapshot.global_deleted_out_of_band
@@ -220,17 +236,18 @@ fn merged(same: Option<&Global>, desired: &Desired) -> DockerConfig {
     merged.unwrap_or_else(|| desired.config.clone())
 }
 
-/// The highest revision that the controller has written. Without the Secret, or its revision, the objects that it wrote
-/// tell: a number must not get another meaning. What nodes report counts for nothing.
+/// The highest revision that the controller has written. Where the Secret or its revision was lost, the other objects that
+/// it wrote tell: a number must not get another meaning. What nodes report counts for nothing.
 fn last_revision(snapshot: &Snapshot) -> i64 {
     let written = snapshot.global.as_ref().map_or(0, |global| global.revision);
-    if written > 0 {
-        return written;
-    }
     let objects = snapshot.node_pull_secrets.values();
-    let assigned = objects.map(|object| object.spec.revision).max().unwrap_or_default();
+    let assigned = objects.map(|object| object.spec.revision).max();
+    let last = assigned.unwrap_or_default().max(written);
+    if written > 0 {
+        return last;
+    }
     let rolled_out = snapshot.rolled_out_revision.unwrap_or_default();
-    assigned.max(rolled_out).max(snapshot.reported_revision).max(0)
+    last.max(rolled_out).max(snapshot.reported_revision)
 }
 
 /// What the nodes were given first stays: at another path nobody would find what is to be restored.
@@ -262,9 +279,7 @@ fn rollback(
     let is_new = plan.aim != Aim::Reach(Goal::Revision(global.revision));
     let next = plan.global.as_ref().map_or(global, |write| &write.global);
     let is_innocent = next.rolled_out.is_some() || next.additional_was_rolled_out;
-    let is_halted = || {
-        rollout::is_halted(failed(&plan.members).count(), spec, plan.members.len())
-    };
+    let is_halted = || rollout::is_halted(failed(&plan.members).count(), spec, plan.members.len());
     let is_due = spec.on_failure == OnFailure::Rollback
         && !spec.paused
         && !is_new
@@ -348,3 +363,7 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
         });
     plan
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+pub(crate) mod tests;

@@ -78,7 +78,11 @@ pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatu
 }
 
 /// A blocked node may try again. One that fights over its file may not: each attempt restarts its kubelet.
-pub(super) fn is_retry_due(object: &NodePullSecret, clock: &AssignmentClock, now: Timestamp) -> bool {
+pub(super) fn is_retry_due(
+    object: &NodePullSecret,
+    clock: &AssignmentClock,
+    now: Timestamp,
+) -> bool {
     let is_failed = up_to_date(object).is_some_and(|status| status.phase == Phase::Failed);
     is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
 }
@@ -97,7 +101,10 @@ fn unassigned(object: &NodePullSecret) -> Option<(Goal, Progress)> {
 
 /// A new node that has never had anything: its first assignment disturbs nothing that runs there.
 fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, now: Timestamp) -> bool {
-    let has_nothing = object.status.as_ref().is_some_and(|status| status.revision == 0);
+    let has_nothing = object
+        .status
+        .as_ref()
+        .is_some_and(|status| status.revision == 0);
     has_nothing && node.is_new(now) && !object.spec.restore
 }
 
@@ -151,8 +158,8 @@ pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -
     // Without a restart nothing can have been lost by it.
     let restarted = status.kubelet_restarted_at.as_ref()?.0;
     let Err(not_ready) = node.ready else {
-        let silent = node.heartbeat < restarted
-            && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
+        let silent =
+            node.heartbeat < restarted && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
         return silent.then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
     };
     let done = status.last_transition_time.as_ref()?.0.max(restarted);
@@ -238,17 +245,59 @@ mod tests {
         for (case, ready, heartbeat, min_ready, expected) in [
             ("heard since the restart", ready(902), 900, 0, Done),
             ("also where it was never NotReady", ready(10), 950, 0, Done),
-            ("not Ready for long enough yet", ready(902), 950, 120, InFlight),
-            ("Ready again too short a time ago", ready(990), 950, 30, InFlight),
+            (
+                "not Ready for long enough yet",
+                ready(902),
+                950,
+                120,
+                InFlight,
+            ),
+            (
+                "Ready again too short a time ago",
+                ready(990),
+                950,
+                30,
+                InFlight,
+            ),
             ("for long enough", ready(910), 950, 90, Done),
-            ("NotReady for a moment after the change", ago(14, false), 950, 0, Done),
-            ("NotReady since the restart", ago(100, false), 950, 0, Failed),
+            (
+                "NotReady for a moment after the change",
+                ago(14, false),
+                950,
+                0,
+                Done,
+            ),
+            (
+                "NotReady since the restart",
+                ago(100, false),
+                950,
+                0,
+                Failed,
+            ),
             ("NotReady 29 s after it", ago(70, false), 950, 0, Failed),
-            ("NotReady 39 s after it: an absence", ago(60, false), 950, 0, Done),
-            ("within minReadySeconds it is a failure", ago(60, false), 950, 60, Failed),
+            (
+                "NotReady 39 s after it: an absence",
+                ago(60, false),
+                950,
+                0,
+                Done,
+            ),
+            (
+                "within minReadySeconds it is a failure",
+                ago(60, false),
+                950,
+                60,
+                Failed,
+            ),
             ("silent: noticed later", ago(30, true), 950, 0, Failed),
             ("silent much later: an absence", ago(10, true), 950, 0, Done),
-            ("NotReady since before the change", ago(500, false), 10, 0, Done),
+            (
+                "NotReady since before the change",
+                ago(500, false),
+                10,
+                0,
+                Done,
+            ),
         ] {
             assert_eq!(synced(ready, heartbeat, min_ready), expected, "{case}");
         }
@@ -265,19 +314,33 @@ mod tests {
             kubelet_restarted_at: Some(Time(at(i64::from(u32::MAX)))),
             ..NodePullSecretStatus::default()
         };
-        let mut object = NodePullSecret::new("a", NodePullSecretSpec { revision: 5, ..NodePullSecretSpec::default() });
+        let mut object = NodePullSecret::new(
+            "a",
+            NodePullSecretSpec {
+                revision: 5,
+                ..NodePullSecretSpec::default()
+            },
+        );
         object.metadata.generation = Some(1);
         object.status = Some(status);
         let node = NodeView::of_test("a", at(0));
         let name = "a".to_owned();
         clock.observe([(&name, &object)], at(1000));
-        let after = |seconds| {
-            let context = Context { clock: &clock, now: at(1000 + seconds), min_ready: SignedDuration::ZERO };
+        let after = |seconds: i64| {
+            let context = Context {
+                clock: &clock,
+                now: at(1000 + seconds),
+                min_ready: SignedDuration::ZERO,
+            };
             progress(&object, &node, context).map(|(_, progress)| progress)
         };
         assert_eq!(after(0), Some(Progress::InFlight));
         assert_eq!(after(119), Some(Progress::InFlight));
-        assert_eq!(after(120), Some(Progress::Failed), "also where the node lies about the time");
+        assert_eq!(
+            after(120),
+            Some(Progress::Failed),
+            "also where the node lies about the time"
+        );
     }
 
     #[test]
@@ -294,31 +357,80 @@ mod tests {
         };
         for (case, revoked, status, expected) in [
             ("not reported", false, status(0, "Synced", "", 4), InFlight),
-            ("revoked and not reported", true, status(0, "Synced", "", 4), Done),
+            (
+                "revoked and not reported",
+                true,
+                status(0, "Synced", "", 4),
+                Done,
+            ),
             ("at work", false, status(1, "Syncing", "", 4), InFlight),
-            ("its revision is gone", false, status(1, "Syncing", "Superseded", 4), Blocked),
-            ("done with another revision", false, status(1, "Synced", "", 4), InFlight),
+            (
+                "its revision is gone",
+                false,
+                status(1, "Syncing", "Superseded", 4),
+                Blocked,
+            ),
+            (
+                "done with another revision",
+                false,
+                status(1, "Synced", "", 4),
+                InFlight,
+            ),
             ("done", false, status(1, "Synced", "", 5), Done),
             ("rolled back", false, status(1, "RolledBack", "", 4), Failed),
             ("down", false, status(1, "Failed", "KubeletDown", 4), Failed),
-            ("a full disk", false, status(1, "Failed", "DiskFull", 4), Blocked),
-            ("a fight", false, status(1, "ForeignOwner", "Fought", 4), Blocked),
-            ("a phase of a newer release", false, status(1, "Dreaming", "", 4), InFlight),
-            ("a status of another generation", false, status(9, "RolledBack", "", 4), InFlight),
+            (
+                "a full disk",
+                false,
+                status(1, "Failed", "DiskFull", 4),
+                Blocked,
+            ),
+            (
+                "a fight",
+                false,
+                status(1, "ForeignOwner", "Fought", 4),
+                Blocked,
+            ),
+            (
+                "a phase of a newer release",
+                false,
+                status(1, "Dreaming", "", 4),
+                InFlight,
+            ),
+            (
+                "a status of another generation",
+                false,
+                status(9, "RolledBack", "", 4),
+                InFlight,
+            ),
         ] {
             let progress = of(5, revoked, status, Ok(at(0)), 0, 0);
             assert_eq!(progress, expected, "{case}");
         }
         let new = NodeView::of_test("a", at(999));
-        let mut object = NodePullSecret::new("a", NodePullSecretSpec { revision: 5, ..NodePullSecretSpec::default() });
+        let mut object = NodePullSecret::new(
+            "a",
+            NodePullSecretSpec {
+                revision: 5,
+                ..NodePullSecretSpec::default()
+            },
+        );
         object.metadata.generation = Some(2);
         object.status = status(1, "Pending", "", 0);
         let clock = AssignmentClock::default();
-        let context = Context { clock: &clock, now: at(1000), min_ready: SignedDuration::ZERO };
+        let context = Context {
+            clock: &clock,
+            now: at(1000),
+            min_ready: SignedDuration::ZERO,
+        };
         let found = progress(&object, &new, context);
         assert_eq!(found, Some((Goal::Revision(5), Bootstrapping)));
         object.status = status(1, "Pending", "", 4);
         let found = progress(&object, &new, context);
-        assert_eq!(found, Some((Goal::Revision(5), InFlight)), "it has something already");
+        assert_eq!(
+            found,
+            Some((Goal::Revision(5), InFlight)),
+            "it has something already"
+        );
     }
 }

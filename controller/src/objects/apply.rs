@@ -12,7 +12,7 @@ use globalps_core::api::{
 use globalps_core::manifests::{SyncerObjects, syncer_objects};
 use globalps_core::names::{
     ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, HISTORY_SLOTS, LEADER_ANNOTATION,
-    SYNCER, history_secret,
+    ROLLED_OUT_SECRET, SYNCER, history_secret,
 };
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::managed::{LiveObject, ManagedObject, PerObject};
 use crate::content::history::{self, HistoryWrite, Kept};
-use crate::content::secret::{self, GlobalWrite};
+use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::telemetry::client::without_content;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -75,6 +75,19 @@ impl Applier {
         let mut secret = secret::encode(write);
         secret.annotations_mut().extend([self.leader()]);
         self.apply(GLOBAL_SECRET, &secret).await
+    }
+
+    pub(crate) async fn rolled_out_secret(
+        &self,
+        write: &RolledOutWrite,
+    ) -> Result<Secret, ApplyError> {
+        let mut secret = secret::encode_rolled_out(write);
+        secret.annotations_mut().extend([self.leader()]);
+        self.apply(ROLLED_OUT_SECRET, &secret).await
+    }
+
+    pub(crate) async fn forget_rolled_out(&self) -> Result<(), ApplyError> {
+        self.delete::<Secret>(ROLLED_OUT_SECRET).await
     }
 
     /// The slots of the history; `None`: empty.
@@ -212,6 +225,7 @@ impl Applier {
         self.delete::<Role>(SYNCER).await?;
         self.delete::<ServiceAccount>(SYNCER).await?;
         self.forget_history(0).await?;
+        self.forget_rolled_out().await?;
         self.delete::<Secret>(GLOBAL_SECRET).await
     }
 

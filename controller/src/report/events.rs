@@ -92,6 +92,14 @@ impl EventRecorder {
         self.write(WARNING, "PutBack", note);
     }
 
+    /// The controller holds everything: there is no status to say so in.
+    pub(crate) fn record_config_missing(&self) {
+        let note = "there is no GlobalPullSecret, so every node keeps what it has; apply one to go on, \
+                    an empty spec for the defaults";
+        tracing::warn!("{note}");
+        self.write(WARNING, "ConfigMissing", note.to_owned());
+    }
+
     fn write(&self, type_: &str, reason: &'static str, note: String) {
         let event = self.event(type_, reason, note);
         let events = self.events.clone();

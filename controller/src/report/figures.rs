@@ -62,7 +62,8 @@ fn phase(snapshot: &Snapshot, node: &NodeView, revision: i64) -> Option<Phase> {
     let object = snapshot.node_pull_secrets.get(&node.name);
     let unresponsive = object.is_some_and(|object| {
         let status = object.status.as_ref();
-        let is_up_to_date = status.map(|status| status.observed_generation) == object.metadata.generation;
+        let is_up_to_date =
+            status.map(|status| status.observed_generation) == object.metadata.generation;
         !is_up_to_date && snapshot.clock.assigned_for(object, snapshot.now) >= UNRESPONSIVE_AFTER
     });
     let view = node.phase_view(&snapshot.spec, unresponsive, snapshot.now);

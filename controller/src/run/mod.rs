@@ -156,6 +156,8 @@ struct Controller {
     namespace: String,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
+    /// The `GlobalPullSecret` is missing, and an event says so.
+    config_missing: bool,
     /// The syncer's objects as this leader wrote them; `None`: not written yet.
     installed: Option<Installed>,
     /// Of reverting each of them.
@@ -178,6 +180,7 @@ impl Controller {
             cache: Cache::default(),
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
             recorder: EventRecorder::new(client.clone(), namespace),
+            config_missing: false,
             installed: None,
             reverts: PerObject::default(),
             reported: None,

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec};
 use globalps_core::names::SYNCER;
-use globalps_core::rollout::{Goal, UNREACHABLE_AFTER};
+use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -15,12 +15,16 @@ use super::{Controller, RESYNC};
 use crate::content::history;
 use crate::content::source::Source;
 use crate::nodes::input::Snapshot;
-use crate::nodes::plan::{Aim, Plan, plan};
+use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::apply::ApplyError;
 use crate::objects::managed::{Installed, ManagedObject, out_of_band_changes};
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report};
 
+/// Until the next look at nodes in flight: some of what they wait for is time.
+const IN_FLIGHT: Duration = Duration::from_secs(2);
+/// Until the next look at nodes that are not ready or blocked.
+const UNSETTLED: Duration = Duration::from_secs(15);
 /// Between two look-ups of the original without a response.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
 /// Assignments in flight; each one uses a connection.
@@ -33,7 +37,9 @@ const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 impl Controller {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
-        if self.cache.config().is_none() && self.cache.additional().is_some() {
+        self.cache.observe_clock(Timestamp::now());
+        let is_missing = self.cache.config().is_none() && self.cache.additional().is_some();
+        if is_missing && !self.cache.snapshot(Timestamp::now()).is_in_force() {
             // First, since the response also has a configuration of the user that the watch has not reported yet.
             let config = self.applier.default_config().await?;
             self.cache.put_config(config);
@@ -52,8 +58,20 @@ impl Controller {
             snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
             plan = crate::nodes::plan::plan(&snapshot);
         }
-        let spec = snapshot.spec;
+        let mut spec = snapshot.spec.clone();
+        if let Some(path) = snapshot.other_config_file() {
+            path.clone_into(&mut spec.kubelet.config_file);
+        }
+        let forgets_rolled_out =
+            plan.aim == Aim::Reach(Goal::Restore) && snapshot.rolled_out_revision.is_some();
         self.planning += begun.elapsed();
+        if plan.aim == Aim::Hold(Hold::ConfigMissing) {
+            if !std::mem::replace(&mut self.config_missing, true) {
+                self.recorder.record_config_missing();
+            }
+            return Ok(RESYNC);
+        }
+        self.config_missing = false;
         if plan.aim == Aim::Nothing
             && self.cache.config().is_none()
             && self.cache.additional().is_none()
@@ -64,6 +82,13 @@ impl Controller {
             let slots = self.applier.history(spec.history_limit).await?;
             let slot = history::slot_for(write, &slots);
             self.applier.keep(slot, write).await?;
+        }
+        if let Some(write) = &plan.rolled_out {
+            let secret = self.applier.rolled_out_secret(write).await?;
+            self.cache.put_rolled_out(Some(secret));
+        } else if forgets_rolled_out {
+            self.applier.forget_rolled_out().await?;
+            self.cache.put_rolled_out(None);
         }
         if let Some(write) = &plan.global {
             tracing::info!(
@@ -81,7 +106,7 @@ impl Controller {
             .unwrap_or_default();
         let mut revert_delay = None;
         match plan.aim {
-            Aim::Nothing => {}
+            Aim::Nothing | Aim::Hold(_) => {}
             Aim::Reach(goal) => {
                 let restores = goal == Goal::Restore && self.cache.has_daemon_set();
                 revert_delay = self.install(&spec, generation, restores).await?;
@@ -105,7 +130,13 @@ impl Controller {
         let pause = if wrote {
             Duration::ZERO
         } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
-            UNREACHABLE_AFTER.unsigned_abs() / 10
+            IN_FLIGHT
+        } else if plan
+            .members
+            .iter()
+            .any(|m| !m.is_done() || m.not_ready.is_some())
+        {
+            UNSETTLED
         } else {
             RESYNC
         };
@@ -194,7 +225,7 @@ impl Controller {
             .assignments
             .iter()
             .take(ASSIGNMENTS_PER_RECONCILE)
-            .partition(|(_, spec)| spec.withdrawn);
+            .partition(|(_, spec)| spec.revoked);
         self.assign_concurrently(revocations).await?;
         self.assign_concurrently(others).await
     }
@@ -221,7 +252,7 @@ impl Controller {
                         node,
                         revision = spec.revision,
                         restore = spec.restore,
-                        "granting"
+                        "assigning"
                     );
                 }
                 in_flight.push(async move { applier.assign(node, &uid, spec).await });

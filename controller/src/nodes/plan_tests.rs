@@ -1,0 +1,745 @@
+#![allow(clippy::unwrap_used, clippy::format_push_string)]
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use globalps_core::api::{
+    GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::input::{NodeView, NotReady, Syncers};
+use super::*;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+const A_SPELLED_OTHERWISE: &str = r#"{ "auths": {"https://a/": {"username":"u","password":"p"}} }"#;
+const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
+const BAD: &str = r#"{"auths":{"c":{"auth":"cGFudHM="}}}"#;
+
+fn found(text: &str) -> Source {
+    Source::Found(Data(Some(text.as_bytes().to_vec())))
+}
+
+fn global(revision: i64, text: &str) -> Global {
+    let data = Data(Some(text.as_bytes().to_vec()));
+    let merged = globalps_core::dockerconfig::parse(text.as_bytes()).unwrap();
+    Global {
+        revision,
+        merged: Some(merged),
+        last_additional: Some(data),
+        canary_passed: true,
+        config_file: Some(GlobalPullSecretSpec::default().kubelet.config_file),
+        rolled_out: Some(Timestamp::UNIX_EPOCH),
+        ..Global::default()
+    }
+}
+
+/// Written, and no node has it yet.
+fn without_canary(revision: i64, text: &str) -> Global {
+    Global {
+        canary_passed: false,
+        rolled_out: None,
+        ..global(revision, text)
+    }
+}
+
+/// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never n6=0:Pending/3 n7=5:Failed.DiskFull`: name, what it was assigned (`R`:
+/// restore), phase that it reports for that (none: it has not reported yet; `never`: anything ever), `/` revision in force,
+/// `.` reason. Before the name: `!` NotReady for a minute, `-` excluded, `%` another program manages its file, `+` its Node is new.
+pub(crate) fn snapshot(
+    additional: Source,
+    global: Option<Global>,
+    nodes: &str,
+) -> Snapshot<'static> {
+    let now = NOW;
+    let mut snapshot = Snapshot {
+        spec: GlobalPullSecretSpec::default(),
+        config_missing: false,
+        additional,
+        additional_type: None,
+        original: Source::Absent,
+        sources: Vec::new(),
+        last_rolled_out: None,
+        daemon_set: global.is_some(),
+        syncers: Syncers::default(),
+        global,
+        global_deleted_out_of_band: false,
+        rolled_out_revision: None,
+        reported_revision: 0,
+        nodes: Cow::default(),
+        deleted_out_of_band: Cow::default(),
+        node_pull_secrets: Cow::default(),
+        clock: Cow::default(),
+        now,
+    };
+    for word in nodes.split_whitespace() {
+        let mark = word.chars().next().unwrap_or_default();
+        let word = word.trim_start_matches(['!', '-', '%', '+']);
+        let name = word.split('=').next().unwrap_or_default();
+        let created = if mark == '+' {
+            now
+        } else {
+            now - SignedDuration::from_hours(1)
+        };
+        let mut node = NodeView::of_test(name, created);
+        node.is_foreign = mark == '%';
+        if mark == '!' {
+            let since = now - SignedDuration::from_mins(1);
+            node.ready = Err(NotReady {
+                since,
+                unknown: true,
+            });
+        }
+        if mark == '-' {
+            let labels = [
+                ("kubernetes.io/os", "linux"),
+                ("globalps.io/exclude", "true"),
+            ];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            node.labels = (&BTreeMap::from(labels)).into();
+        }
+        snapshot.nodes.to_mut().insert(name.to_owned(), node);
+        let Some((_, assigned)) = word.split_once('=') else {
+            continue;
+        };
+        let object = object(name, assigned);
+        snapshot
+            .node_pull_secrets
+            .to_mut()
+            .insert(name.to_owned(), Box::new(object));
+    }
+    snapshot
+}
+
+fn object(name: &str, text: &str) -> NodePullSecret {
+    let (assigned, reported) = text.split_once(':').unwrap_or((text, ""));
+    let revision: i64 = assigned.parse().unwrap_or(5);
+    let restore = assigned == "R";
+    let spec = NodePullSecretSpec {
+        revision,
+        restore,
+        ..NodePullSecretSpec::default()
+    };
+    let mut object = NodePullSecret::new(name, spec);
+    object.metadata.generation = Some(2);
+    let (reported, reason) = reported.split_once('.').unwrap_or((reported, ""));
+    let (phase, in_force) = reported.split_once('/').unwrap_or((reported, ""));
+    let has_reported = !phase.is_empty() || revision == 0;
+    let in_force = match phase {
+        "Synced" => revision,
+        _ => in_force.parse().unwrap_or_default(),
+    };
+    object.status = (phase != "never").then(|| NodePullSecretStatus {
+        observed_generation: if has_reported { 2 } else { 1 },
+        revision: in_force,
+        phase: if phase.is_empty() {
+            Phase::Pending
+        } else {
+            phase.into()
+        },
+        reason: reason.to_owned(),
+        restored: phase == "Restored" || revision == 0 && in_force == 0,
+        ..NodePullSecretStatus::default()
+    });
+    object
+}
+
+/// The plan in one line: aim, history, rolled-out revision that is kept, revision that is written, assignments (`?`: revoked,
+/// or the node may have anything).
+fn line(snapshot: &Snapshot) -> String {
+    let plan = plan(snapshot);
+    let mut words = vec![format!("{:?}", plan.aim)];
+    words.extend(plan.history.map(|kept| format!("keep {}", kept.revision)));
+    words.extend(
+        plan.rolled_out
+            .map(|kept| format!("slot {}", kept.revision)),
+    );
+    if let Some(GlobalWrite { global, .. }) = plan.global {
+        words.push(format!("write {}", global.revision));
+        let marks = [
+            (global.restoring, "restoring"),
+            (global.rejected.is_some(), "rejected"),
+            (global.canary_passed, "passed"),
+            (global.rolled_out.is_some(), "rolled out"),
+        ];
+        let marks = marks.into_iter().filter(|(holds, _)| *holds);
+        words.extend(marks.map(|(_, mark)| mark.to_owned()));
+    }
+    words.extend(plan.assignments.into_iter().map(|(name, spec)| {
+        let restore = if spec.restore { "R" } else { "" };
+        let revoked = if spec.revoked { "?" } else { "" };
+        format!("{name}={}{restore}{revoked}", spec.revision)
+    }));
+    words.join(" ")
+}
+
+#[test]
+fn the_plan_follows_from_the_snapshot() {
+    for (case, snapshot, expected) in vec![
+        (
+            "nothing there: nothing to do",
+            snapshot(Source::Absent, None, "a b"),
+            "Nothing",
+        ),
+        (
+            "the first add writes revision 1, makes an object a node, and assigns nothing yet",
+            snapshot(found(A), None, "a b -x"),
+            "Reach(Revision(1)) write 1 a=0? b=0? x=0?",
+        ),
+        (
+            "then one goes first",
+            snapshot(found(A), Some(without_canary(1, A)), "a=0 b=0 -x=0"),
+            "Reach(Revision(1)) a=1",
+        ),
+        (
+            "a node whose syncer has reported nothing yet is not asked",
+            snapshot(found(A), Some(without_canary(1, A)), "a=0:never b=0"),
+            "Reach(Revision(1)) b=1",
+        ),
+        (
+            "the first that has it is the canary",
+            snapshot(found(A), Some(without_canary(1, A)), "a=1:Synced b=0 c=0"),
+            "Reach(Revision(1)) write 1 passed b=1",
+        ),
+        (
+            "when all have it, it is rolled out",
+            snapshot(
+                found(A),
+                Some(without_canary(1, A)),
+                "a=1:Synced b=1:Synced",
+            ),
+            "Reach(Revision(1)) write 1 passed rolled out",
+        ),
+        (
+            "an old node whose object is gone waits for its turn",
+            snapshot(found(A), Some(global(1, A)), "a=1 b"),
+            "Reach(Revision(1)) b=0?",
+        ),
+        (
+            "a file that another program manages is left to it",
+            snapshot(found(A), Some(global(1, A)), "%a b=1:Synced"),
+            "Reach(Revision(1)) a=0?",
+        ),
+        (
+            "an invalid first add does nothing",
+            snapshot(found(BAD), None, "a b"),
+            "Nothing",
+        ),
+        (
+            "the next one follows when the first is done",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0"),
+            "Reach(Revision(1)) b=1",
+        ),
+        (
+            "a node at work holds the next",
+            snapshot(found(A), Some(global(1, A)), "a=1:Syncing b=0"),
+            "Reach(Revision(1))",
+        ),
+        (
+            "all done: nothing to do",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced b=1:Synced"),
+            "Reach(Revision(1))",
+        ),
+        (
+            "a rotation is a new revision, and the one before stays available",
+            snapshot(found(B), Some(global(1, A)), "a=1:Synced b=1:Synced"),
+            "Reach(Revision(2)) keep 1 slot 1 write 2 a=2",
+        ),
+        (
+            "one that was never rolled out does not stay",
+            snapshot(found(B), Some(without_canary(2, A)), "a=1:Synced"),
+            "Reach(Revision(3)) write 3 a=3",
+        ),
+        (
+            "another spelling is no new revision",
+            snapshot(found(A_SPELLED_OTHERWISE), Some(global(1, A)), "a=1:Synced"),
+            "Reach(Revision(1)) write 1 passed rolled out",
+        ),
+        (
+            "an invalid rotation changes nothing",
+            snapshot(found(BAD), Some(global(1, A)), "a=1:Synced"),
+            "Reach(Revision(1))",
+        ),
+        (
+            "a node that failed stops the rollout",
+            snapshot(found(A), Some(global(1, A)), "a=1:RolledBack b=0"),
+            "Reach(Revision(1))",
+        ),
+        (
+            "one with trouble of its own does not",
+            snapshot(found(A), Some(global(1, A)), "a=1:Failed.DiskFull b=0"),
+            "Reach(Revision(1)) b=1",
+        ),
+        (
+            "and is no reason to wait with what comes after the rollout",
+            snapshot(
+                found(A),
+                Some(without_canary(1, A)),
+                "a=1:Failed.DiskFull b=1:Synced",
+            ),
+            "Reach(Revision(1)) write 1 passed rolled out",
+        ),
+        (
+            "a node that is excluded later restores",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced -b=1:Synced"),
+            "Reach(Revision(1)) b=1R",
+        ),
+        (
+            "deletion restores one node after the other, and remembers that it has begun",
+            snapshot(Source::Absent, Some(global(1, A)), "a=1:Synced b=1:Synced"),
+            "Reach(Restore) write 1 restoring a=1R",
+        ),
+        (
+            "an excluded node is not forgotten",
+            snapshot(
+                Source::Absent,
+                Some(global(1, A)),
+                "a=R:Restored -b=5:Synced",
+            ),
+            "Reach(Restore) write 1 restoring b=5R",
+        ),
+        (
+            "when all are restored, everything goes",
+            snapshot(Source::Absent, Some(global(1, A)), "a=R:Restored b=0"),
+            "CleanUp",
+        ),
+        (
+            "a Secret that returns in the middle rolls out again",
+            snapshot(found(A), Some(global(5, A)), "a=R:Restored b=5:Synced"),
+            "Reach(Revision(5)) a=5",
+        ),
+        (
+            "an invalid one that returns in the middle does not stop the restore",
+            snapshot(found(BAD), Some(restoring(5)), "a=R:Restored b=5:Synced"),
+            "Reach(Restore) b=5R",
+        ),
+        (
+            "a valid one does, from its canary on",
+            snapshot(found(A), Some(restoring(5)), "a=R:Restored b=R:Restored"),
+            "Reach(Revision(5)) write 5 a=5",
+        ),
+        (
+            "a node that is not ready is passed over",
+            snapshot(found(B), Some(global(1, A)), "!a=1:Synced b=1:Synced"),
+            "Reach(Revision(2)) keep 1 slot 1 write 2 b=2",
+        ),
+    ] {
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+}
+
+fn restoring(revision: i64) -> Global {
+    Global {
+        restoring: true,
+        last_additional: None,
+        ..without_canary(revision, A)
+    }
+}
+
+#[test]
+fn new_nodes_get_what_the_fleet_has() {
+    let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
+    for (case, mut snapshot, slot, expected) in [
+        (
+            "a new node gets an object, which asks for nothing",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced +b"),
+            None,
+            "Reach(Revision(1)) b=0",
+        ),
+        (
+            "and what is rolled out as soon as it has reported, beside the limit",
+            snapshot(found(A), Some(global(1, A)), "a=1 +b=0 +c=0"),
+            None,
+            "Reach(Revision(1)) b=1 c=1",
+        ),
+        (
+            "it holds up nobody",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced +b=1 c=0"),
+            None,
+            "Reach(Revision(1)) c=1",
+        ),
+        (
+            "before the canary has passed it gets the revision before",
+            rotated("a=2 b=1:Synced +c=0"),
+            Some(1),
+            "Reach(Revision(2)) c=1",
+        ),
+        (
+            "after that the newest",
+            rotated("a=2:Synced b=2 c=1:Synced +d=0"),
+            Some(1),
+            "Reach(Revision(2)) write 2 passed d=2",
+        ),
+        (
+            "not one that halted",
+            rotated("a=2:Synced b=2:RolledBack c=1:Synced +d=0"),
+            Some(1),
+            "Reach(Revision(2)) write 2 passed d=1",
+        ),
+        (
+            "nothing where the fleet has nothing",
+            rotated("a=2 b=0 +c=0"),
+            None,
+            "Reach(Revision(2))",
+        ),
+        (
+            "a revision that is not older is none",
+            rotated("a=2 b=0 +c=0"),
+            Some(2),
+            "Reach(Revision(2))",
+        ),
+        (
+            "nothing while the fleet restores",
+            snapshot(Source::Absent, Some(restoring(2)), "a=2:Synced +b=0"),
+            Some(1),
+            "Reach(Restore) a=2R",
+        ),
+        (
+            "an excluded one nothing",
+            snapshot(found(A), Some(global(1, A)), "a=1:Synced -b=0"),
+            None,
+            "Reach(Revision(1))",
+        ),
+        (
+            "one that has something waits for its turn",
+            snapshot(found(A), Some(global(2, A)), "a=2 +b=0:Pending/1"),
+            None,
+            "Reach(Revision(2))",
+        ),
+    ] {
+        snapshot.rolled_out_revision = slot;
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+    let mut paused = rotated("a=2:Synced b=1:Synced +c=0");
+    paused.global.as_mut().unwrap().canary_passed = true;
+    paused.rolled_out_revision = Some(1);
+    assert_eq!(line(&paused), "Reach(Revision(2)) b=2 c=2");
+    paused.spec.rollout.paused = true;
+    assert_eq!(
+        line(&paused),
+        "Reach(Revision(2)) c=1",
+        "a paused rollout does not go on"
+    );
+    let mut held = snapshot(found(BAD), Some(global(2, A)), "a=2:Synced +b=0");
+    held.global.as_mut().unwrap().last_additional = Some(Data(Some(BAD.into())));
+    assert_eq!(line(&held), "Hold(NoValidContent) b=2");
+}
+
+#[test]
+fn nothing_valid_is_not_nothing_asked() {
+    let strict = |source: Source| {
+        // What an older release took is invalid now.
+        let bad = Data(Some(BAD.as_bytes().to_vec()));
+        let global = Global {
+            last_additional: Some(bad),
+            ..global(2, A)
+        };
+        snapshot(source, Some(global), "a=2:Synced b=1:Synced")
+    };
+    assert_eq!(line(&strict(found(BAD))), "Hold(NoValidContent)");
+    assert_eq!(line(&strict(Source::Forbidden)), "Hold(NoValidContent)");
+    assert_eq!(
+        line(&strict(Source::Unreadable("away".to_owned()))),
+        "Hold(NoValidContent)"
+    );
+    assert_eq!(
+        line(&strict(Source::Absent)),
+        "Reach(Restore) write 2 restoring a=2R"
+    );
+    let mut with_source = strict(Source::Absent);
+    with_source.sources = vec![("one".to_owned(), found(BAD))];
+    assert_eq!(
+        line(&with_source),
+        "Hold(NoValidContent)",
+        "a source is still there"
+    );
+    for nodes in ["a=2:Synced", "a", ""] {
+        let mut lost = snapshot(found(BAD), None, nodes);
+        lost.daemon_set = true;
+        let expected = "Hold(NoValidContent)";
+        assert!(
+            line(&lost).starts_with(expected),
+            "{nodes}: no Secret tells what was good"
+        );
+    }
+}
+
+#[test]
+fn without_a_global_pull_secret_everything_in_force_is_held() {
+    for (case, additional, global, nodes, expected) in [
+        (
+            "nothing in force yet",
+            found(A),
+            None,
+            "a",
+            "Reach(Revision(1)) write 1 a=0?",
+        ),
+        (
+            "a rotation",
+            found(B),
+            Some(global(1, A)),
+            "a=1:Synced +b",
+            "Hold(ConfigMissing)",
+        ),
+        (
+            "a deletion",
+            Source::Absent,
+            Some(global(1, A)),
+            "a=1:Synced",
+            "Hold(ConfigMissing)",
+        ),
+        (
+            "only objects are left",
+            found(A),
+            None,
+            "a=1:Synced",
+            "Hold(ConfigMissing)",
+        ),
+    ] {
+        let mut snapshot = snapshot(additional, global, nodes);
+        snapshot.config_missing = true;
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+}
+
+#[test]
+fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
+    let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
+    deleted.global_deleted_out_of_band = true;
+    let mut reported = snapshot(found(A), None, "a=0:Pending/3");
+    reported.reported_revision = 7;
+    for (case, snapshot, expected) in [
+        (
+            "deleted out of band: as it was",
+            deleted,
+            "Reach(Revision(2)) write 2 passed rolled out",
+        ),
+        (
+            "deleted while no controller ran: above what was ever assigned",
+            snapshot(found(B), None, "a=2:Synced b=3"),
+            "Reach(Revision(4)) write 4 b=4",
+        ),
+        (
+            "or reported by the controller",
+            reported,
+            "Reach(Revision(8)) write 8 a=8",
+        ),
+        (
+            "its revision was set back",
+            snapshot(found(A), Some(global(1, A)), "a=2:Synced"),
+            "Reach(Revision(3)) slot 1 write 3 a=3",
+        ),
+        (
+            "whatever a node reports, its revision is no revision",
+            snapshot(
+                found(A),
+                Some(global(2, A)),
+                "a=2:Synced b=2:Synced/9223372036854775806 c=0:Pending/99",
+            ),
+            "Reach(Revision(2)) c=2",
+        ),
+        (
+            "deleted objects, and then the Secret: every node reports first",
+            snapshot(Source::Absent, Some(global(2, A)), "a b"),
+            "Reach(Restore) write 2 restoring a=0? b=0?",
+        ),
+        (
+            "then one restores",
+            snapshot(
+                Source::Absent,
+                Some(restoring(2)),
+                "a=0:Pending/2 b=0:Pending/2",
+            ),
+            "Reach(Restore) a=0R",
+        ),
+        (
+            "what has never reported is waited for",
+            snapshot(Source::Absent, Some(restoring(2)), "a=R:Restored b"),
+            "Reach(Restore) b=0?",
+        ),
+    ] {
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+    let mut last = snapshot(found(B), Some(global(MAX_REVISION, A)), "a=1:Synced");
+    assert_eq!(line(&last), "Hold(NoRevisionLeft)");
+    last.additional = found(A);
+    assert!(line(&last).starts_with("Reach"));
+}
+
+#[test]
+fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
+    let mut left = snapshot(
+        Source::Absent,
+        Some(restoring(2)),
+        "a=R:Restored !b=2:Synced",
+    );
+    assert_eq!(line(&left), "Reach(Restore)");
+    let abandon = |snapshot: &mut Snapshot| {
+        let objects = snapshot.node_pull_secrets.to_mut();
+        let annotation = ("globalps.io/abandon".to_owned(), "true".to_owned());
+        objects.get_mut("b").unwrap().metadata.annotations = Some([annotation].into());
+    };
+    abandon(&mut left);
+    assert_eq!(line(&left), "CleanUp");
+    let mut here = snapshot(
+        Source::Absent,
+        Some(restoring(2)),
+        "a=R:Restored b=2:Synced",
+    );
+    abandon(&mut here);
+    assert_eq!(
+        line(&here),
+        "Reach(Restore) b=2R",
+        "a node that is there restores"
+    );
+}
+
+#[test]
+fn syncers_that_are_down_or_replaced_stop_the_rollout() {
+    let with = |down, are_rolling| {
+        let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0");
+        snapshot.syncers = Syncers { down, are_rolling };
+        line(&snapshot)
+    };
+    assert_eq!(
+        with(1, false),
+        "Reach(Revision(1)) b=1",
+        "one is its node's own trouble"
+    );
+    assert_eq!(with(2, false), "Reach(Revision(1))");
+    assert_eq!(with(0, true), "Reach(Revision(1))");
+}
+
+#[test]
+fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had() {
+    let failed = |last_rolled_out| {
+        let nodes = "a=2:Synced b=2:RolledBack c=1:Synced";
+        let mut snapshot = snapshot(found(B), Some(without_canary(2, B)), nodes);
+        snapshot.spec.rollout.on_failure = OnFailure::Rollback;
+        snapshot.last_rolled_out = last_rolled_out;
+        snapshot
+    };
+    let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
+    assert!(plan(&failed(None)).needs_history);
+    for (case, snapshot, expected) in [
+        (
+            "there is nothing to go back to",
+            failed(Some(Source::Absent)),
+            "Reach(Revision(2)) write 2 passed",
+        ),
+        (
+            "what is kept is what failed",
+            failed(Some(found(B))),
+            "Reach(Revision(2)) write 2 passed",
+        ),
+        (
+            "the one from before is a revision like any other",
+            failed(Some(found(A))),
+            "Reach(Revision(3)) write 3 rejected a=3",
+        ),
+    ] {
+        assert_eq!(line(&snapshot), expected, "{case}");
+    }
+    let mut own_trouble = failed(Some(found(A)));
+    let objects = own_trouble.node_pull_secrets.to_mut();
+    let blocked = object("b", "2:Failed.DiskFull");
+    objects.insert("b".to_owned(), Box::new(blocked));
+    assert_eq!(
+        line(&own_trouble),
+        "Reach(Revision(2)) write 2 passed c=2",
+        "a node's own trouble takes no fleet back"
+    );
+    let back = plan(&failed(Some(found(A)))).global.unwrap().global;
+    assert_eq!(back.last_additional, Some(data(A)));
+    let mut other_source = failed(Some(found(A)));
+    let global_before = other_source.global.as_mut().unwrap();
+    global_before.additional_was_rolled_out = true;
+    assert_eq!(
+        line(&other_source),
+        "Reach(Revision(2)) write 2 passed",
+        "an additional Secret that every node had is not rolled back"
+    );
+    let reason = back.rejected_reason.clone().unwrap();
+    assert_eq!(
+        reason,
+        "revision 2 failed on b and was rolled back on every node"
+    );
+    let rejecting = |additional| {
+        let merged = global(3, A).merged;
+        let global = Global {
+            merged,
+            ..back.clone()
+        };
+        line(&snapshot(
+            found(additional),
+            Some(global),
+            "a=3:Synced b=3:Synced c=3",
+        ))
+    };
+    assert_eq!(
+        rejecting(B),
+        "Reach(Revision(3)) write 3 rejected passed",
+        "as long as it is the same, it stays rejected"
+    );
+    assert_eq!(
+        rejecting(A_SPELLED_OTHERWISE),
+        "Reach(Revision(3)) write 3 passed",
+        "another one is taken as it is"
+    );
+}
+
+#[test]
+fn the_restore_begins_only_when_there_is_no_source_either() {
+    let sources = |source| {
+        let global = Global {
+            last_additional: None,
+            last_sources: BTreeMap::from([("one".to_owned(), Data(Some(A.into())))]),
+            ..global(1, A)
+        };
+        let mut snapshot = snapshot(Source::Absent, Some(global), "a=1:Synced b=1:Synced");
+        snapshot.sources = vec![("one".to_owned(), source)];
+        line(&snapshot)
+    };
+    assert_eq!(sources(found(A)), "Reach(Revision(1))");
+    assert_eq!(sources(found(B)), "Reach(Revision(2)) slot 1 write 2 a=2");
+    assert_eq!(sources(found(BAD)), "Reach(Revision(1))");
+    assert_eq!(sources(Source::Forbidden), "Reach(Revision(1))");
+    assert_eq!(
+        sources(Source::Absent),
+        "Reach(Restore) write 1 restoring a=1R"
+    );
+}
+
+#[test]
+fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
+    let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced");
+    snapshot.sources = vec![("one".to_owned(), found(B))];
+    let next = plan(&snapshot).global.unwrap().global;
+    assert!(next.additional_was_rolled_out && next.rolled_out.is_none());
+    snapshot.additional = found(B);
+    let next = plan(&snapshot).global.unwrap().global;
+    assert!(!next.additional_was_rolled_out);
+}
+
+#[test]
+fn the_credentials_file_stays_what_the_nodes_were_given() {
+    let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
+    snapshot.spec.kubelet.config_file = "/var/lib/k0s/kubelet/config.json".to_owned();
+    let next = plan(&snapshot).global.unwrap().global;
+    assert_eq!(
+        next.config_file.as_deref(),
+        Some("/var/lib/kubelet/config.json")
+    );
+    assert_eq!(
+        snapshot.other_config_file(),
+        Some("/var/lib/kubelet/config.json")
+    );
+    snapshot.global.as_mut().unwrap().config_file = None;
+    let next = plan(&snapshot).global.unwrap().global;
+    assert_eq!(
+        next.config_file.as_deref(),
+        Some("/var/lib/k0s/kubelet/config.json")
+    );
+}
