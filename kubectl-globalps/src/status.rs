@@ -6,7 +6,9 @@ use globalps_core::api::{
     Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, SourceStatus,
     condition,
 };
-use jiff::{SignedDuration, Timestamp};
+use globalps_core::phase::{NodeView, NotReady, phase};
+use globalps_core::rollout::UNRESPONSIVE_AFTER;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 
@@ -15,9 +17,6 @@ use crate::table::nodes;
 
 use verdict::synced;
 pub(crate) use verdict::{Goal, Verdict, verdict};
-
-/// A kubelet says "not ready" for some seconds after each start, which is no news here.
-const NOT_READY_GRACE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What to do where all goes well; nothing that is news to who does it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -199,7 +198,7 @@ fn row(
     now: Timestamp,
 ) -> Row {
     let status = object.status.clone().unwrap_or_default();
-    let phase = phase(object, node, revision, now);
+    let phase = phase(Some(object), view(object, node, now), revision).unwrap_or_default();
     let since_time = status.last_transition_time.map(|Time(time)| time);
     // Reason and message belong to the phase that the node reported.
     let own = phase == status.phase;
@@ -215,48 +214,27 @@ fn row(
     }
 }
 
-fn phase(
-    object: &NodePullSecret,
-    node: Option<&NodeFacts>,
-    revision: i64,
-    now: Timestamp,
-) -> Phase {
-    if let Some(node) = node {
-        let unreachable = node.not_ready.is_some_and(|(since, lost)| {
-            lost == Lost::Yes || now.duration_since(since) > NOT_READY_GRACE
-        });
-        if unreachable {
-            return Phase::Unreachable;
-        }
-        // While it is being put back, the way back is what matters.
-        if node.excluded && !object.spec.restore {
-            return Phase::Excluded;
-        }
-    }
-    let (observed, reported) = object
-        .status
-        .as_ref()
-        .map_or((0, Phase::Pending), |s| (s.observed_generation, s.phase));
-    let taken_up = observed >= object.metadata.generation.unwrap_or_default();
-    if object.spec.restore {
-        return if taken_up { reported } else { Phase::Restoring };
-    }
-    if object.spec.revision == 0 {
-        return Phase::Pending;
-    }
-    if !taken_up {
-        return Phase::Syncing;
-    }
-    let in_force = object.status.as_ref().map_or(0, |status| status.revision);
-    match reported {
-        Phase::Synced | Phase::Restored if object.spec.revision < revision => Phase::Pending,
-        Phase::Synced if in_force < object.spec.revision => Phase::Syncing,
-        other => other,
+fn view(object: &NodePullSecret, node: Option<&NodeFacts>, now: Timestamp) -> NodeView {
+    let observed = object.status.as_ref().map_or(0, |s| s.observed_generation);
+    let is_up_to_date = observed >= object.metadata.generation.unwrap_or_default();
+    let assigned_at = object.spec.assigned_at.as_ref().map(|Time(time)| *time);
+    let node = node.copied().unwrap_or_default();
+    NodeView {
+        excluded: node.excluded,
+        not_ready: node.not_ready.map(|(since, lost)| {
+            let duration = now.duration_since(since);
+            match lost {
+                Lost::No => NotReady::Reported(duration),
+                Lost::Yes => NotReady::Unknown(duration),
+            }
+        }),
+        unresponsive: !is_up_to_date
+            && assigned_at.is_some_and(|time| now.duration_since(time) >= UNRESPONSIVE_AFTER),
     }
 }
 
 /// Whether a node at this phase did not take what it was granted.
-pub(crate) fn has_failed(phase: Phase) -> bool {
+pub(crate) fn has_failed(phase: &Phase) -> bool {
     matches!(
         phase,
         Phase::RolledBack | Phase::Failed | Phase::ForeignOwner
@@ -267,9 +245,10 @@ fn count(rows: &[Row]) -> Counts {
     let mut counts = Counts::default();
     for row in rows {
         counts.total += u32::from(row.phase != Phase::Excluded);
-        match row.phase {
+        match &row.phase {
             Phase::Synced => counts.synced += 1,
-            Phase::Syncing | Phase::Restoring => counts.progressing += 1,
+            // A phase of a newer release is one that this one can't judge.
+            Phase::Syncing | Phase::Restoring | Phase::Other(_) => counts.progressing += 1,
             phase if has_failed(phase) => counts.failed += 1,
             Phase::Unreachable => counts.unreachable += 1,
             _ => {}

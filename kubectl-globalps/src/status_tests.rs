@@ -6,6 +6,8 @@ use globalps_core::api::{
 use globalps_core::names;
 use kube::ResourceExt as _;
 
+use jiff::SignedDuration;
+
 use super::*;
 use crate::facts::Store;
 
@@ -101,93 +103,59 @@ fn ready() -> Facts {
 }
 
 #[test]
-fn the_phase_is_what_the_node_said_unless_that_is_out_of_date() {
-    for (sentence, object, expected) in [
-        (
-            "in force",
-            node_secret(3, true, Phase::Synced, 3),
-            Phase::Synced,
-        ),
-        (
-            "waits for its turn with a new revision",
-            node_secret(2, true, Phase::Synced, 2),
-            Phase::Pending,
-        ),
-        (
-            "works on the one before",
-            node_secret(2, true, Phase::Syncing, 1),
-            Phase::Syncing,
-        ),
-        (
-            "was granted it, and has not looked yet",
-            node_secret(3, false, Phase::Synced, 2),
-            Phase::Syncing,
-        ),
-        (
-            "synced with an older one than it was granted",
-            node_secret(3, true, Phase::Synced, 2),
-            Phase::Syncing,
-        ),
-        (
-            "was granted nothing",
-            node_secret(0, false, Phase::Pending, 0),
-            Phase::Pending,
-        ),
-        (
-            "put back once, and waits for its turn",
-            node_secret(2, true, Phase::Restored, 0),
-            Phase::Pending,
-        ),
-        (
-            "rolled back",
-            node_secret(3, true, Phase::RolledBack, 2),
-            Phase::RolledBack,
-        ),
-    ] {
-        assert_eq!(phase(&object, None, 3, now()), expected, "{sentence}");
-    }
-    let mut restore = node_secret(3, false, Phase::Synced, 3);
-    restore.spec.restore = true;
-    assert_eq!(phase(&restore, None, 3, now()), Phase::Restoring);
-    let new = NodePullSecret::new("node", NodePullSecretSpec::default());
-    assert_eq!(phase(&new, None, 3, now()), Phase::Pending);
-}
-
-#[test]
-fn a_node_that_is_lost_or_kept_out_says_so() {
+fn a_node_that_is_lost_unresponsive_or_excluded_says_so() {
     let seconds_ago = |seconds| now() - SignedDuration::from_secs(seconds);
-    for (sentence, excluded, not_ready, expected) in [
-        ("ready", false, None, Phase::Synced),
+    let is = |excluded, not_ready| NodeFacts {
+        excluded,
+        not_ready,
+    };
+    let synced = || node_secret(3, true, Phase::Synced, 3);
+    let assigned = |seconds| {
+        let mut object = node_secret(3, false, Phase::Synced, 2);
+        object.spec.assigned_at = Some(Time(seconds_ago(seconds)));
+        object
+    };
+    for (case, object, node, expected) in [
+        ("ready", synced(), is(false, None), Phase::Synced),
         (
             "its kubelet just started",
-            false,
-            Some((seconds_ago(5), Lost::No)),
+            synced(),
+            is(false, Some((seconds_ago(5), Lost::No))),
             Phase::Synced,
         ),
         (
             "not ready for long",
-            false,
-            Some((seconds_ago(90), Lost::No)),
+            synced(),
+            is(false, Some((seconds_ago(90), Lost::No))),
             Phase::Unreachable,
         ),
         (
-            "silent",
-            false,
-            Some((seconds_ago(1), Lost::Yes)),
+            "no heartbeat",
+            synced(),
+            is(false, Some((seconds_ago(1), Lost::Yes))),
             Phase::Unreachable,
         ),
-        ("kept out", true, None, Phase::Excluded),
+        ("excluded", synced(), is(true, None), Phase::Excluded),
+        (
+            "assigned a minute ago",
+            assigned(60),
+            is(false, None),
+            Phase::Syncing,
+        ),
+        (
+            "its syncer has not responded in time",
+            assigned(121),
+            is(false, None),
+            Phase::Unreachable,
+        ),
     ] {
-        let node = NodeFacts {
-            excluded,
-            not_ready,
-        };
-        let object = node_secret(3, true, Phase::Synced, 3);
-        assert_eq!(
-            phase(&object, Some(&node), 3, now()),
-            expected,
-            "{sentence}"
-        );
+        let mut facts = facts(Vec::new());
+        facts.node_secrets.insert("n", object);
+        facts.nodes.get_or_insert_default().insert("n", node);
+        let status = Status::of(&facts, now());
+        assert_eq!(status.nodes[0].phase, expected, "{case}");
+        let shown = status.nodes[0].reason.as_str();
+        assert_eq!(shown == "Why", expected == Phase::Synced, "{case}: {shown}");
     }
 }
 
@@ -220,6 +188,7 @@ fn counts_are_those_of_the_rows() {
         ("c", Phase::RolledBack),
         ("d", Phase::Failed),
         ("e", Phase::ForeignOwner),
+        ("f", Phase::Other("Dreaming".into())),
     ] {
         facts
             .node_secrets
@@ -234,18 +203,18 @@ fn counts_are_those_of_the_rows() {
     );
     let status = Status::of(&facts, now());
     let expected = Counts {
-        total: 5,
+        total: 6,
         synced: 1,
-        progressing: 1,
+        progressing: 2,
         failed: 3,
         unreachable: 0,
     };
     assert_eq!(status.counts, expected);
     assert_eq!(
-        status.nodes.last().map(|row| row.phase),
-        Some(Phase::Excluded)
+        status.nodes.last().map(|row| &row.phase),
+        Some(&Phase::Excluded)
     );
-    assert_eq!(status.lagging().count(), 4);
+    assert_eq!(status.lagging().count(), 5);
 }
 
 type Change = fn(&mut Facts);

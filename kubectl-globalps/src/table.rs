@@ -98,7 +98,7 @@ pub(crate) fn render(
         });
         let mut rows: Vec<&Row> = status.nodes.iter().collect();
         let hidden = if rows.len() > room {
-            rows.sort_by_key(|row| urgency(row.phase));
+            rows.sort_by_key(|row| urgency(&row.phase));
             rows.split_off(room)
         } else {
             Vec::new()
@@ -117,7 +117,7 @@ pub(crate) fn render(
 fn more(hidden: &[&Row]) -> String {
     let mut phases: BTreeMap<u8, BTreeMap<String, usize>> = BTreeMap::new();
     for row in hidden {
-        let same = phases.entry(urgency(row.phase)).or_default();
+        let same = phases.entry(urgency(&row.phase)).or_default();
         *same.entry(row.phase.to_string()).or_default() += 1;
     }
     let words: Vec<String> = phases
@@ -145,10 +145,10 @@ fn bar(status: &Status, width: usize, color: bool) -> String {
     }
 }
 
-fn urgency(phase: Phase) -> u8 {
+fn urgency(phase: &Phase) -> u8 {
     match phase {
         Phase::Failed | Phase::RolledBack | Phase::ForeignOwner => 0,
-        Phase::Syncing | Phase::Restoring => 1,
+        Phase::Syncing | Phase::Restoring | Phase::Other(_) => 1,
         Phase::Unreachable => 2,
         Phase::Pending => 3,
         Phase::Synced | Phase::Restored | Phase::Excluded => 4,
@@ -190,7 +190,7 @@ fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
         let is_painted = layout.color && header.get(column) == Some(&"PHASE");
         rows.get(row)
             .filter(|_| is_painted)
-            .and_then(|row| color(row.phase))
+            .and_then(|row| color(&row.phase))
     };
     let text = columns(&header, &cells, width.filter(|_| layout.live), of_phase);
     match text.split_once('\n') {
@@ -199,13 +199,13 @@ fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
     }
 }
 
-fn color(phase: Phase) -> Option<Color> {
+fn color(phase: &Phase) -> Option<Color> {
     match phase {
         Phase::Synced | Phase::Restored => Some(Color::Green),
         Phase::Syncing | Phase::Restoring => Some(Color::Yellow),
         Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => Some(Color::Red),
         Phase::Unreachable => Some(Color::Magenta),
-        Phase::Pending | Phase::Excluded => None,
+        Phase::Pending | Phase::Excluded | Phase::Other(_) => None,
     }
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
         .iter()
         .filter(|row| {
             known.get(row.name.as_str()).is_none_or(|old| {
-                (old.phase, old.revision, &old.reason) != (row.phase, row.revision, &row.reason)
+                (&old.phase, old.revision, &old.reason) != (&row.phase, row.revision, &row.reason)
             })
         })
         .map(|row| {

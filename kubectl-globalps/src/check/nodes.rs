@@ -69,7 +69,7 @@ pub(crate) fn of_nodes<'a>(
 /// Which kind of trouble a node is in.
 pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
     let status = object.status.as_ref()?;
-    match (status.phase, status.reason.as_str()) {
+    match (&status.phase, status.reason.as_str()) {
         (_, "SystemBusAway") => Some("node-bus"),
         (_, "KubeletUnit") => Some("node-unit"),
         (_, "KubeletDown") => Some("node-kubelet-down"),

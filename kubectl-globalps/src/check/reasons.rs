@@ -175,7 +175,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 37] = {
 #[test]
 fn every_reason_is_told_as_it_deserves() {
     for (phase, reason, expected) in REASONS_OF_NODES {
-        let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase, reason))].into();
+        let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase.clone(), reason))].into();
         let check = &of_nodes(objects.iter(), &[], Owners::default())[0];
         let found = (check.name != "nodes").then_some((check.name, check.result));
         assert_eq!(found, expected, "{phase} {reason}");

@@ -143,10 +143,12 @@ async fn of_cluster(
                     let status = object.status.as_ref();
                     (
                         object.name_any(),
-                        status.map(|status| status.phase).unwrap_or_default(),
+                        status
+                            .map(|status| status.phase.clone())
+                            .unwrap_or_default(),
                     )
                 })
-                .filter(|(_, phase)| live == Live::Nodes || has_failed(*phase))
+                .filter(|(_, phase)| live == Live::Nodes || has_failed(phase))
                 .map(|(name, phase)| (name, phase.to_string()))
                 .collect())
         }

@@ -32,7 +32,7 @@ pub(super) async fn run(
         .items
         .iter()
         .map(|object| {
-            let phase = object.status.as_ref().map(|status| status.phase);
+            let phase = object.status.as_ref().map(|status| status.phase.clone());
             (object.name_any(), phase.unwrap_or_default())
         })
         .collect();
@@ -98,10 +98,10 @@ fn choose(phases: &[(String, Phase)], named: &[String]) -> Result<Choice, Failur
         .filter(|(node, _)| named.is_empty() || named.contains(node));
     let mut choice = Choice::default();
     for (node, phase) in chosen {
-        if has_failed(*phase) {
+        if has_failed(phase) {
             choice.failed.push(node.clone());
         } else if !named.is_empty() {
-            choice.others.push((node.clone(), *phase));
+            choice.others.push((node.clone(), phase.clone()));
         }
     }
     Ok(choice)

@@ -98,7 +98,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
         let status = object.status.as_ref();
         let asked = object.annotations().get(names::RETRY_ANNOTATION);
         status.is_some_and(|status| {
-            has_failed(status.phase)
+            has_failed(&status.phase)
                 && status.observed_generation >= object.metadata.generation.unwrap_or_default()
         }) && asked.is_none_or(|asked| *asked == object.spec.retry)
     };
