@@ -1,4 +1,4 @@
-//! The agent on each node: puts the granted registry credentials into the kubelet's file, and restarts the kubelet.
+//! The agent on each node: delivers the assigned registry credentials to the kubelet.
 
 #![cfg_attr(
     test,
@@ -6,16 +6,10 @@
 )]
 
 mod agent;
-mod change;
-mod config_file;
-mod decide;
-mod drift;
-mod folder;
-mod journal;
-mod kubelet;
-mod node_status;
-mod systemd;
-mod tell;
+mod cluster;
+mod delivery;
+mod node;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +33,7 @@ struct Cli {
 enum Command {
     /// Care for this node until a signal ends it
     Run(RunArgs),
-    /// Exit with 0 when what the node was granted is in force
+    /// Exit with 0 when the assigned revision is in force
     Ready {
         #[arg(long)]
         ready_file: PathBuf,
@@ -66,7 +60,7 @@ struct RunArgs {
     /// Socket of the node's system bus
     #[arg(long, default_value = "/run/dbus/system_bus_socket")]
     bus: PathBuf,
-    /// File that is there while what the node was granted is in force
+    /// File that is there while the assigned revision is in force
     #[arg(long, default_value = "/run/globalps/ready")]
     ready_file: PathBuf,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -108,12 +102,12 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client = kube::Client::try_default().await?;
-    let cluster = node_status::Cluster::new(client, &args.namespace, &args.node_name);
-    let folder = args.config_file.parent().unwrap_or(Path::new("/"));
-    let systemd = systemd::Systemd {
+    let cluster = cluster::Cluster::new(client, &args.namespace, &args.node_name);
+    let directory = args.config_file.parent().unwrap_or(Path::new("/"));
+    let systemd = node::systemd::Systemd {
         bus: args.bus,
         unit: args.unit,
-        socket: folder.join("pod-resources/kubelet.sock"),
+        socket: directory.join("pod-resources/kubelet.sock"),
     };
     let options = agent::Options {
         config_file: args.config_file.clone(),
@@ -130,4 +124,42 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     tracing::info!("ended by a signal");
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// From the lowest: each imports only those before it.
+    const LAYERS: [&str; 5] = ["node", "delivery", "cluster", "report", "agent"];
+
+    #[test]
+    fn imports_run_one_way() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        for (level, layer) in LAYERS.into_iter().enumerate() {
+            let files = sources_in(&sources.join(layer));
+            assert!(!files.is_empty(), "{layer}");
+            for (path, source) in files {
+                for higher in &LAYERS[level + 1..] {
+                    let import = format!("crate::{higher}");
+                    assert!(!source.contains(&import), "{path}: {import}");
+                }
+            }
+        }
+    }
+
+    fn sources_in(directory: &Path) -> Vec<(String, String)> {
+        let entries = fs::read_dir(directory).expect("a layer");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths
+            .flat_map(|path| {
+                if path.is_dir() {
+                    return sources_in(&path);
+                }
+                let source = fs::read_to_string(&path).expect("a source");
+                vec![(path.display().to_string(), source)]
+            })
+            .collect()
+    }
 }

@@ -210,7 +210,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
     // What `Debug` shows, systemd's properties, statuses of conditions.
     const NO_REASONS: [&str; 7] = [
         "Absent",
-        "Ours",
+        "ManagedEntries",
         "InvocationID",
         "NRestarts",
         "True",

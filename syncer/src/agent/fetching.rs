@@ -1,29 +1,29 @@
-//! The content of a granted revision, which comes from the API server.
+//! Fetches the content of the assigned revision from the API server.
 
 use std::time::Duration;
 
 use globalps_core::api::Phase;
 
-use super::{Agent, FOR_EVER};
-use crate::journal::{Change, State, Task};
-use crate::kubelet::Kubelet as _;
-use crate::node_status::FetchError;
+use super::{Agent, IDLE};
+use crate::cluster::FetchError;
+use crate::node::kubelet::Kubelet as _;
+use crate::node::state::{Change, State, Task};
 
-/// Between two looks at a `global-pull-secret` that is at another revision than the granted one.
+/// Between two attempts to fetch a revision that the cluster has no content of.
 const RECHECK: Duration = Duration::from_secs(5);
 
 impl Agent {
     pub(super) async fn fetch(&mut self, task: Option<&Task>) -> Duration {
         let pause = self.fetch_once(task).await;
-        let owes = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
-        if self.state.as_ref().is_some_and(owes) {
-            // The restart that is owed does not wait for the API server.
-            return pause.min(self.unit.rests());
+        let awaits = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
+        if self.state.as_ref().is_some_and(awaits) {
+            // A restart that is due does not wait for the API server.
+            return pause.min(self.unit.cooldown());
         }
         pause
     }
 
-    /// Looks for a revision that a newcomer may take.
+    /// Looks for a revision that a node without an object may take.
     pub(super) async fn join(&mut self) -> Duration {
         match self.cluster.fetch_proven().await {
             Ok(Some((revision, config))) => {
@@ -43,7 +43,7 @@ impl Agent {
     }
 
     async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
-        let Some(task) = task else { return FOR_EVER };
+        let Some(task) = task else { return IDLE };
         match self.cluster.fetch(task.revision).await {
             Ok(config) => {
                 self.backoff.reset();
@@ -60,16 +60,17 @@ impl Agent {
                     return Duration::ZERO;
                 }
                 tracing::info!(%error, "waiting");
-                let message = "the granted revision is no longer to be had; the grant of the newer one is on its way";
-                self.tell(Phase::Syncing, "Superseded", message);
+                let message =
+                    "the assigned revision is superseded; the controller assigns the newer one";
+                self.report(Phase::Syncing, "Superseded", message);
                 RECHECK
             }
             Err(error) => {
                 let pause = self.backoff.next();
                 tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
-                // What is in force as it is needs no telling.
+                // A node whose revision is in force stays Synced.
                 if self.state.as_ref().map_or(0, |state| state.revision) != task.revision {
-                    self.tell(Phase::Syncing, "SecretNotRead", &error.to_string());
+                    self.report(Phase::Syncing, "SecretNotRead", &error.to_string());
                 }
                 pause
             }

@@ -1,30 +1,32 @@
-//! What is in force is confirmed, and the kubelet is kept under watch for a while.
+//! Confirms what is in force, and watches the kubelet for a while after a change.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Agent, FOR_EVER, UNDER_WATCH};
-use crate::change::Changer;
-use crate::journal::{NodeError, Step};
+use super::{Agent, IDLE};
+use crate::delivery::config_file::Transaction;
+use crate::node::state::{NodeError, Step};
 
+/// A kubelet that dies within this time after a change rolls the change back.
+pub(super) const WATCH: Duration = Duration::from_secs(30);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 impl Agent {
-    /// Tells that the task is in force, and keeps the kubelet under watch for a while.
+    /// Reports that the task is in force, and watches the kubelet while the change can still be rolled back.
     pub(super) async fn confirm(&mut self) -> Result<Duration, NodeError> {
-        self.trouble = None;
+        self.last_error = None;
         if self.desired.is_some() {
             self.drift.watch();
         }
-        self.tell_in_force();
+        self.report_in_force();
         let watching = self.state.as_ref().and_then(|state| state.change.as_ref());
         if watching.is_none_or(|change| change.step != Step::Watching) {
-            return Ok(FOR_EVER);
+            return Ok(IDLE);
         }
         let until = *self
             .watch_until
-            .get_or_insert_with(|| Instant::now() + UNDER_WATCH);
+            .get_or_insert_with(|| Instant::now() + WATCH);
         if Instant::now() >= until {
             self.settle()?;
             return Ok(Duration::ZERO);
@@ -36,25 +38,25 @@ impl Agent {
         if !facts.has_died_since(before) {
             return Ok(WATCH_EVERY);
         }
-        let why = format!(
+        let error = format!(
             "`{}` died soon after the change (it is {})",
             self.unit.systemd.unit(),
             facts.active_state()
         );
         let Some(mut state) = self.state.take() else {
-            return Ok(FOR_EVER);
+            return Ok(IDLE);
         };
         let path = self.config_file.clone();
-        let mut changer = Changer {
+        let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
             kubelet: &mut self.unit,
         };
-        let result = changer.take_back(&mut state, why).await;
+        let result = transaction.roll_back(&mut state, error).await;
         self.finish(state, None, result)
     }
 
-    /// Closes the way back.
+    /// Ends the change: it is not rolled back any more.
     pub(super) fn settle(&mut self) -> Result<(), NodeError> {
         self.watch_until = None;
         if let Some(state) = &mut self.state {

@@ -1,38 +1,37 @@
-//! The kubelet as a change needs it: which unit it is, restarted no more often than it can bear, and asked whether it
-//! took a change up.
+//! The kubelet: which unit runs it, its restarts at a bounded rate, and whether it serves since a change.
 
 use std::time::Duration;
 
 use globalps_core::names::KUBELET_UNIT_AUTO;
 use tokio::time::Instant;
 
-use crate::systemd::{RestartError, Since, Systemd, UnitFacts};
+use crate::node::systemd::{RestartError, Since, Systemd, UnitFacts};
 
-/// Units that run a kubelet and little else. The first that is active is it.
+/// Units that run a kubelet and little else. The first active one is used.
 const AGENTS: [&str; 4] = [
     "kubelet.service",
     "k3s-agent.service",
     "rke2-agent.service",
     "snap.microk8s.daemon-kubelite.service",
 ];
-/// Units that are the control plane too, so that a restart takes more along than the kubelet.
+/// Units that run the control plane too: a restart would interrupt more than the kubelet.
 const SERVERS: [&str; 2] = ["k3s.service", "rke2-server.service"];
 
-/// Between two restarts that are asked for one after the other. systemd gives a unit up that is started 5 times in 10 s.
-const REST: Duration = Duration::from_secs(10);
+/// Least time between two restarts. systemd's default start limit is 5 starts in 10 s.
+const COOLDOWN: Duration = Duration::from_secs(10);
 
-/// Why a change is not known to be taken up.
+/// Why the kubelet is not known to serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum KubeletError {
     /// systemd can't be asked, so nothing is known of the kubelet.
     #[error("{0}")]
     Bus(String),
-    /// It did not come up.
+    /// It did not start.
     #[error("{0}")]
     Kubelet(String),
 }
 
-impl From<RestartError> for Trouble {
+impl From<RestartError> for KubeletError {
     fn from(error: RestartError) -> Self {
         if error.is_of_the_bus() {
             Self::Bus(error.to_string())
@@ -43,28 +42,28 @@ impl From<RestartError> for Trouble {
 }
 
 pub(crate) trait Kubelet {
-    /// The start that it runs by: another text after each start.
-    async fn invocation(&mut self) -> Result<String, Trouble>;
-    /// How long it is still to be left alone after its last restart.
-    fn rests(&self) -> Duration;
-    /// Restarts it, `anew` after a failure; returns when it serves.
-    async fn restart(&mut self, anew: bool) -> Result<(), Trouble>;
-    /// Whether it serves and was started since then.
-    async fn serves_since(&mut self, since: &Since) -> Result<bool, Trouble>;
+    /// Its `InvocationID`: different after each start.
+    async fn invocation(&mut self) -> Result<String, KubeletError>;
+    /// Time until the next restart may be requested.
+    fn cooldown(&self) -> Duration;
+    /// Restarts it, and returns once it serves. `reset_failed` clears its start limit first.
+    async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError>;
+    /// Whether it serves and was started since.
+    async fn serves_since(&mut self, since: &Since) -> Result<bool, KubeletError>;
 }
 
 /// What may be restarted on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Restartable {
     Yes,
-    /// Why not, as a sentence.
+    /// Why not, as a clause.
     No(String),
 }
 
 /// The real kubelet, behind systemd.
 pub(crate) struct Unit {
     pub(crate) systemd: Systemd,
-    /// The unit as it was when it was seen to serve last.
+    /// The unit when it was last seen to serve.
     pub(crate) served: Option<UnitFacts>,
     restarted: Option<Instant>,
     restartable: Option<Restartable>,
@@ -80,24 +79,24 @@ impl Unit {
         }
     }
 
-    /// Whether there is a unit to restart, found once where it is to be found.
-    pub(crate) async fn restartable(&mut self) -> Result<Restartable, Trouble> {
+    /// Whether there is a unit to restart. With `Auto` it is found once.
+    pub(crate) async fn restartable(&mut self) -> Result<Restartable, KubeletError> {
         if let Some(known) = &self.restartable {
             return Ok(known.clone());
         }
         let path = self.systemd.bus.display();
         if !self.systemd.bus.exists() {
-            // Not remembered: it may be on its way.
-            let why = format!("the node has no system bus at `{path}`");
-            return Ok(Restartable::No(why));
+            // Not remembered: it may appear later.
+            let reason = format!("the node has no system bus at `{path}`");
+            return Ok(Restartable::No(reason));
         }
         let found = if self.systemd.unit == KUBELET_UNIT_AUTO {
             match self.find().await {
                 Ok(Some(found)) => found,
-                // Not remembered either: a kubelet that is down comes back as one of them.
+                // Not remembered either: a kubelet that is down may come back as one of them.
                 Ok(None) => {
-                    let why = format!("none of the units {} is active", AGENTS.join(", "));
-                    return Ok(Restartable::No(why));
+                    let reason = format!("none of the units {} is active", AGENTS.join(", "));
+                    return Ok(Restartable::No(reason));
                 }
                 Err(error @ RestartError::NoSystemd { .. }) => {
                     return Ok(Restartable::No(error.to_string()));
@@ -123,19 +122,20 @@ impl Unit {
 }
 
 impl Kubelet for Unit {
-    async fn invocation(&mut self) -> Result<String, Trouble> {
+    async fn invocation(&mut self) -> Result<String, KubeletError> {
         Ok(self.systemd.facts().await?.invocation())
     }
 
-    fn rests(&self) -> Duration {
-        self.restarted
-            .map_or(Duration::ZERO, |then| REST.saturating_sub(then.elapsed()))
+    fn cooldown(&self) -> Duration {
+        self.restarted.map_or(Duration::ZERO, |then| {
+            COOLDOWN.saturating_sub(then.elapsed())
+        })
     }
 
-    async fn restart(&mut self, anew: bool) -> Result<(), Trouble> {
+    async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError> {
         let begun = Instant::now();
         self.restarted = Some(begun);
-        let facts = self.systemd.restart(anew).await?;
+        let facts = self.systemd.restart(reset_failed).await?;
         tracing::info!(
             unit = self.systemd.unit(),
             "restarted, and it serves after {} ms",
@@ -146,7 +146,7 @@ impl Kubelet for Unit {
         Ok(())
     }
 
-    async fn serves_since(&mut self, since: &Since) -> Result<bool, Trouble> {
+    async fn serves_since(&mut self, since: &Since) -> Result<bool, KubeletError> {
         let facts = self.systemd.serves_since(since).await?;
         let serves = facts.is_some();
         self.served = facts.or(self.served.take());

@@ -1,53 +1,54 @@
-//! What the node tells of itself: its status, and whether its pod is ready.
+//! What the node reports: its status, and whether its pod is ready.
+
+pub(crate) mod wording;
+pub(crate) mod writer;
 
 use std::path::PathBuf;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
-use globalps_core::names::MACHINE_CONFIG_OPERATOR;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 
-use crate::journal::Failure;
-use crate::node_status::Report;
+use writer::Report;
 
-pub(crate) struct Teller {
+pub(crate) struct StatusReporter {
     reports: watch::Sender<Option<Report>>,
-    told: Option<NodePullSecretStatus>,
-    /// uid of the object that `told` was told to: another one knows nothing of it.
-    told_to: Option<String>,
-    /// The file that the readiness probe looks for.
+    last: Option<NodePullSecretStatus>,
+    /// uid of the object that `last` was written to.
+    last_uid: Option<String>,
+    /// The file that the readiness probe checks.
     ready_file: PathBuf,
 }
 
-impl Teller {
+impl StatusReporter {
     pub(crate) fn new(reports: watch::Sender<Option<Report>>, ready_file: PathBuf) -> Self {
         Self {
             reports,
-            told: None,
-            told_to: None,
+            last: None,
+            last_uid: None,
             ready_file,
         }
     }
 
-    /// Restarts of the kubelet as they were told last, for a node that remembers none.
+    /// Restarts of the kubelet as last reported, for a node without state.
     pub(crate) fn restarts(&self, object: &NodePullSecret) -> i64 {
-        self.told
+        self.last
             .as_ref()
             .or(object.status.as_ref())
             .map_or(0, |status| status.restarts)
     }
 
-    /// Hands the status on where it says something new.
-    pub(crate) fn tell(&mut self, object: &NodePullSecret, status: NodePullSecretStatus) {
-        if self.told_to != object.metadata.uid {
-            self.told_to.clone_from(&object.metadata.uid);
-            self.told = None;
+    /// Sends the status if it differs from the last one.
+    pub(crate) fn report(&mut self, object: &NodePullSecret, status: NodePullSecretStatus) {
+        if self.last_uid != object.metadata.uid {
+            self.last_uid.clone_from(&object.metadata.uid);
+            self.last = None;
         }
-        let before = self.told.as_ref().or(object.status.as_ref());
+        let before = self.last.as_ref().or(object.status.as_ref());
         let status = dated(status, before, jiff::Timestamp::now());
         self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
-        if self.told.as_ref() != Some(&status) {
-            self.told = Some(status.clone());
+        if self.last.as_ref() != Some(&status) {
+            self.last = Some(status.clone());
             let uid = object.metadata.uid.clone().unwrap_or_default();
             self.reports.send_replace(Some(Report { uid, status }));
         }
@@ -66,36 +67,7 @@ impl Teller {
     }
 }
 
-/// What is told of a file that another program is known to manage.
-pub(crate) fn of_foreign_owner(owner: &str) -> String {
-    let way_on = if owner == MACHINE_CONFIG_OPERATOR {
-        "change the cluster's own pull secret instead, with `oc set data secret/pull-secret -n openshift-config \
-         --from-file=.dockerconfigjson=FILE`"
-    } else {
-        "let it write the credentials, or exclude this node"
-    };
-    format!(
-        "{owner} manages the kubelet's credentials file on this node, and globalps leaves it alone: {way_on}"
-    )
-}
-
-/// Phase, reason and message for a task that did not work out.
-pub(crate) fn of_failure(failure: &Failure) -> (Phase, &'static str, String) {
-    let (phase, reason, way_on) = if failure.stuck {
-        (
-            Phase::Failed,
-            "KubeletDown",
-            "look at the kubelet's journal on the node",
-        )
-    } else {
-        let way_on =
-            "the file is what it was before and the kubelet runs; another content is tried again";
-        (Phase::RolledBack, "KubeletDidNotStart", way_on)
-    };
-    (phase, reason, format!("{}; {way_on}", failure.why))
-}
-
-/// With the time of its phase: that of `before` where the phase is the same.
+/// Sets the time of the phase: that of `before` where the phase is the same.
 fn dated(
     mut new: NodePullSecretStatus,
     before: Option<&NodePullSecretStatus>,
@@ -142,11 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_is_ready_exactly_while_what_was_granted_is_in_force() {
-        let folder = tempfile::tempdir().unwrap();
-        let ready = folder.path().join("ready");
+    fn the_pod_is_ready_exactly_while_what_was_assigned_is_in_force() {
+        let directory = tempfile::tempdir().unwrap();
+        let ready = directory.path().join("ready");
         let (sender, receiver) = watch::channel(None);
-        let mut teller = Teller::new(sender, ready.clone());
+        let mut reporter = StatusReporter::new(sender, ready.clone());
         let object = NodePullSecret::new("n", NodePullSecretSpec::default());
         for (phase, expected) in [
             (Phase::Syncing, false),
@@ -155,21 +127,21 @@ mod tests {
             (Phase::Restored, true),
             (Phase::Failed, false),
         ] {
-            teller.tell(&object, status(phase));
+            reporter.report(&object, status(phase));
             assert_eq!(ready.exists(), expected, "{phase}");
             assert_eq!(receiver.borrow().clone().unwrap().status.phase, phase);
         }
     }
 
     #[test]
-    fn an_object_that_was_made_anew_is_told_the_same_again() {
-        let folder = tempfile::tempdir().unwrap();
+    fn a_recreated_object_gets_its_status_again() {
+        let directory = tempfile::tempdir().unwrap();
         let (sender, mut receiver) = watch::channel(None);
-        let mut teller = Teller::new(sender, folder.path().join("ready"));
+        let mut reporter = StatusReporter::new(sender, directory.path().join("ready"));
         let mut object = NodePullSecret::new("n", NodePullSecretSpec::default());
         for (uid, expected) in [("first", true), ("first", false), ("second", true)] {
             object.metadata.uid = Some(uid.to_owned());
-            teller.tell(&object, status(Phase::Synced));
+            reporter.report(&object, status(Phase::Synced));
             assert_eq!(receiver.has_changed().unwrap(), expected, "{uid}");
             receiver.borrow_and_update();
         }

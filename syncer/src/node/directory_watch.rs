@@ -1,4 +1,4 @@
-//! Word of every change of one file, by inotify on its folder: a file that is replaced is another inode.
+//! Word of every change of one file, by inotify on its directory: a file that is replaced is another inode.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use futures::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchMask};
 
-/// For some dozens of events at once.
+/// Room for some dozens of events at once.
 const BUFFER: usize = 4096;
 
 pub(crate) struct FileWatch {
@@ -17,22 +17,22 @@ pub(crate) struct FileWatch {
 
 impl FileWatch {
     pub(crate) fn new(file: &Path) -> io::Result<Self> {
-        // The file as a whole became another one, or none. Not each write to it: who writes is not disturbed.
+        // Events of the finished file; not each write, which would read a file that is half written.
         let changes = WatchMask::CLOSE_WRITE
             | WatchMask::MOVE
             | WatchMask::DELETE
             | WatchMask::ATTRIB
             | WatchMask::ONLYDIR;
         let inotify = Inotify::init()?;
-        let folder = file.parent().unwrap_or(Path::new("/"));
-        inotify.watches().add(folder, changes)?;
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        inotify.watches().add(directory, changes)?;
         Ok(Self {
             events: inotify.into_event_stream([0; BUFFER])?,
             name: file.file_name().unwrap_or_default().to_owned(),
         })
     }
 
-    /// Returns after a change of the file. An error means that no more will be told.
+    /// Returns after a change of the file. After an error there are no more events.
     pub(crate) async fn changed(&mut self) -> io::Result<()> {
         while let Some(event) = self.events.next().await {
             let event = event?;
@@ -46,7 +46,7 @@ impl FileWatch {
                 return Ok(());
             }
         }
-        Err(io::Error::other("the folder is not watched any more"))
+        Err(io::Error::other("the directory is not watched any more"))
     }
 }
 
@@ -62,8 +62,11 @@ mod tests {
 
     #[tokio::test]
     async fn every_change_of_the_file_is_told_and_none_of_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, other) = (folder.path().join("config.json"), folder.path().join("x"));
+        let directory = tempfile::tempdir().unwrap();
+        let (file, other) = (
+            directory.path().join("config.json"),
+            directory.path().join("x"),
+        );
         let mut watch = FileWatch::new(&file).unwrap();
         let changes: [(&str, Box<dyn Fn() + '_>, bool); 5] = [
             ("written", Box::new(|| fs::write(&file, "1").unwrap()), true),
@@ -90,16 +93,16 @@ mod tests {
         ];
         for (sentence, change, expected) in changes {
             change();
-            let told = timeout(Duration::from_millis(100), watch.changed()).await;
-            assert_eq!(told.is_ok(), expected, "{sentence}");
+            let seen = timeout(Duration::from_millis(100), watch.changed()).await;
+            assert_eq!(seen.is_ok(), expected, "{sentence}");
         }
     }
 
     #[tokio::test]
     async fn a_folder_that_goes_ends_the_watch() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut watch = FileWatch::new(&folder.path().join("config.json")).unwrap();
-        drop(folder);
+        let directory = tempfile::tempdir().unwrap();
+        let mut watch = FileWatch::new(&directory.path().join("config.json")).unwrap();
+        drop(directory);
         assert!(watch.changed().await.is_err());
     }
 }

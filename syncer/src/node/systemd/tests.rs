@@ -1,4 +1,4 @@
-//! Against a systemd of our own: a bus with one peer, at a socket in a temporary folder.
+//! Against a systemd of our own: a bus with one peer, at a socket in a temporary directory.
 
 // The shape of the methods is D-Bus's.
 #![allow(clippy::unused_self, clippy::used_underscore_binding)]
@@ -218,8 +218,11 @@ impl Drop for Node {
 }
 
 fn node(fake: &Fake) -> Node {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (bus, socket) = (folder.path().join("bus"), folder.path().join("kubelet"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let (bus, socket) = (
+        directory.path().join("bus"),
+        directory.path().join("kubelet"),
+    );
     let listener = UnixListener::bind(&bus).expect("a bus");
     let fake = fake.clone();
     let accept = tokio::spawn(async move {
@@ -235,7 +238,7 @@ fn node(fake: &Fake) -> Node {
             socket: socket.clone(),
         },
         _kubelet: UnixListener::bind(socket).expect("a kubelet"),
-        _folder: folder,
+        _folder: directory,
         bus: accept,
     }
 }
@@ -353,11 +356,11 @@ async fn a_job_that_never_ends_ends_the_waiting() {
 
 #[tokio::test]
 async fn a_bus_that_is_away_or_silent_is_named() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let mut systemd = Systemd {
-        bus: folder.path().join("away"),
+        bus: directory.path().join("away"),
         unit: NAME.to_owned(),
-        socket: folder.path().join("kubelet"),
+        socket: directory.path().join("kubelet"),
     };
     let error = systemd.restart(false).await.expect_err("no bus");
     assert!(
@@ -365,7 +368,7 @@ async fn a_bus_that_is_away_or_silent_is_named() {
         "{error}"
     );
 
-    systemd.bus = folder.path().join("silent");
+    systemd.bus = directory.path().join("silent");
     let _listener = UnixListener::bind(&systemd.bus).expect("a socket");
     tokio::time::pause();
     let error = systemd.restart(false).await.expect_err("no answer");
@@ -439,7 +442,7 @@ async fn a_restart_that_was_asked_for_before_is_waited_for_and_told_from_none() 
 
 #[tokio::test]
 async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_restarted() {
-    use crate::kubelet::{Restartable, Unit};
+    use crate::node::kubelet::{Restartable, Unit};
     for (name, state, expected) in [
         ("kubelet.service", "active", None),
         ("k3s-agent.service", "active", None),
@@ -467,7 +470,7 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
         });
         match (unit.restartable().await.expect("systemd answers"), expected) {
             (Restartable::Yes, None) => assert_eq!(unit.systemd.unit(), name),
-            (Restartable::No(why), Some(words)) => assert!(why.contains(words), "{why}"),
+            (Restartable::No(reason), Some(words)) => assert!(reason.contains(words), "{reason}"),
             (found, _) => panic!("{name}, {state}: {found:?}"),
         }
     }
@@ -477,5 +480,5 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
         socket: "/nowhere/kubelet".into(),
     });
     let found = unit.restartable().await.expect("no bus is an answer");
-    assert!(matches!(found, Restartable::No(why) if why.contains("no system bus")));
+    assert!(matches!(found, Restartable::No(reason) if reason.contains("no system bus")));
 }

@@ -19,7 +19,7 @@ const TEMP_PREFIX: &str = ".globalps-tmp-";
 
 /// A file as it is on the disk, or its absence. `Debug` does not show what is in it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Image {
+pub(crate) enum FileSnapshot {
     Absent,
     File {
         /// Base64 in JSON, since a file need not be text.
@@ -31,7 +31,7 @@ pub(crate) enum Image {
     },
 }
 
-impl std::fmt::Debug for Image {
+impl std::fmt::Debug for FileSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Absent => f.write_str("Absent"),
@@ -45,8 +45,8 @@ impl std::fmt::Debug for Image {
     }
 }
 
-impl Image {
-    /// Whether both are files with one content, whoever may read them.
+impl FileSnapshot {
+    /// Whether both are files with equal bytes.
     pub(crate) fn has_bytes_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { bytes, .. }, Self::File { bytes: others, .. }) => bytes == others,
@@ -73,7 +73,7 @@ impl Image {
     }
 }
 
-/// What is wrong with the file, or why it could not be written. The message names the path, never the content.
+/// Why the file could not be read or written. The message names the path, never the content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("`{path}` is {what}, not a regular file; nothing was changed")]
@@ -113,11 +113,11 @@ fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) 
     }
 }
 
-/// The file as it is. A link is not followed: whoever put it there meant another file.
-pub(crate) fn read(path: &Path) -> Result<Image, FileError> {
+/// Reads the file. A symbolic link is an error, not followed.
+pub(crate) fn read(path: &Path) -> Result<FileSnapshot, FileError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Image::Absent),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileSnapshot::Absent),
         Err(error) => return Err(io_error("read", path)(error)),
     };
     if !meta.is_file() {
@@ -132,7 +132,7 @@ pub(crate) fn read(path: &Path) -> Result<Image, FileError> {
         });
     }
     let bytes = fs::read(path).map_err(io_error("read", path))?;
-    Ok(Image::File {
+    Ok(FileSnapshot::File {
         bytes,
         mode: meta.mode() & 0o7777,
         uid: meta.uid(),
@@ -140,23 +140,23 @@ pub(crate) fn read(path: &Path) -> Result<Image, FileError> {
     })
 }
 
-/// When the file was written last; `None`: it is not there.
+/// When the file was last written; `None`: it is absent.
 pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(path).ok()?.modified().ok()
 }
 
-/// Makes the disk hold the image. At any moment, whatever dies, the path has the whole old or the whole new file, and
-/// once this returns it is the new one even after a power cut.
-pub(crate) fn replace(path: &Path, image: &Image) -> Result<(), FileError> {
+/// Makes the file equal to the snapshot. At any moment the path holds the whole old or the whole new file, and after this
+/// returns it is the new one even after a power cut.
+pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    match image {
-        Image::Absent => match fs::remove_file(path) {
+    match target {
+        FileSnapshot::Absent => match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(refused("remove", path)(error));
             }
             _ => {}
         },
-        Image::File {
+        FileSnapshot::File {
             bytes,
             mode,
             uid,
@@ -176,7 +176,7 @@ pub(crate) fn replace(path: &Path, image: &Image) -> Result<(), FileError> {
     sync_directory(directory)
 }
 
-/// Why the file can't be replaced or removed; the kernel has one word for several reasons.
+/// The error of a replace or a remove: the kernel has one error number for several causes.
 fn refused<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
     move |error| {
         let flags = File::open(path).and_then(|file| Ok(ioctl_getflags(file)?));
@@ -221,7 +221,7 @@ fn write_temp(
 
 /// All that this program may see; none where the file is absent or the file system has none.
 fn copy_attributes(from: &Path, to: &File) -> io::Result<()> {
-    // What is in its place by now, a pipe or a link, must not hold us up.
+    // A pipe or a link that replaced it meanwhile must not block.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     let from = match rustix::fs::open(from, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(()),
@@ -311,13 +311,13 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_with_its_mode_and_owner_and_nothing_is_left_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let old = read(&path).unwrap();
         replace(&path, &old.with_bytes(b"new".to_vec())).unwrap();
-        let Image::File {
+        let FileSnapshot::File {
             bytes,
             mode,
             uid,
@@ -329,35 +329,40 @@ mod tests {
         assert_eq!((bytes.as_slice(), mode), (b"new".as_slice(), 0o640));
         assert_eq!(
             old.with_bytes(b"new".to_vec()),
-            Image::File {
+            FileSnapshot::File {
                 bytes,
                 mode,
                 uid,
                 gid
             }
         );
-        assert_eq!(names(folder.path()), ["config.json"]);
+        assert_eq!(names(directory.path()), ["config.json"]);
     }
 
     #[test]
     fn a_file_that_was_absent_is_made_for_root_alone_and_is_absent_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        assert_eq!(read(&path).unwrap(), Image::Absent);
-        let Image::File { mode, uid, gid, .. } = Image::Absent.with_bytes(b"new".to_vec()) else {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        assert_eq!(read(&path).unwrap(), FileSnapshot::Absent);
+        let FileSnapshot::File { mode, uid, gid, .. } =
+            FileSnapshot::Absent.with_bytes(b"new".to_vec())
+        else {
             panic!("absent")
         };
         assert_eq!((mode, uid, gid), (0o600, 0, 0));
         fs::write(&path, "x").unwrap();
-        replace(&path, &Image::Absent).unwrap();
-        replace(&path, &Image::Absent).unwrap();
-        assert_eq!(read(&path).unwrap(), Image::Absent);
+        replace(&path, &FileSnapshot::Absent).unwrap();
+        replace(&path, &FileSnapshot::Absent).unwrap();
+        assert_eq!(read(&path).unwrap(), FileSnapshot::Absent);
     }
 
     #[test]
     fn what_is_no_regular_file_is_refused_and_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let (link, directory) = (folder.path().join("link"), folder.path().join("directory"));
+        let directory = tempfile::tempdir().unwrap();
+        let (link, directory) = (
+            directory.path().join("link"),
+            directory.path().join("directory"),
+        );
         std::os::unix::fs::symlink("elsewhere", &link).unwrap();
         fs::create_dir(&directory).unwrap();
         for path in [&link, &directory] {
@@ -370,8 +375,8 @@ mod tests {
     #[test]
     fn extended_attributes_are_kept() {
         // Not every file system takes attributes of users.
-        let folder = tempfile::tempdir_in(".").unwrap();
-        let path = folder.path().join("config.json");
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("config.json");
         fs::write(&path, "old").unwrap();
         let file = File::open(&path).unwrap();
         fsetxattr(&file, "user.label", b"kept", XattrFlags::empty()).unwrap();
@@ -386,7 +391,7 @@ mod tests {
     fn a_missing_folder_is_named() {
         let error = replace(
             Path::new("/nowhere/at/all/config.json"),
-            &Image::Absent.with_bytes(Vec::new()),
+            &FileSnapshot::Absent.with_bytes(Vec::new()),
         )
         .unwrap_err();
         assert_eq!(error.reason(), "NoDirectory");
@@ -395,20 +400,23 @@ mod tests {
 
     #[test]
     fn leftovers_are_swept_and_other_files_are_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
         for name in ["config.json", ".globalps-tmp-config.json", "other"] {
-            fs::write(folder.path().join(name), "").unwrap();
+            fs::write(directory.path().join(name), "").unwrap();
         }
         sweep(&path);
-        assert_eq!(names(folder.path()), ["config.json", "other"]);
+        assert_eq!(names(directory.path()), ["config.json", "other"]);
     }
 
     #[test]
-    fn an_image_survives_json_and_is_not_shown_in_debug() {
-        let image = Image::Absent.with_bytes(b"hunter2 \xff".to_vec());
-        let json = serde_json::to_string(&image).unwrap();
-        assert_eq!(serde_json::from_str::<Image>(&json).unwrap(), image);
-        assert!(!format!("{image:?}").contains("hunter2"));
+    fn a_snapshot_survives_json_and_is_not_shown_in_debug() {
+        let snapshot = FileSnapshot::Absent.with_bytes(b"hunter2 \xff".to_vec());
+        let json = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(
+            serde_json::from_str::<FileSnapshot>(&json).unwrap(),
+            snapshot
+        );
+        assert!(!format!("{snapshot:?}").contains("hunter2"));
     }
 }

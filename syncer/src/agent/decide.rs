@@ -1,66 +1,67 @@
-//! What a node does next. Pure: one look tells it all.
+//! Decides what the node does next. Pure: it depends on the facts alone.
 
-use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
+use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
-use crate::config_file::Image;
-use crate::journal::{Change, Failure, Ours, State, Step, Task};
+use crate::delivery::content::{is_unparsable, parsed, restored};
+use crate::node::file::FileSnapshot;
+use crate::node::state::{Change, Failure, ManagedEntries, State, Step, Task};
 
 /// Everything that the decision depends on.
 #[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
 #[derive(Debug)]
 pub(crate) struct NodeFacts<'a> {
-    /// What the node is granted; `None`: nothing, or not known.
+    /// What the object asks for; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
-    /// The cluster knows nothing of this node yet, and nothing was ever done here.
+    /// The node has no object, and no state of globalps.
     pub(crate) is_unseen: bool,
-    /// Another program is known to manage the file, so nothing is put into it.
+    /// Another program is known to manage the file, so globalps writes nothing into it.
     pub(crate) is_foreign: bool,
-    /// What was done here before; `None`: nothing.
+    /// What the journal holds; `None`: nothing was done on this node.
     pub(crate) state: Option<&'a State>,
-    pub(crate) file: &'a Image,
-    /// Content of the granted revision; `None`: not fetched, or `global-pull-secret` is at another one.
+    pub(crate) file: &'a FileSnapshot,
+    /// Content of the assigned revision; `None`: not fetched, or superseded.
     pub(crate) desired: Option<&'a DockerConfig>,
-    /// `global-pull-secret` is at another revision than the granted one, so its content is not to be had.
+    /// The cluster has no content of the assigned revision any more.
     pub(crate) superseded: bool,
-    /// Whether the kubelet is to be restarted at all.
+    /// Whether the kubelet may be restarted at all.
     pub(crate) restart: bool,
-    /// A restart that is owed need not wait any more.
-    pub(crate) is_due: bool,
-    /// The file was seen to be right since this program started, and every change of it is told at once.
+    /// The kubelet may be restarted now.
+    pub(crate) is_cooled_down: bool,
+    /// The file was correct when its watch began, so every change since then is noticed at once.
     pub(crate) is_watched: bool,
-    /// Somebody else has changed ours so often that it is their file now.
-    pub(crate) is_fought_over: bool,
+    /// Another process changed managed entries so often that the file is left to it.
+    pub(crate) is_conflict_limit_reached: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Nothing to do.
-    Rest,
-    /// Nobody has granted anything, since nobody has seen the node: what is proven is taken.
+    Idle,
+    /// A node without an object looks for a proven revision.
     Join,
-    /// The task's content is needed first.
+    /// Fetch the task's content first.
     Fetch,
-    /// What is under way goes on, forward or back.
+    /// Continue the change in the journal, forward or back.
     Resume,
-    /// The kubelet has run long enough with the new content, or there is something newer: the way back is closed.
+    /// End the watch after a change: it is not rolled back any more.
     Settle,
-    /// A new change; `set_aside`: the file is not a credentials file, and its bytes are to be kept first; `drift`: the
-    /// task was in force already, and somebody else changed ours.
+    /// Begin a change. `quarantine`: the file can't be parsed, and its bytes are kept first. `drift`: the task was in
+    /// force, and another process changed managed entries.
     Begin {
         change: Box<Change>,
-        set_aside: bool,
+        quarantine: bool,
         drift: bool,
     },
-    /// The file is known to be another program's.
+    /// Another program manages the file.
     LeaveAlone,
-    /// The task was in force, and somebody else undoes it again and again. It is left to them.
-    Yield,
-    /// The task failed before and is not tried again.
-    Refuse(Failure),
+    /// Another process keeps undoing the task; leave the file to it.
+    GiveUp,
+    /// The task failed before and is not repeated.
+    Reject(Failure),
     /// The task is in force as it is.
     Confirm,
-    /// There is nothing of ours, and nothing to put back.
+    /// Nothing of globalps is on the node, so there is nothing to restore.
     Forget,
 }
 
@@ -68,12 +69,12 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     let change = facts.state.and_then(|state| state.change.as_ref());
     if let Some(change) = change {
         let is_newer = facts.task.is_some_and(|task| *task != change.task);
-        // Whatever is wanted now: a change that was begun is finished or taken back first, unless its restart is still
-        // to come, which another content may share.
+        // A change that was begun is finished or rolled back before anything newer, unless its restart is still
+        // pending: newer content shares it.
         match change.step {
             Step::Watching if is_newer || is_drifted(facts) => return Action::Settle,
             Step::Watching => return Action::Confirm,
-            Step::Forward if change.awaits_restart() && is_newer && !facts.is_due => {}
+            Step::Forward if change.awaits_restart() && is_newer && !facts.is_cooled_down => {}
             Step::Forward | Step::Back => return Action::Resume,
         }
     }
@@ -84,24 +85,24 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
         return if facts.is_unseen {
             Action::Join
         } else {
-            Action::Rest
+            Action::Idle
         };
     };
     if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
         && failure.task == *task
     {
-        return Action::Refuse(failure.clone());
+        return Action::Reject(failure.clone());
     }
     if facts
         .state
         .is_some_and(|state| state.given_up.as_ref() == Some(task))
     {
-        return Action::Yield;
+        return Action::GiveUp;
     }
     match (task.goal(), facts.state, facts.desired) {
         (Goal::Restore, None, _) => Action::Forget,
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &DockerConfig::default()),
-        // A rollout that is held leaves nodes on an older revision, and they are no worse for it.
+        // A rollout that is held leaves nodes on an older revision, which stays in force.
         (Goal::Revision(revision), Some(state), None)
             if facts.superseded && state.revision == revision && state.change.is_none() =>
         {
@@ -115,7 +116,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     }
 }
 
-/// Whether somebody else changed ours. What is put back has no way back to the content from before.
+/// Whether another process changed managed entries. Restoring them ends the watch of the change before.
 fn is_drifted(facts: &NodeFacts) -> bool {
     let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, facts.desired) else {
         return false;
@@ -127,23 +128,23 @@ fn is_drifted(facts: &NodeFacts) -> bool {
 }
 
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
-    // A change that is written and whose restart is still to come: this one takes its place, and its way back.
+    // A change whose restart is pending: this one replaces it, and rolls back to the same file.
     let pending = state.change.as_ref();
-    let ours = pending.map_or_else(
-        || state.ours.clone(),
-        |change| change.before_ours.and(&change.target_ours),
+    let managed = pending.map_or_else(
+        || state.managed.clone(),
+        |change| change.before_managed.and(&change.target_managed),
     );
-    let spoilt = is_spoilt(facts.file);
-    // A file that is no credentials file any more tells nothing of the node's own entries; the one from before does.
+    let unparsable = is_unparsable(facts.file);
+    // The node's own entries come from the snapshot where the file can't be parsed.
     let existing = parsed(facts.file)
         .or_else(|| parsed(&state.snapshot))
         .unwrap_or_default();
-    let merged = merge_on_node(&existing, desired, &ours.keys, &ours.overridden());
-    let target_ours = Ours::new(desired, merged.overridden);
-    let same = !spoilt && merged.config.means_the_same(&existing);
+    let merged = merge_on_node(&existing, desired, &managed.keys, &managed.overridden());
+    let target_managed = ManagedEntries::new(desired, merged.overridden);
+    let same = !unparsable && merged.config.means_the_same(&existing);
     let target = match task.goal() {
         Goal::Restore => restored(&merged.config, facts.file, &state.snapshot),
-        Goal::Revision(_) if same && *facts.file != Image::Absent => facts.file.clone(),
+        Goal::Revision(_) if same && *facts.file != FileSnapshot::Absent => facts.file.clone(),
         Goal::Revision(_) => facts.file.with_bytes(merged.config.render()),
     };
     let mut drift = false;
@@ -151,27 +152,27 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         if target == *facts.file && task.goal() == Goal::Restore {
             return Action::Forget;
         }
-        let in_force = state.revision == task.revision && state.ours.keys == target_ours.keys;
+        let in_force = state.revision == task.revision && state.managed.keys == target_managed.keys;
         if target == *facts.file && in_force {
             return Action::Confirm;
         }
         drift = in_force && task.goal() != Goal::Restore;
-        if drift && facts.is_fought_over {
-            return Action::Yield;
+        if drift && facts.is_conflict_limit_reached {
+            return Action::GiveUp;
         }
     }
-    // What is put back at once was never read by the kubelet.
+    // The kubelet never read what is restored at once.
     let is_needed = pending.is_some() || !(same || drift && facts.is_watched);
     let change = Change {
         task: task.clone(),
         step: Step::Forward,
         restart: facts.restart && is_needed,
         target,
-        target_ours,
+        target_managed,
         started_from: None,
         before: pending.map_or(facts.file, |change| &change.before).clone(),
-        before_ours: pending
-            .map_or(&state.ours, |change| &change.before_ours)
+        before_managed: pending
+            .map_or(&state.managed, |change| &change.before_managed)
             .clone(),
         before_revision: state.revision,
         back_from: None,
@@ -179,83 +180,8 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
     };
     Action::Begin {
         change: Box::new(change),
-        set_aside: spoilt,
+        quarantine: unparsable,
         drift,
-    }
-}
-
-/// The change, for a file that somebody else wrote after it was written down: ahead and back, what they wrote stays.
-/// It must be known whose an entry is without knowing how far the change came, so all of ours from before and of the
-/// target count as ours. `None`: it is no credentials file, so there is nothing in it to keep.
-pub(crate) fn rebase(change: &Change, file: &Image, snapshot: &Image) -> Option<Change> {
-    let existing = parsed(file)?;
-    let ours = change.before_ours.and(&change.target_ours);
-    let on_file = |image: &Image, wanted: &Ours| {
-        let wanted = wanted.among(&parsed(image).unwrap_or_default());
-        merge_on_node(&existing, &wanted, &ours.keys, &ours.overridden())
-    };
-    let as_file = |config: &DockerConfig| {
-        if config.means_the_same(&existing) && *file != Image::Absent {
-            file.clone()
-        } else {
-            file.with_bytes(config.render())
-        }
-    };
-    let ahead = on_file(&change.target, &change.target_ours);
-    let back = on_file(&change.before, &change.before_ours);
-    let target = match change.task.goal() {
-        Goal::Restore => restored(&ahead.config, file, snapshot),
-        Goal::Revision(_) => as_file(&ahead.config),
-    };
-    // Where there was no file, or they took it away, there is none again, rather than one with nothing in it.
-    let was_absent = change.before == Image::Absent || *file == Image::Absent;
-    let before = if was_absent && back.config.is_empty() {
-        Image::Absent
-    } else {
-        as_file(&back.config)
-    };
-    Some(Change {
-        target,
-        target_ours: change.target_ours.overriding(ahead.overridden),
-        before,
-        before_ours: change.before_ours.overriding(back.overridden),
-        ..change.clone()
-    })
-}
-
-/// The file's entries that a kubelet can read; `None`: it is no credentials file.
-fn parsed(file: &Image) -> Option<DockerConfig> {
-    let Image::File { bytes, .. } = file else {
-        return Some(DockerConfig::default());
-    };
-    let config = dockerconfig::parse(bytes).ok()?;
-    let readable = config
-        .entries()
-        .iter()
-        .filter(|entry| entry.credential().is_ok())
-        .cloned()
-        .collect();
-    Some(config.with_entries(readable))
-}
-
-/// Whether a kubelet drops the file: for one entry that it can't read, it drops all of it.
-pub(crate) fn is_spoilt(file: &Image) -> bool {
-    let Image::File { bytes, .. } = file else {
-        return false;
-    };
-    !dockerconfig::parse(bytes).is_ok_and(|config| config.is_kubelet_readable())
-}
-
-/// The file without ours: the very bytes from before where nothing else has changed since, else what others made of it.
-fn restored(without_ours: &DockerConfig, file: &Image, snapshot: &Image) -> Image {
-    let before = parsed(snapshot).unwrap_or_default();
-    if without_ours.means_the_same(&before) {
-        snapshot.clone()
-    } else if *file == Image::Absent && without_ours.is_empty() {
-        // They took it away, and there is nothing to write.
-        Image::Absent
-    } else {
-        file.with_bytes(without_ours.render())
     }
 }
 
@@ -264,7 +190,10 @@ fn restored(without_ours: &DockerConfig, file: &Image, snapshot: &Image) -> Imag
 mod tests {
     use std::collections::BTreeSet;
 
+    use globalps_core::dockerconfig;
+
     use super::*;
+    use crate::delivery::content::rebase;
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
     const NEWER: &str = r#"{"auths":{"r":{"auth":"dTpx"}}}"#;
@@ -283,11 +212,11 @@ mod tests {
         }
     }
 
-    fn file(text: &str) -> Image {
+    fn file(text: &str) -> FileSnapshot {
         if text.is_empty() {
-            Image::Absent
+            FileSnapshot::Absent
         } else {
-            Image::Absent.with_bytes(text.as_bytes().to_vec())
+            FileSnapshot::Absent.with_bytes(text.as_bytes().to_vec())
         }
     }
 
@@ -300,7 +229,7 @@ mod tests {
         let mut state = State::new(file(snapshot), 1);
         let existing = parsed(&file(snapshot)).unwrap_or_default();
         let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
-        state.ours = Ours::new(&config(OURS), merged.overridden);
+        state.managed = ManagedEntries::new(&config(OURS), merged.overridden);
         state.revision = 1;
         state
     }
@@ -311,10 +240,10 @@ mod tests {
             step,
             restart: true,
             target: file(OURS),
-            target_ours: Ours::default(),
+            target_managed: ManagedEntries::default(),
             started_from: None,
-            before: Image::Absent,
-            before_ours: Ours::default(),
+            before: FileSnapshot::Absent,
+            before_managed: ManagedEntries::default(),
             before_revision: 0,
             back_from: None,
             failure: String::new(),
@@ -335,7 +264,7 @@ mod tests {
     fn facts<'a>(
         task: Option<&'a Task>,
         state: Option<&'a State>,
-        file: &'a Image,
+        file: &'a FileSnapshot,
         desired: Option<&'a DockerConfig>,
     ) -> NodeFacts<'a> {
         NodeFacts {
@@ -347,9 +276,9 @@ mod tests {
             desired,
             superseded: false,
             restart: true,
-            is_due: true,
+            is_cooled_down: true,
             is_watched: false,
-            is_fought_over: false,
+            is_conflict_limit_reached: false,
         }
     }
 
@@ -357,23 +286,23 @@ mod tests {
         match action {
             Action::Begin {
                 change,
-                set_aside,
+                quarantine,
                 drift,
             } => {
                 let target = match &change.target {
-                    Image::Absent => "absent".to_owned(),
-                    Image::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+                    FileSnapshot::Absent => "absent".to_owned(),
+                    FileSnapshot::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
                 };
                 let restart = if change.restart {
                     "restart"
                 } else {
                     "no restart"
                 };
-                let set_aside = if set_aside { ", set aside" } else { "" };
+                let quarantine = if quarantine { ", set aside" } else { "" };
                 let drift = if drift { ", drift" } else { "" };
-                format!("{target}, {restart}{set_aside}{drift}")
+                format!("{target}, {restart}{quarantine}{drift}")
             }
-            Action::Refuse(_) => "Refuse".to_owned(),
+            Action::Reject(_) => "Reject".to_owned(),
             action => format!("{action:?}"),
         }
     }
@@ -384,20 +313,20 @@ mod tests {
         let mut failed = synced("");
         failed.failed = Some(Failure {
             task: two.clone(),
-            why: "why".to_owned(),
+            error: "why".to_owned(),
             stuck: false,
         });
         for (sentence, task, state, content, desired, expected) in [
             (
-                "not granted: nothing",
+                "nothing assigned: nothing to do",
                 None,
                 None,
                 "",
                 None,
-                "Rest".to_owned(),
+                "Idle".to_owned(),
             ),
             (
-                "granted: the content is needed",
+                "assigned: the content is needed",
                 Some(&one),
                 None,
                 "",
@@ -466,7 +395,7 @@ mod tests {
                 Some(failed),
                 OURS,
                 Some(NEWER),
-                "Refuse".to_owned(),
+                "Reject".to_owned(),
             ),
             (
                 "restore of nothing",
@@ -525,7 +454,7 @@ mod tests {
                 r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"}}, restart"#.to_owned(),
             ),
             (
-                "a file that was spoilt later: the node's own entries come from the snapshot",
+                "a file that was unparsable later: the node's own entries come from the snapshot",
                 Some(&one),
                 Some(synced(OWN)),
                 "{",
@@ -533,7 +462,7 @@ mod tests {
                 format!("{OWN_AND_OURS}, restart, set aside, drift"),
             ),
             (
-                "a file that was spoilt later: the very bytes from before are back",
+                "a file that was unparsable later: the very bytes from before are back",
                 Some(&restore),
                 Some(synced(OWN)),
                 "{",
@@ -614,7 +543,7 @@ mod tests {
         let mut state = State::new(file(OWN), 0);
         state.change = Some(Change {
             target: file(OWN_AND_OURS),
-            target_ours: Ours::new(&config(OURS), merged.overridden),
+            target_managed: ManagedEntries::new(&config(OURS), merged.overridden),
             before: file(OWN),
             ..with_step(Step::Forward)
         });
@@ -622,7 +551,7 @@ mod tests {
         asked.change.as_mut().unwrap().started_from = Some("0".to_owned());
         let newer = OWN_AND_OURS.replace("dTpw", "dTpx");
         let (begin_newer, begin_restore) = (format!("{newer}, restart"), format!("{OWN}, restart"));
-        for (sentence, task, state, desired, is_due, expected) in [
+        for (sentence, task, state, desired, is_cooled_down, expected) in [
             (
                 "the same task waits",
                 &one,
@@ -675,7 +604,7 @@ mod tests {
         ] {
             let (file, desired) = (file(OWN_AND_OURS), desired.map(config));
             let facts = NodeFacts {
-                is_due,
+                is_cooled_down,
                 ..facts(Some(task), Some(state), &file, desired.as_ref())
             };
             let action = decide(&facts);
@@ -687,13 +616,13 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_took_out_is_put_back_until_it_is_a_fight() {
+    fn entries_that_others_remove_are_restored_up_to_the_limit() {
         let (one, two) = (task(1), task(2));
         let mut given_up = synced(OWN);
         given_up.given_up = Some(task(1));
         let restart = format!("{OWN_AND_OURS}, restart, drift");
         let no_restart = format!("{OWN_AND_OURS}, no restart, drift");
-        for (sentence, task, state, is_watched, is_fought_over, expected) in [
+        for (sentence, task, state, is_watched, is_conflict_limit_reached, expected) in [
             (
                 "seen at once: the kubelet has not read it",
                 &one,
@@ -716,7 +645,7 @@ mod tests {
                 &synced(OWN),
                 true,
                 true,
-                "Yield",
+                "GiveUp",
             ),
             (
                 "what was given up stays so",
@@ -724,7 +653,7 @@ mod tests {
                 &given_up,
                 true,
                 false,
-                "Yield",
+                "GiveUp",
             ),
             (
                 "another revision is no drift",
@@ -738,7 +667,7 @@ mod tests {
             let (file, desired) = (file(OWN), config(OURS));
             let facts = NodeFacts {
                 is_watched,
-                is_fought_over,
+                is_conflict_limit_reached,
                 ..facts(Some(task), Some(state), &file, Some(&desired))
             };
             assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
@@ -747,8 +676,8 @@ mod tests {
 
     #[test]
     fn a_node_that_nobody_has_seen_joins_and_any_other_without_a_grant_rests() {
-        let file = Image::Absent;
-        for (is_unseen, expected) in [(true, "Join"), (false, "Rest")] {
+        let file = FileSnapshot::Absent;
+        for (is_unseen, expected) in [(true, "Join"), (false, "Idle")] {
             let facts = NodeFacts {
                 is_unseen,
                 ..facts(None, None, &file, None)
@@ -758,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_put_into_a_file_that_another_program_manages_and_ours_is_taken_out_of_it() {
+    fn a_file_that_another_program_manages_gets_no_entries_and_loses_managed_ones() {
         let mut under_way = synced(OWN);
         under_way.change = Some(with_step(Step::Forward));
         let (one, restore) = (task(1), task(0));
@@ -801,13 +730,13 @@ mod tests {
         assert_eq!(
             in_one_line(decide(&facts)),
             "LeaveAlone",
-            "it is told before anything is granted"
+            "reported before anything is assigned"
         );
     }
 
     #[test]
     fn never_means_that_no_change_restarts_the_kubelet() {
-        let (file, desired, task) = (Image::Absent, config(OURS), task(1));
+        let (file, desired, task) = (FileSnapshot::Absent, config(OURS), task(1));
         let facts = NodeFacts {
             restart: false,
             ..facts(Some(&task), None, &file, Some(&desired))
@@ -840,14 +769,14 @@ mod tests {
             r#"{"auths":{"https://r/":{"auth":"bzpv"},"theirs":{"auth":"dDp0"}}}"#;
         for (sentence, before, content, ahead, back) in [
             (
-                "before ours was written",
+                "before the managed entries were written",
                 "",
                 THEIRS,
                 THEIRS_AND_OURS,
                 THEIRS,
             ),
             (
-                "after ours was written",
+                "after the managed entries were written",
                 "",
                 THEIRS_AND_OURS,
                 THEIRS_AND_OURS,
@@ -868,16 +797,16 @@ mod tests {
                 THEIRS_AND_OWN_R,
             ),
             (
-                "a file that they removed is made for ours, and none on the way back",
+                "a file that they removed is created, and removed again on the way back",
                 OWN,
                 "",
                 OURS,
                 "",
             ),
         ] {
-            let text = |image: &Image| match image {
-                Image::Absent => String::new(),
-                Image::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+            let text = |image: &FileSnapshot| match image {
+                FileSnapshot::Absent => String::new(),
+                FileSnapshot::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
             };
             let desired = config(OURS);
             let (task, state, before) = (task(1), State::new(file(before), 0), file(before));
@@ -888,8 +817,8 @@ mod tests {
             let rebased = rebase(&change, &file(content), &state.snapshot).unwrap();
             assert_eq!(text(&rebased.target), ahead, "{sentence}: ahead");
             assert_eq!(text(&rebased.before), back, "{sentence}: back");
-            assert_eq!(rebased.target_ours.keys, change.target_ours.keys);
+            assert_eq!(rebased.target_managed.keys, change.target_managed.keys);
         }
-        assert!(rebase(&with_step(Step::Forward), &file("{"), &Image::Absent).is_none());
+        assert!(rebase(&with_step(Step::Forward), &file("{"), &FileSnapshot::Absent).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! Carries a change out, step by step, each written down before it is taken, so that whoever is killed in between can
-//! be followed by another who goes on.
+//! Delivery by the credentials file: the file is replaced and the kubelet restarted as one transaction. Each step is in
+//! the journal before it is taken, so that the next syncer can continue after a crash at any point.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,11 +7,12 @@ use std::time::Duration;
 use globalps_core::rollout::Goal;
 use tokio::time::sleep;
 
-use crate::config_file::{self, Image};
-use crate::decide;
-use crate::journal::{Change, Failure, Journal, NodeError, State, Step};
-use crate::kubelet::{Kubelet, Trouble};
-use crate::systemd::Since;
+use super::content;
+use crate::node::file::{self, FileSnapshot};
+use crate::node::journal::Journal;
+use crate::node::kubelet::{Kubelet, KubeletError};
+use crate::node::state::{Change, Failure, NodeError, State, Step};
+use crate::node::systemd::Since;
 
 /// Attempts at a restart, and the pauses between them.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
@@ -20,27 +21,27 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     InForce,
-    /// The file is written. The restart waits for so long, and what comes until then shares it.
+    /// The file is written, and the restart waits for this long. Changes until then share it.
     Written(Duration),
     /// The file is as it was before the change.
-    TakenBack(Failure),
+    RolledBack(Failure),
 }
 
-pub(crate) struct Changer<'a, K> {
+pub(crate) struct Transaction<'a, K> {
     pub(crate) journal: &'a Journal,
     pub(crate) path: &'a PathBuf,
     pub(crate) kubelet: &'a mut K,
 }
 
-impl<K: Kubelet> Changer<'_, K> {
-    /// Writes the change down, and then carries it out.
+impl<K: Kubelet> Transaction<'_, K> {
+    /// Saves the change in the journal, then applies it.
     pub(crate) async fn begin(
         &mut self,
         state: &mut State,
         change: Change,
     ) -> Result<Outcome, NodeError> {
         if change.restart {
-            // A kubelet that can't be restarted at all is seen before anything is changed.
+            // A unit that can't be restarted is detected before anything changes.
             self.kubelet.invocation().await.map_err(not_begun)?;
         }
         state.change = Some(change);
@@ -48,7 +49,7 @@ impl<K: Kubelet> Changer<'_, K> {
         self.forward(state).await
     }
 
-    /// Goes on with the change that somebody before us wrote down.
+    /// Continues the change in the journal.
     pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
             None | Some(Step::Watching) => Ok(Outcome::InForce),
@@ -60,35 +61,34 @@ impl<K: Kubelet> Changer<'_, K> {
         }
     }
 
-    /// The file is neither what it was nor what it was to be: somebody else wrote it meanwhile, and the change is made
-    /// one of their file.
+    /// Adapts the change where another process wrote the file since it began.
     fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), NodeError> {
         let Some(change) = &state.change else {
             return Ok(());
         };
-        let file = config_file::read(self.path)?;
+        let file = file::read(self.path)?;
         if file == change.target || file == change.before {
             return Ok(());
         }
-        if let Image::File { bytes, .. } = &file
-            && decide::is_spoilt(&file)
+        if let FileSnapshot::File { bytes, .. } = &file
+            && content::is_unparsable(&file)
         {
-            let path = self.journal.set_aside(bytes)?;
-            tracing::warn!(path = %path.display(), "the file is no credentials file and was set aside");
+            let path = self.journal.quarantine(bytes)?;
+            tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
         }
-        if let Some(rebased) = decide::rebase(change, &file, &state.snapshot) {
-            tracing::info!("somebody else wrote the file meanwhile, and what they wrote stays");
+        if let Some(rebased) = content::rebase(change, &file, &state.snapshot) {
+            tracing::info!("another process wrote the file meanwhile; its entries stay");
             state.change = Some(rebased);
             self.journal.save(state)?;
         }
         Ok(())
     }
 
-    /// Whether the kubelet was started with the file as it is, and serves.
+    /// Whether the kubelet was started with the present file, and serves.
     async fn is_taken_up(&mut self, from: Option<&String>) -> Result<bool, NodeError> {
         let since = match from {
             Some(invocation) => Since::Start(invocation.clone()),
-            None => match config_file::modified(self.path) {
+            None => match file::modified(self.path) {
                 Some(time) => Since::Time(time),
                 None => return Ok(false),
             },
@@ -96,9 +96,9 @@ impl<K: Kubelet> Changer<'_, K> {
         self.kubelet
             .serves_since(&since)
             .await
-            .or_else(|trouble| match trouble {
-                Trouble::Bus(why) => Err(NodeError::Bus(why)),
-                Trouble::Kubelet(_) => Ok(false),
+            .or_else(|error| match error {
+                KubeletError::Bus(error) => Err(NodeError::Bus(error)),
+                KubeletError::Kubelet(_) => Ok(false),
             })
     }
 
@@ -109,9 +109,9 @@ impl<K: Kubelet> Changer<'_, K> {
         let is_new = match self.write(&change.target) {
             Ok(is_new) => is_new,
             Err(error) => {
-                // Where the new file is not in place there is nothing to take back. Else only its sync failed, and it
-                // goes on from there.
-                if config_file::read(self.path).is_ok_and(|file| file == change.target) {
+                // If the new file is not in place, there is nothing to roll back. If it is, only its sync failed, and
+                // the change continues from there.
+                if file::read(self.path).is_ok_and(|file| file == change.target) {
                     return Err(error);
                 }
                 state.change = None;
@@ -121,14 +121,14 @@ impl<K: Kubelet> Changer<'_, K> {
         };
         let from = change.started_from.as_ref();
         if change.restart && (is_new || !self.is_taken_up(from).await?) {
-            let rests = self.kubelet.rests();
-            if from.is_none() && !rests.is_zero() {
-                return Ok(Outcome::Written(rests));
+            let cooldown = self.kubelet.cooldown();
+            if from.is_none() && !cooldown.is_zero() {
+                return Ok(Outcome::Written(cooldown));
             }
-            if let Err(trouble) = self.restart(state).await? {
+            if let Err(error) = self.restart(state).await? {
                 if let Some(change) = &mut state.change {
                     change.step = Step::Back;
-                    change.failure = trouble;
+                    change.failure = error;
                 }
                 self.journal.save(state)?;
                 return self.back(state).await;
@@ -139,13 +139,13 @@ impl<K: Kubelet> Changer<'_, K> {
         };
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
-            // Of the node's history only its counts are left, to be told once more.
+            // Only the counts remain, to be reported once more.
             let drifts = state.drifts;
             *state = State::new(change.target, state.restarts);
             state.drifts = drifts;
             return Ok(Outcome::InForce);
         }
-        state.ours = change.target_ours.clone();
+        state.managed = change.target_managed.clone();
         state.revision = change.task.revision;
         state.failed = None;
         state.change = change.restart.then_some(Change {
@@ -156,15 +156,15 @@ impl<K: Kubelet> Changer<'_, K> {
         Ok(Outcome::InForce)
     }
 
-    /// Takes the change back although it was in force: the kubelet died while it was under watch.
-    pub(crate) async fn take_back(
+    /// Rolls back a change that was in force: the kubelet died while it was watched.
+    pub(crate) async fn roll_back(
         &mut self,
         state: &mut State,
-        why: String,
+        error: String,
     ) -> Result<Outcome, NodeError> {
         if let Some(change) = &mut state.change {
             change.step = Step::Back;
-            change.failure = why;
+            change.failure = error;
         }
         self.journal.save(state)?;
         self.back(state).await
@@ -177,7 +177,7 @@ impl<K: Kubelet> Changer<'_, K> {
         };
         self.write(&change.before)?;
         let from = change.back_from.clone();
-        // The kubelet has run with the new content, or tried to, unless nobody has asked for its restart yet.
+        // The kubelet ran with the new content, or tried to, unless its restart was never requested.
         let owed = match &from {
             Some(_) => !self.is_taken_up(from.as_ref()).await?,
             None => change.started_from.is_some(),
@@ -190,50 +190,50 @@ impl<K: Kubelet> Changer<'_, K> {
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
-        let why = change.failure;
+        let error = change.failure;
         let failure = match restarted {
             Ok(()) => Failure {
                 task: change.task,
-                why,
+                error,
                 stuck: false,
             },
             Err(again) => Failure {
                 task: change.task,
-                why: format!("{why}; and with the file from before: {again}"),
+                error: format!("{error}; and with the previous file: {again}"),
                 stuck: true,
             },
         };
-        state.ours = change.before_ours;
+        state.managed = change.before_managed;
         state.revision = change.before_revision;
         state.failed = Some(failure.clone());
         self.journal.save(state)?;
-        Ok(Outcome::TakenBack(failure))
+        Ok(Outcome::RolledBack(failure))
     }
 
-    /// Makes the file this image; whether it was another one. Durable in any case.
-    fn write(&self, image: &Image) -> Result<bool, NodeError> {
-        if config_file::read(self.path)? == *image {
-            config_file::sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
+    /// Makes the file equal to `target`; returns whether it was different. Durable in any case.
+    fn write(&self, target: &FileSnapshot) -> Result<bool, NodeError> {
+        if file::read(self.path)? == *target {
+            file::sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
             return Ok(false);
         }
-        config_file::replace(self.path, image)?;
+        file::replace(self.path, target)?;
         Ok(true)
     }
 
-    /// Restarts the kubelet, three times at most. Which start it ran by is written down before the first, so that
-    /// whoever comes after us knows whether that came about. The inner error is a sentence: it did not come up.
+    /// Restarts the kubelet, in at most three attempts. Its `InvocationID` is in the journal before the first, so that
+    /// the next syncer can tell whether the restart happened. The inner error says why the kubelet did not start.
     async fn restart(&mut self, state: &mut State) -> Result<Result<(), String>, NodeError> {
         let mut pauses = PAUSES.into_iter();
         let mut attempt = 1;
         loop {
             let from = match self.kubelet.invocation().await {
-                Err(Trouble::Bus(why)) => return Err(NodeError::Bus(why)),
+                Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
                 from => from.ok(),
             };
             state.restarts += 1;
-            let mut anew = attempt > 1;
+            let mut reset_failed = attempt > 1;
             if let Some(change) = &mut state.change {
-                anew |= change.step == Step::Back;
+                reset_failed |= change.step == Step::Back;
                 let started_from = match change.step {
                     Step::Back => &mut change.back_from,
                     _ => &mut change.started_from,
@@ -241,14 +241,14 @@ impl<K: Kubelet> Changer<'_, K> {
                 *started_from = started_from.take().or(from);
             }
             self.journal.save(state)?;
-            let why = match self.kubelet.restart(anew).await {
+            let error = match self.kubelet.restart(reset_failed).await {
                 Ok(()) => return Ok(Ok(())),
-                Err(Trouble::Bus(why)) => return Err(NodeError::Bus(why)),
-                Err(Trouble::Kubelet(why)) => why,
+                Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
+                Err(KubeletError::Kubelet(error)) => error,
             };
-            tracing::warn!(attempt, why, "the kubelet did not come up");
+            tracing::warn!(attempt, error, "the kubelet did not start");
             let Some(pause) = pauses.next() else {
-                return Ok(Err(format!("{why} (attempt {attempt} of {attempt})")));
+                return Ok(Err(format!("{error} (attempt {attempt} of {attempt})")));
             };
             sleep(pause).await;
             attempt += 1;
@@ -256,10 +256,10 @@ impl<K: Kubelet> Changer<'_, K> {
     }
 }
 
-fn not_begun(trouble: Trouble) -> NodeError {
-    match trouble {
-        Trouble::Bus(why) => NodeError::Bus(why),
-        Trouble::Kubelet(why) => NodeError::Unit(why),
+fn not_begun(error: KubeletError) -> NodeError {
+    match error {
+        KubeletError::Bus(error) => NodeError::Bus(error),
+        KubeletError::Kubelet(error) => NodeError::Unit(error),
     }
 }
 
@@ -270,51 +270,53 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::journal::{Ours, Task};
+    use crate::node::state::{ManagedEntries, Task};
 
-    /// Fails as often as it is told to, and counts.
+    /// Fails the first `failures` restarts, and counts all.
     #[derive(Default)]
     struct Fake {
         failures: usize,
         restarts: usize,
         serves_since: bool,
-        rests: Duration,
+        cooldown: Duration,
         /// The bus goes away with this call, counted from 0, and stays away.
         bus_until: Option<usize>,
         calls: usize,
     }
 
     impl Fake {
-        fn call(&mut self) -> Result<(), Trouble> {
+        fn call(&mut self) -> Result<(), KubeletError> {
             self.calls += 1;
             if self.bus_until.is_some_and(|until| self.calls > until) {
-                return Err(Trouble::Bus("no bus".to_owned()));
+                return Err(KubeletError::Bus("no bus".to_owned()));
             }
             Ok(())
         }
     }
 
     impl Kubelet for Fake {
-        async fn invocation(&mut self) -> Result<String, Trouble> {
+        async fn invocation(&mut self) -> Result<String, KubeletError> {
             self.call()?;
             Ok(self.restarts.to_string())
         }
 
-        fn rests(&self) -> Duration {
-            self.rests
+        fn cooldown(&self) -> Duration {
+            self.cooldown
         }
 
-        async fn restart(&mut self, _anew: bool) -> Result<(), Trouble> {
+        async fn restart(&mut self, _reset_failed: bool) -> Result<(), KubeletError> {
             self.call()?;
             self.restarts += 1;
             if self.restarts <= self.failures {
-                Err(Trouble::Kubelet("the restart ended as `failed`".to_owned()))
+                Err(KubeletError::Kubelet(
+                    "the restart ended as `failed`".to_owned(),
+                ))
             } else {
                 Ok(())
             }
         }
 
-        async fn serves_since(&mut self, _since: &Since) -> Result<bool, Trouble> {
+        async fn serves_since(&mut self, _since: &Since) -> Result<bool, KubeletError> {
             self.call()?;
             Ok(self.serves_since)
         }
@@ -323,13 +325,13 @@ mod tests {
     const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
     const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
 
-    fn image(text: Option<&str>) -> Image {
-        text.map_or(Image::Absent, |text| {
-            Image::Absent.with_bytes(text.as_bytes().to_vec())
+    fn image(text: Option<&str>) -> FileSnapshot {
+        text.map_or(FileSnapshot::Absent, |text| {
+            FileSnapshot::Absent.with_bytes(text.as_bytes().to_vec())
         })
     }
 
-    fn change(before: &Image, revision: i64, restart: bool) -> Change {
+    fn change(before: &FileSnapshot, revision: i64, restart: bool) -> Change {
         Change {
             task: Task {
                 uid: "u".to_owned(),
@@ -338,11 +340,11 @@ mod tests {
             },
             step: Step::Forward,
             target: image(Some(NEW)),
-            target_ours: Ours::default(),
+            target_managed: ManagedEntries::default(),
             restart,
             started_from: None,
             before: before.clone(),
-            before_ours: Ours::default(),
+            before_managed: ManagedEntries::default(),
             before_revision: 3,
             back_from: None,
             failure: String::new(),
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_in_force_or_the_file_is_what_it_was() {
+    async fn a_change_is_in_force_or_rolled_back() {
         for (sentence, before, restart, failures, restarts, after, in_force) in [
             (
                 "an absent file is written",
@@ -412,10 +414,10 @@ mod tests {
                 false,
             ),
         ] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("config.json");
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
             if let Some(text) = before {
-                config_file::replace(&path, &image(Some(text))).unwrap();
+                file::replace(&path, &image(Some(text))).unwrap();
             }
             let journal = Journal::beside(&path);
             let mut state = State::new(image(before), 0);
@@ -423,12 +425,12 @@ mod tests {
                 failures,
                 ..Fake::default()
             };
-            let mut changer = Changer {
+            let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
                 kubelet: &mut kubelet,
             };
-            let outcome = changer
+            let outcome = transaction
                 .begin(&mut state, change(&image(before), 4, restart))
                 .await
                 .unwrap();
@@ -448,7 +450,7 @@ mod tests {
             );
             if failures == 9 && restart {
                 assert!(
-                    matches!(outcome, Outcome::TakenBack(Failure { stuck: true, .. })),
+                    matches!(outcome, Outcome::RolledBack(Failure { stuck: true, .. })),
                     "{sentence}"
                 );
             }
@@ -456,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_killed_at_any_step_is_followed_by_one_who_goes_on() {
+    async fn a_change_that_was_interrupted_at_any_step_is_continued() {
         let asked = Some("0".to_owned());
         for (sentence, step, written, (forward, back), taken_up, restarts, after) in [
             (
@@ -469,7 +471,7 @@ mod tests {
                 NEW,
             ),
             (
-                "before the file was written, and the kubelet was started by somebody else",
+                "before the file was written, and another process started the kubelet",
                 Step::Forward,
                 false,
                 (None, None),
@@ -541,9 +543,9 @@ mod tests {
                 OLD,
             ),
         ] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("config.json");
-            config_file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
             let journal = Journal::beside(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
@@ -559,12 +561,12 @@ mod tests {
                 serves_since: taken_up,
                 ..Fake::default()
             };
-            let mut changer = Changer {
+            let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
                 kubelet: &mut kubelet,
             };
-            changer.resume(&mut state).await.unwrap();
+            transaction.resume(&mut state).await.unwrap();
             assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
             assert_eq!(kubelet.restarts, restarts, "{sentence}");
         }
@@ -577,22 +579,25 @@ mod tests {
             ("away before the restart", 1, true),
             ("away in the middle of the restart", 2, true),
         ] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("config.json");
-            config_file::replace(&path, &image(Some(OLD))).unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(OLD))).unwrap();
             let journal = Journal::beside(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake {
                 bus_until: Some(bus_until),
                 ..Fake::default()
             };
-            let mut changer = Changer {
+            let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
                 kubelet: &mut kubelet,
             };
             let change = change(&image(Some(OLD)), 4, true);
-            let error = changer.begin(&mut state, change.clone()).await.unwrap_err();
+            let error = transaction
+                .begin(&mut state, change.clone())
+                .await
+                .unwrap_err();
             assert_eq!(error.reason(), "SystemBusAway", "{sentence}");
             let content = if written { NEW } else { OLD };
             assert_eq!(on_disk(&path).as_deref(), Some(content), "{sentence}");
@@ -601,14 +606,14 @@ mod tests {
             assert_eq!(state.is_some(), written, "{sentence}");
             let mut state = state.unwrap_or_else(|| State::new(image(Some(OLD)), 0));
             let mut kubelet = Fake::default();
-            let mut changer = Changer {
+            let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
                 kubelet: &mut kubelet,
             };
             let outcome = match state.change {
-                Some(_) => changer.resume(&mut state).await.unwrap(),
-                None => changer.begin(&mut state, change).await.unwrap(),
+                Some(_) => transaction.resume(&mut state).await.unwrap(),
+                None => transaction.begin(&mut state, change).await.unwrap(),
             };
             assert_eq!(outcome, Outcome::InForce, "{sentence}");
             assert_eq!(on_disk(&path).as_deref(), Some(NEW), "{sentence}");
@@ -617,35 +622,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kubelet_that_was_just_restarted_has_its_file_at_once_and_its_restart_later() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+    async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
         let journal = Journal::beside(&path);
-        let mut state = State::new(Image::Absent, 0);
-        let rests = Duration::from_secs(7);
+        let mut state = State::new(FileSnapshot::Absent, 0);
+        let cooldown = Duration::from_secs(7);
         let mut kubelet = Fake {
-            rests,
+            cooldown,
             ..Fake::default()
         };
-        let mut changer = Changer {
+        let mut transaction = Transaction {
             journal: &journal,
             path: &path,
             kubelet: &mut kubelet,
         };
-        let change = change(&Image::Absent, 4, true);
-        let outcome = changer.begin(&mut state, change).await.unwrap();
-        assert_eq!(outcome, Outcome::Written(rests));
+        let change = change(&FileSnapshot::Absent, 4, true);
+        let outcome = transaction.begin(&mut state, change).await.unwrap();
+        assert_eq!(outcome, Outcome::Written(cooldown));
         assert_eq!(on_disk(&path).as_deref(), Some(NEW));
-        changer.kubelet.rests = Duration::ZERO;
-        let outcome = changer.resume(&mut state).await.unwrap();
+        transaction.kubelet.cooldown = Duration::ZERO;
+        let outcome = transaction.resume(&mut state).await.unwrap();
         assert_eq!((outcome, kubelet.restarts), (Outcome::InForce, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_restore_nothing_is_left_but_the_number_of_restarts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        config_file::replace(&path, &image(Some(NEW))).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        file::replace(&path, &image(Some(NEW))).unwrap();
         let journal = Journal::beside(&path);
         let mut state = State::new(image(None), 6);
         state.revision = 3;
@@ -656,11 +661,11 @@ mod tests {
         };
         state.failed = Some(Failure {
             task: failed,
-            why: String::new(),
+            error: String::new(),
             stuck: false,
         });
         let mut kubelet = Fake::default();
-        let mut changer = Changer {
+        let mut transaction = Transaction {
             journal: &journal,
             path: &path,
             kubelet: &mut kubelet,
@@ -670,37 +675,37 @@ mod tests {
             ..change(&image(Some(NEW)), 0, true)
         };
         assert_eq!(
-            changer.begin(&mut state, restore).await.unwrap(),
+            transaction.begin(&mut state, restore).await.unwrap(),
             Outcome::InForce
         );
         assert_eq!(on_disk(&path), None);
         assert_eq!((state.revision, state.restarts, state.failed), (0, 7, None));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_kubelet_that_dies_under_watch_gets_its_file_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        config_file::replace(&path, &image(Some(OLD))).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        file::replace(&path, &image(Some(OLD))).unwrap();
         let journal = Journal::beside(&path);
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
-        let mut changer = Changer {
+        let mut transaction = Transaction {
             journal: &journal,
             path: &path,
             kubelet: &mut kubelet,
         };
-        changer
+        transaction
             .begin(&mut state, change(&image(Some(OLD)), 4, true))
             .await
             .unwrap();
-        let outcome = changer
-            .take_back(&mut state, "it died".to_owned())
+        let outcome = transaction
+            .roll_back(&mut state, "it died".to_owned())
             .await
             .unwrap();
         assert!(
-            matches!(outcome, Outcome::TakenBack(Failure { why, stuck: false, .. }) if why == "it died")
+            matches!(outcome, Outcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
         );
         assert_eq!(on_disk(&path).as_deref(), Some(OLD));
         assert_eq!(
@@ -711,19 +716,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_file_that_cannot_be_written_changes_nothing_and_restarts_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
         fs::create_dir(&path).unwrap();
         let journal = Journal::beside(&path);
-        let mut state = State::new(Image::Absent, 0);
+        let mut state = State::new(FileSnapshot::Absent, 0);
         let mut kubelet = Fake::default();
-        let mut changer = Changer {
+        let mut transaction = Transaction {
             journal: &journal,
             path: &path,
             kubelet: &mut kubelet,
         };
-        let error = changer
-            .begin(&mut state, change(&Image::Absent, 4, true))
+        let error = transaction
+            .begin(&mut state, change(&FileSnapshot::Absent, 4, true))
             .await
             .unwrap_err();
         assert_eq!(error.reason(), "NotARegularFile");
@@ -732,7 +737,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_others_wrote_while_nobody_looked_survives_the_way_ahead_and_back() {
+    async fn entries_that_others_wrote_meanwhile_survive_the_change_and_its_rollback() {
         const THEIRS: &str =
             r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="},"theirs":{"auth":"bzpv"}}}"#;
         for (step, content, sentence) in [
@@ -740,9 +745,9 @@ mod tests {
             (Step::Back, THEIRS, "they wrote on our way back"),
             (Step::Forward, "{", "they wrote what is no credentials file"),
         ] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("config.json");
-            config_file::replace(&path, &image(Some(content))).unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(content))).unwrap();
             let journal = Journal::beside(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
@@ -751,19 +756,19 @@ mod tests {
                 ..change(&image(Some(OLD)), 4, true)
             });
             let mut kubelet = Fake::default();
-            let mut changer = Changer {
+            let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
                 kubelet: &mut kubelet,
             };
-            changer.resume(&mut state).await.unwrap();
+            transaction.resume(&mut state).await.unwrap();
             assert_eq!(kubelet.restarts, 1, "{sentence}");
             let after = on_disk(&path).unwrap();
             if content == THEIRS {
                 assert!(after.contains("theirs"), "{sentence}: {after}");
             } else {
                 assert_eq!(after, NEW, "{sentence}");
-                let aside = fs::read_dir(folder.path().join(".globalps"))
+                let aside = fs::read_dir(directory.path().join(".globalps"))
                     .unwrap()
                     .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
                     .any(|kept| kept == content);

@@ -1,4 +1,4 @@
-//! The kubelet's unit, over the node's system bus: restarted, and asked whether it came up.
+//! The kubelet's unit, over the node's system bus: its restart, and whether it serves afterwards.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,14 +9,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath};
 
-/// For one restart job, from the call to systemd's word that it ended: longer than systemd itself waits for a stop and a
-/// start, 90 s each.
+/// Deadline of one restart job: longer than systemd's own deadlines for a stop and a start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
-/// For one question to systemd.
+/// Deadline of one call to systemd.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a kubelet to serve after its unit became active.
+/// Deadline for a kubelet to serve after its unit became active.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A kubelet whose socket never shows up counts as serving after its unit was active for so long.
+/// A kubelet whose socket never appears counts as serving after its unit was active for this long.
 const STEADY: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -67,7 +66,7 @@ trait Service {
     fn n_restarts(&self) -> zbus::Result<u32>;
 }
 
-/// Why the kubelet is not known to run with what it was restarted for.
+/// Why a restart is not known to have succeeded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestartError {
     #[error("the node's system bus at `{path}` does not answer: {source}")]
@@ -91,17 +90,17 @@ pub(crate) enum RestartError {
 }
 
 impl RestartError {
-    /// Nothing is known of the unit: systemd can't be asked.
+    /// Nothing is known of the unit: systemd does not answer.
     pub(crate) fn is_of_the_bus(&self) -> bool {
         matches!(self, Self::Bus { .. } | Self::Silent)
     }
 }
 
-/// A unit at one moment.
+/// Properties of a unit at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitFacts {
     active_state: String,
-    /// Other than this at each start; empty: never started.
+    /// Different after each start; empty: never started.
     invocation: Vec<u8>,
     /// When it became active.
     active_since: SystemTime,
@@ -112,12 +111,12 @@ pub(crate) struct UnitFacts {
 }
 
 impl UnitFacts {
-    /// Whether the kubelet died since `before`. Somebody who restarts or stops it on purpose does not count.
+    /// Whether the kubelet died since `before`. A deliberate restart or stop does not count.
     pub(crate) fn has_died_since(&self, before: &Self) -> bool {
         self.restarts > before.restarts || self.active_state == "failed"
     }
 
-    /// The start that it runs by, in hexadecimal.
+    /// The `InvocationID` in hexadecimal.
     pub(crate) fn invocation(&self) -> String {
         use std::fmt::Write as _;
         self.invocation
@@ -134,11 +133,11 @@ impl UnitFacts {
     }
 }
 
-/// What a start of the kubelet must come after.
+/// The kubelet must have been started after this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     Time(SystemTime),
-    /// The start that it ran by then, in hexadecimal.
+    /// The `InvocationID` that it had, in hexadecimal.
     Start(String),
 }
 
@@ -147,7 +146,7 @@ pub(crate) enum Since {
 pub(crate) struct Systemd {
     pub(crate) bus: PathBuf,
     pub(crate) unit: String,
-    /// A socket that only a kubelet that serves takes connections at.
+    /// A socket that takes connections only while the kubelet serves.
     pub(crate) socket: PathBuf,
 }
 
@@ -157,7 +156,7 @@ impl Systemd {
         &self.unit
     }
 
-    /// A connection of its own for each use: the bus may have been restarted since the last.
+    /// A new connection for each use: the bus may have been restarted.
     async fn connect(&self) -> Result<Connection, RestartError> {
         let address = format!("unix:path={}", self.bus.display());
         let connect = async {
@@ -213,7 +212,7 @@ impl Systemd {
                 unit: self.unit.clone(),
                 state,
             }),
-            Ok(Err(source)) if is_of_nobody(&source) => Err(RestartError::NoSystemd {
+            Ok(Err(source)) if is_nobody(&source) => Err(RestartError::NoSystemd {
                 path: self.bus.clone(),
             }),
             Ok(Err(source)) => Err(RestartError::Bus {
@@ -224,7 +223,7 @@ impl Systemd {
         }
     }
 
-    /// The first of these units that systemd knows and that is not inactive: one that failed counts too. `None`: none is.
+    /// The first of these units that is not inactive: one that failed counts too.
     pub(crate) async fn active_among(
         &self,
         names: &[&'static str],
@@ -243,11 +242,11 @@ impl Systemd {
         Ok(None)
     }
 
-    /// Restarts the unit, `anew` after a failure, and returns once the new kubelet serves.
-    pub(crate) async fn restart(&self, anew: bool) -> Result<UnitFacts, RestartError> {
+    /// Restarts the unit, and returns once the new kubelet serves. `reset_failed` clears its start limit first.
+    pub(crate) async fn restart(&self, reset_failed: bool) -> Result<UnitFacts, RestartError> {
         let connection = self.connect().await?;
         let before = self.facts_over(&connection).await?;
-        let result = timeout(JOB_TIMEOUT, self.run_job(&connection, anew)).await;
+        let result = timeout(JOB_TIMEOUT, self.run_job(&connection, reset_failed)).await;
         let result = result.map_err(|_| RestartError::JobTimeout {
             unit: self.unit.clone(),
         })??;
@@ -260,17 +259,21 @@ impl Systemd {
         self.serves(&connection, Some(&before)).await
     }
 
-    async fn run_job(&self, connection: &Connection, anew: bool) -> Result<String, RestartError> {
+    async fn run_job(
+        &self,
+        connection: &Connection,
+        reset_failed: bool,
+    ) -> Result<String, RestartError> {
         let refused = |source| RestartError::Refused {
             unit: self.unit.clone(),
             source,
         };
         let manager = ManagerProxy::new(connection).await.map_err(refused)?;
-        // Before the call, or the end of a quick job would be missed.
+        // Subscribed before the call, so that the end of a quick job is not missed.
         let mut removed = manager.receive_job_removed().await.map_err(refused)?;
         manager.subscribe().await.map_err(refused)?;
-        if anew {
-            // A unit that failed too often is not started again before this.
+        if reset_failed {
+            // systemd does not start a unit that hit its start limit before this.
             manager
                 .reset_failed_unit(&self.unit)
                 .await
@@ -358,8 +361,8 @@ impl Systemd {
     }
 }
 
-/// The bus answers, but for systemd there is nobody.
-fn is_of_nobody(error: &zbus::Error) -> bool {
+/// The bus answers, but systemd is not on it.
+fn is_nobody(error: &zbus::Error) -> bool {
     const NOBODY: [&str; 3] = [
         "org.freedesktop.DBus.Error.ServiceUnknown",
         "org.freedesktop.DBus.Error.NameHasNoOwner",

@@ -1,0 +1,193 @@
+//! Changes of the node: begun, resumed and ended.
+
+use std::time::Duration;
+
+use globalps_core::api::Phase;
+use globalps_core::rollout::Goal;
+use tokio::time::Instant;
+
+use super::watching::WATCH;
+use super::{Agent, IDLE};
+use crate::delivery::config_file::{Outcome, Transaction};
+use crate::node::file::FileSnapshot;
+use crate::node::kubelet::Restartable;
+use crate::node::state::{Change, NodeError, State, Task};
+use crate::report::wording;
+
+impl Agent {
+    /// Finds the unit to restart, once a change is asked for or under way.
+    pub(super) async fn find_unit(&mut self, is_asked: bool) -> Result<(), NodeError> {
+        let is_begun = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.change.is_some());
+        if !self.restart || !(is_asked || is_begun) {
+            return Ok(());
+        }
+        let found = self.unit.restartable().await;
+        self.no_restart = match found.map_err(|error| NodeError::Bus(error.to_string()))? {
+            Restartable::Yes => None,
+            Restartable::No(reason) => Some(reason),
+        };
+        Ok(())
+    }
+
+    pub(super) async fn begin(
+        &mut self,
+        file: FileSnapshot,
+        change: Change,
+        quarantine: bool,
+        drift: bool,
+    ) -> Result<Duration, NodeError> {
+        if quarantine && let FileSnapshot::File { bytes, .. } = &file {
+            let path = self.journal.quarantine(bytes)?;
+            tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
+            self.quarantined = Some(path);
+        }
+        let pause = self.change(file, Some(change)).await?;
+        if drift {
+            self.count_drift()?;
+        }
+        Ok(pause)
+    }
+
+    pub(super) async fn resume(&mut self, file: FileSnapshot) -> Result<Duration, NodeError> {
+        if self.last_error.is_none() {
+            tracing::info!("continuing a change from the journal");
+        }
+        self.change(file, None).await
+    }
+
+    /// The node holds nothing of globalps any more.
+    pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
+        self.journal.remove()?;
+        self.state = None;
+        self.report(Phase::Restored, "", "");
+        Ok(IDLE)
+    }
+
+    /// Another process changed managed entries, and they were restored.
+    fn count_drift(&mut self) -> Result<(), NodeError> {
+        tracing::warn!("another process changed managed entries; they were restored");
+        self.drift.count();
+        if let Some(state) = &mut self.state {
+            state.drifts += 1;
+            self.journal.save(state)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the file to the other process until another revision is assigned.
+    pub(super) fn give_up(&mut self, task: Option<Task>) -> Result<Duration, NodeError> {
+        if let Some(state) = self.state.as_mut().filter(|state| state.given_up != task) {
+            state.given_up = task;
+            self.journal.save(state)?;
+            tracing::warn!("the file is left to the other process that writes it");
+        }
+        self.report(Phase::ForeignOwner, "Fought", &wording::conflicts());
+        Ok(IDLE)
+    }
+
+    /// Begins this change, or continues the one in the journal, to its end.
+    async fn change(
+        &mut self,
+        file: FileSnapshot,
+        change: Option<Change>,
+    ) -> Result<Duration, NodeError> {
+        let restarts = self
+            .objects
+            .borrow()
+            .object()
+            .map_or(0, |object| self.reporter.restarts(object));
+        let mut state = self
+            .state
+            .take()
+            .unwrap_or_else(|| State::new(file, restarts));
+        let task = change
+            .as_ref()
+            .or(state.change.as_ref())
+            .map(|change| &change.task);
+        // Reports are about this task, whatever the object asks for by the time it ends.
+        self.about = task.map(|task| (task.uid.clone(), task.generation));
+        let goal = task.map(Task::goal);
+        match goal {
+            _ if self.last_error.is_some() => {}
+            Some(Goal::Restore) => tracing::info!("restoring the node"),
+            Some(Goal::Revision(revision)) => tracing::info!(revision, "applying the revision"),
+            None => {}
+        }
+        let path = self.config_file.clone();
+        self.state = Some(state.clone());
+        // Reported beside the work: the file does not wait for the API server.
+        if self.last_error.is_none() {
+            self.report(phase_towards(goal), "", "");
+        }
+        let mut transaction = Transaction {
+            journal: &self.journal,
+            path: &path,
+            kubelet: &mut self.unit,
+        };
+        let result = match change {
+            Some(change) => transaction.begin(&mut state, change).await,
+            None => transaction.resume(&mut state).await,
+        };
+        self.finish(state, goal, result)
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        state: State,
+        goal: Option<Goal>,
+        result: Result<Outcome, NodeError>,
+    ) -> Result<Duration, NodeError> {
+        if result.is_ok() {
+            self.last_error = None;
+        }
+        let is_restored =
+            goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();
+        self.state = Some(state);
+        match result {
+            Err(error) => {
+                // The disk has the truth.
+                self.state = self.journal.load()?;
+                Err(error)
+            }
+            Ok(Outcome::Written(cooldown)) => {
+                tracing::info!("written; the restart waits {} ms", cooldown.as_millis());
+                let message =
+                    "the file is written; the kubelet is restarted 10 s after its last restart";
+                self.report(phase_towards(goal), "RestartRationed", message);
+                Ok(cooldown)
+            }
+            Ok(Outcome::InForce) if is_restored => {
+                tracing::info!("the node is restored");
+                // Its restart count is reported once more; then nothing of the state is left.
+                self.report_restored();
+                self.state = None;
+                Ok(IDLE)
+            }
+            Ok(Outcome::InForce) => {
+                self.watch_until = Some(Instant::now() + WATCH);
+                Ok(Duration::ZERO)
+            }
+            Ok(Outcome::RolledBack(failure)) => {
+                tracing::error!(
+                    error = failure.error,
+                    stuck = failure.stuck,
+                    "the change was rolled back"
+                );
+                self.report_failure(&failure);
+                Ok(Duration::ZERO)
+            }
+        }
+    }
+}
+
+/// Phase of a node that works towards this goal.
+fn phase_towards(goal: Option<Goal>) -> Phase {
+    if goal == Some(Goal::Restore) {
+        Phase::Restoring
+    } else {
+        Phase::Syncing
+    }
+}

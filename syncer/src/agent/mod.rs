@@ -1,0 +1,235 @@
+//! The loop on the node: observe, decide, act, report.
+
+mod applying;
+mod decide;
+mod fetching;
+mod reporting;
+mod watching;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use globalps_core::dockerconfig::DockerConfig;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::backoff::Backoff;
+use crate::cluster::{Cluster, Known, identity, task};
+use crate::delivery::content::is_unparsable;
+use crate::node::drift::Drift;
+use crate::node::file::{self, FileSnapshot};
+use crate::node::journal::Journal;
+use crate::node::kubelet::{Kubelet as _, Unit};
+use crate::node::state::{NodeError, State, Task};
+use crate::node::systemd::Systemd;
+use crate::report::{StatusReporter, writer};
+use decide::{Action, NodeFacts, decide};
+
+/// Pause after an error of the disk, and after one of the node's bus.
+const DISK_RETRY: Duration = Duration::from_secs(10);
+const BUS_RETRY: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_secs(1);
+/// Time for another process to finish writing a file that can't be parsed yet.
+const HALF_WRITTEN: Duration = Duration::from_millis(500);
+/// Nothing to do until the object or the file changes.
+const IDLE: Duration = Duration::from_hours(24);
+
+pub(crate) struct Options {
+    pub(crate) config_file: PathBuf,
+    pub(crate) ready_file: PathBuf,
+    /// Whether the kubelet is restarted after a change.
+    pub(crate) restart: bool,
+}
+
+pub(crate) struct Agent {
+    config_file: PathBuf,
+    restart: bool,
+    cluster: Cluster,
+    journal: Journal,
+    unit: Unit,
+    state: Option<State>,
+    objects: watch::Receiver<Known>,
+    reporter: StatusReporter,
+    /// The assigned content and its revision.
+    desired: Option<(i64, DockerConfig)>,
+    /// The proven revision that a node without an object takes unassigned.
+    joins: Option<i64>,
+    /// The assigned revision that the cluster has no content of any more.
+    superseded: Option<i64>,
+    backoff: Backoff,
+    /// uid and generation of the object that reports are about.
+    about: Option<(String, i64)>,
+    /// Until when the kubelet is watched after a change.
+    watch_until: Option<Instant>,
+    /// Where an unparsable file was moved, for the report.
+    quarantined: Option<PathBuf>,
+    drift: Drift,
+    /// Why this node's kubelet is not restarted, as a clause; `None`: it is.
+    no_restart: Option<String>,
+    /// The last error. It is logged once, and reported until it is over.
+    last_error: Option<String>,
+    /// An unparsable file that gets a moment, as its writer may not have finished.
+    half_written: Option<FileSnapshot>,
+}
+
+impl Agent {
+    pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
+        Self {
+            journal: Journal::beside(&options.config_file),
+            drift: Drift::new(&options.config_file),
+            no_restart: None,
+            last_error: None,
+            half_written: None,
+            objects: cluster.watch_object(),
+            reporter: StatusReporter::new(writer::start(cluster.clone()), options.ready_file),
+            unit: Unit::new(systemd),
+            config_file: options.config_file,
+            restart: options.restart,
+            cluster,
+            state: None,
+            about: None,
+            desired: None,
+            joins: None,
+            superseded: None,
+            backoff: Backoff::default(),
+            watch_until: None,
+            quarantined: None,
+        }
+    }
+
+    /// Runs until it is dropped, which may be at any await: the next syncer continues from the journal.
+    pub(crate) async fn run(&mut self) {
+        // Nothing is known yet, so the pod is not ready.
+        self.reporter.mark_ready(false);
+        let _lock = self.acquire_node().await;
+        loop {
+            let pause = match self.step().await {
+                Ok(pause) => pause,
+                Err(error) => self.retry_after(&error),
+            };
+            if !pause.is_zero() {
+                self.wait(pause).await;
+            }
+        }
+    }
+
+    /// Waits until this process holds the node's lock and has read its state.
+    async fn acquire_node(&mut self) -> File {
+        loop {
+            let acquired = self.journal.lock().and_then(|lock| {
+                file::sweep(&self.config_file);
+                self.state = self.journal.load()?;
+                Ok(lock)
+            });
+            let error = match acquired {
+                Ok(lock) => return lock,
+                Err(error) => error,
+            };
+            tracing::error!(%error, "this syncer can't work on the node");
+            self.about = self.objects.borrow_and_update().object().map(identity);
+            // The other syncer reports.
+            if matches!(error, NodeError::Locked) {
+                sleep(LOCK_RETRY).await;
+            } else {
+                self.report_error(&error);
+                self.wait(DISK_RETRY).await;
+            }
+        }
+    }
+
+    /// Reports the error, and returns the pause before the next attempt.
+    fn retry_after(&mut self, error: &NodeError) -> Duration {
+        let text = error.to_string();
+        if self.last_error.as_ref() != Some(&text) {
+            tracing::warn!(error = text, "trying again until it is over");
+        }
+        self.last_error = Some(text);
+        self.report_error(error);
+        match error {
+            NodeError::Bus(_) => BUS_RETRY,
+            _ => DISK_RETRY,
+        }
+    }
+
+    async fn wait(&mut self, pause: Duration) {
+        tokio::select! {
+            // An error means that the watch task is gone, which never happens; then only time wakes.
+            Ok(()) = self.objects.changed() => self.backoff.reset(),
+            () = self.drift.changed() => {}
+            () = sleep(pause) => {}
+        }
+    }
+
+    /// Observes once and acts. Returns how long there is nothing more to do; zero: observe again at once.
+    async fn step(&mut self) -> Result<Duration, NodeError> {
+        let known = self.objects.borrow_and_update().clone();
+        let is_unseen = matches!(known, Known::Absent) && self.state.is_none();
+        let object = known.object();
+        let joins = self.joins.filter(|_| is_unseen).map(Task::of_newcomer);
+        let task = object.and_then(task).or(joins);
+        let about = object.map(identity);
+        if self.about.as_ref().map(|(uid, _)| uid) != about.as_ref().map(|(uid, _)| uid) {
+            // Revisions start at 1 again after a cleanup, so the same number may be another content.
+            self.desired = None;
+        }
+        self.about = about;
+        let file = file::read(&self.config_file)?;
+        if is_unparsable(&file) && self.half_written.as_ref() != Some(&file) {
+            self.half_written = Some(file);
+            return Ok(HALF_WRITTEN);
+        }
+        self.find_unit(task.is_some()).await?;
+        let desired = task.as_ref().and_then(|task| {
+            self.desired
+                .as_ref()
+                .filter(|(revision, _)| *revision == task.revision)
+                .map(|(_, config)| config)
+        });
+        let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
+        let facts = NodeFacts {
+            task: task.as_ref(),
+            is_unseen,
+            is_foreign: !foreign_owner.is_empty(),
+            state: self.state.as_ref(),
+            file: &file,
+            desired,
+            superseded: task
+                .as_ref()
+                .is_some_and(|task| self.superseded == Some(task.revision)),
+            restart: self.restart && self.no_restart.is_none(),
+            is_cooled_down: self.unit.cooldown().is_zero(),
+            is_watched: self.drift.is_watched(),
+            is_conflict_limit_reached: self.drift.is_limit_reached(),
+        };
+        match decide(&facts) {
+            Action::Idle => {
+                self.report_waiting();
+                Ok(IDLE)
+            }
+            Action::Join => Ok(self.join().await),
+            Action::Fetch => Ok(self.fetch(task.as_ref()).await),
+            Action::Resume => self.resume(file).await,
+            Action::Begin {
+                change,
+                quarantine,
+                drift,
+            } => self.begin(file, *change, quarantine, drift).await,
+            Action::Settle => {
+                self.settle()?;
+                Ok(Duration::ZERO)
+            }
+            Action::Reject(failure) => {
+                self.report_failure(&failure);
+                Ok(IDLE)
+            }
+            Action::LeaveAlone => {
+                self.report_foreign(foreign_owner);
+                Ok(IDLE)
+            }
+            Action::GiveUp => self.give_up(task),
+            Action::Confirm => self.confirm().await,
+            Action::Forget => self.forget(),
+        }
+    }
+}

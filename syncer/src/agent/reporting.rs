@@ -1,0 +1,88 @@
+//! What the node reports of itself.
+
+use std::path::Path;
+
+use globalps_core::api::{NodePullSecretStatus, Phase};
+
+use super::Agent;
+use crate::cluster::identity;
+use crate::node::state::{Failure, NodeError};
+use crate::report::wording;
+
+impl Agent {
+    pub(super) fn report_in_force(&mut self) {
+        let within = "the kubelet reads it by itself within 5 minutes";
+        let drifts = self.state.as_ref().map_or(0, |state| state.drifts);
+        let (reason, message) = match (&self.quarantined, &self.no_restart) {
+            (Some(path), _) => ("FileSetAside", quarantined(path)),
+            (None, Some(reason)) => ("RestartNotPossible", format!("{reason}, so {within}")),
+            (None, None) if !self.restart => ("RestartNever", within.to_owned()),
+            (None, None) if drifts > 0 => ("DriftRepaired", wording::drifts(drifts)),
+            (None, None) => ("", String::new()),
+        };
+        self.report(Phase::Synced, reason, &message);
+    }
+
+    /// A node that waits reports it, which shows that its syncer runs.
+    pub(super) fn report_waiting(&mut self) {
+        if self.about.is_some() {
+            self.report(Phase::Pending, "", "");
+        }
+    }
+
+    pub(super) fn report_foreign(&mut self, owner: &str) {
+        let message = wording::foreign_owner(owner);
+        self.report(Phase::ForeignOwner, "ManagedFile", &message);
+    }
+
+    pub(super) fn report_restored(&mut self) {
+        match self.quarantined.take().filter(|path| path.exists()) {
+            Some(path) => self.report(Phase::Restored, "FileSetAside", &quarantined(&path)),
+            None => self.report(Phase::Restored, "", ""),
+        }
+    }
+
+    pub(super) fn report_failure(&mut self, failure: &Failure) {
+        let (phase, reason, message) = wording::failure(failure);
+        self.report(phase, reason, &message);
+    }
+
+    pub(super) fn report_error(&mut self, error: &NodeError) {
+        self.report(Phase::Failed, error.reason(), &error.to_string());
+    }
+
+    pub(super) fn report(&mut self, phase: Phase, reason: &str, message: &str) {
+        let known = self.objects.borrow().clone();
+        let Some(object) = known.object() else {
+            // There is no status to write; only the kubelet asks whether this pod is ready.
+            return self.reporter.mark_ready(phase == Phase::Synced);
+        };
+        let Some((_, generation)) = self
+            .about
+            .clone()
+            .filter(|(uid, _)| *uid == identity(object).0)
+        else {
+            return;
+        };
+        let status = NodePullSecretStatus {
+            observed_generation: generation,
+            phase,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            revision: self.state.as_ref().map_or(0, |state| state.revision),
+            restarts: self
+                .state
+                .as_ref()
+                .map_or_else(|| self.reporter.restarts(object), |state| state.restarts),
+            drifts: self.state.as_ref().map_or(0, |state| state.drifts),
+            restored: phase == Phase::Restored,
+            ..NodePullSecretStatus::default()
+        };
+        self.reporter.report(object, status);
+    }
+}
+
+fn quarantined(path: &Path) -> String {
+    let path = path.display();
+    format!("the node's own file could not be parsed and is kept as {path}")
+}

@@ -1,0 +1,99 @@
+//! The API server as one node uses it: the node's `NodePullSecret` and the Secrets with its content.
+
+pub(crate) mod backoff;
+mod fetch;
+mod watch;
+
+use std::time::Duration;
+
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
+use globalps_core::names::SYNCER_MANAGER;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use tokio::time::timeout;
+
+pub(crate) use fetch::FetchError;
+pub(crate) use watch::Known;
+
+use crate::node::state::Task;
+
+/// Deadline of one request that is not a watch.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    client: Client,
+    namespace: String,
+    node: String,
+}
+
+/// Why a status was not written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
+    Timeout,
+}
+
+impl WriteError {
+    /// The object does not exist any more.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(client: Client, namespace: &str, node: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            node: node.to_owned(),
+        }
+    }
+
+    fn objects(&self) -> Api<NodePullSecret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Writes the status of the object with this uid. For another object of the same name the API server answers with a
+    /// conflict.
+    pub(crate) async fn write_status(
+        &self,
+        uid: &str,
+        status: &NodePullSecretStatus,
+    ) -> Result<(), WriteError> {
+        let body = serde_json::json!({"metadata": {"uid": uid}, "status": status});
+        let params = PatchParams {
+            field_manager: Some(SYNCER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let (objects, body) = (self.objects(), Patch::Merge(&body));
+        let write = objects.patch_status(&self.node, &params, &body);
+        timeout(TIMEOUT, write)
+            .await
+            .map_err(|_| WriteError::Timeout)??;
+        Ok(())
+    }
+}
+
+/// uid and generation.
+pub(crate) fn identity(object: &NodePullSecret) -> (String, i64) {
+    let meta = &object.metadata;
+    (
+        meta.uid.clone().unwrap_or_default(),
+        meta.generation.unwrap_or_default(),
+    )
+}
+
+/// What the object asks of the node; `None`: nothing yet.
+pub(crate) fn task(object: &NodePullSecret) -> Option<Task> {
+    let spec = &object.spec;
+    let revision = if spec.restore { 0 } else { spec.revision };
+    let (uid, generation) = identity(object);
+    (spec.restore || revision > 0).then_some(Task {
+        uid,
+        generation,
+        revision,
+    })
+}

@@ -1,0 +1,113 @@
+//! The watch of the node's object. It runs beside the node's work, which never waits for it.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, pin_mut};
+use globalps_core::api::NodePullSecret;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::backoff::Backoff;
+use super::{Cluster, TIMEOUT};
+
+/// A watch is renewed after this time; a connection that is silent for longer is dead.
+const WATCH: Duration = Duration::from_secs(290);
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The node's object as last seen.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// Not seen yet.
+    Nothing,
+    /// It does not exist.
+    Absent,
+    Object(Box<NodePullSecret>),
+}
+
+impl Known {
+    pub(crate) fn object(&self) -> Option<&NodePullSecret> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Nothing | Self::Absent => None,
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts the watch of the node's object.
+    pub(crate) fn watch_object(&self) -> watch::Receiver<Known> {
+        let (sender, receiver) = watch::channel(Known::Nothing);
+        let cluster = self.clone();
+        tokio::spawn(async move {
+            let mut backoff = Backoff::default();
+            loop {
+                let ended = cluster.watch_once(&sender, &mut backoff).await;
+                let pause = backoff.next();
+                if let Err(error) = ended {
+                    tracing::warn!(%error, "the watch failed, trying again in {} ms", pause.as_millis());
+                }
+                sleep(pause).await;
+            }
+        });
+        receiver
+    }
+
+    /// One list and the watch that follows it, until the watch ends or has a gap.
+    async fn watch_once(
+        &self,
+        sender: &watch::Sender<Known>,
+        backoff: &mut Backoff,
+    ) -> anyhow::Result<()> {
+        let objects = self.objects();
+        let field = format!("metadata.name={}", self.node);
+        let list = timeout(TIMEOUT, objects.list(&ListParams::default().fields(&field))).await??;
+        let mut version = list.metadata.resource_version.unwrap_or_default();
+        send(sender, list.items.into_iter().next());
+        loop {
+            let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
+            let parameters = WatchParams::default().fields(&field).timeout(seconds);
+            let stream = timeout(TIMEOUT, objects.watch(&parameters, &version)).await??;
+            pin_mut!(stream);
+            let begun = Instant::now();
+            while let Some(event) = timeout(WATCH + GRACE, stream.next()).await? {
+                match event? {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().unwrap_or_default();
+                        send(sender, Some(object));
+                    }
+                    WatchEvent::Deleted(object) => {
+                        version = object.resource_version().unwrap_or_default();
+                        send(sender, None);
+                    }
+                    WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                    // Mostly 410: events in between are lost, and a new list is needed.
+                    WatchEvent::Error(status) => {
+                        tracing::debug!(code = status.code, "the watch has a gap");
+                        if status.code != 410 {
+                            anyhow::bail!("the API server ended the watch with {}", status.code);
+                        }
+                        return Ok(());
+                    }
+                }
+                backoff.reset();
+            }
+            if begun.elapsed() < GRACE {
+                // Not a renewal but a server that closes its watches: pause before the next.
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Wakes the node's work only for a change that it depends on: not for its own status.
+fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
+    sender.send_if_modified(|known| {
+        let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
+        let is_first = matches!(known, Known::Nothing);
+        let is_changed = known.object().map(identity) != object.as_ref().map(identity);
+        *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
+        is_first || is_changed
+    });
+}

@@ -1,0 +1,91 @@
+//! Contents of the credentials file: what can be parsed, and how managed entries enter and leave it. Pure.
+
+use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
+use globalps_core::rollout::Goal;
+
+use crate::node::file::FileSnapshot;
+use crate::node::state::{Change, ManagedEntries};
+
+/// Adapts a change from the journal to a file that another process wrote meanwhile: what it wrote stays, forward and
+/// back. How far the change came is unknown, so managed entries of before and of the target both count as managed.
+/// `None`: the file can't be parsed, so there is nothing in it to keep.
+pub(crate) fn rebase(
+    change: &Change,
+    file: &FileSnapshot,
+    snapshot: &FileSnapshot,
+) -> Option<Change> {
+    let existing = parsed(file)?;
+    let managed = change.before_managed.and(&change.target_managed);
+    let on_file = |version: &FileSnapshot, wanted: &ManagedEntries| {
+        let wanted = wanted.among(&parsed(version).unwrap_or_default());
+        merge_on_node(&existing, &wanted, &managed.keys, &managed.overridden())
+    };
+    let as_file = |config: &DockerConfig| {
+        if config.means_the_same(&existing) && *file != FileSnapshot::Absent {
+            file.clone()
+        } else {
+            file.with_bytes(config.render())
+        }
+    };
+    let ahead = on_file(&change.target, &change.target_managed);
+    let back = on_file(&change.before, &change.before_managed);
+    let target = match change.task.goal() {
+        Goal::Restore => restored(&ahead.config, file, snapshot),
+        Goal::Revision(_) => as_file(&ahead.config),
+    };
+    // No empty file where there was none, or where the other process removed it.
+    let was_absent = change.before == FileSnapshot::Absent || *file == FileSnapshot::Absent;
+    let before = if was_absent && back.config.is_empty() {
+        FileSnapshot::Absent
+    } else {
+        as_file(&back.config)
+    };
+    Some(Change {
+        target,
+        target_managed: change.target_managed.overriding(ahead.overridden),
+        before,
+        before_managed: change.before_managed.overriding(back.overridden),
+        ..change.clone()
+    })
+}
+
+/// The file's entries that a kubelet can read; `None`: it is no credentials file at all.
+pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
+    let FileSnapshot::File { bytes, .. } = file else {
+        return Some(DockerConfig::default());
+    };
+    let config = dockerconfig::parse(bytes).ok()?;
+    let readable = config
+        .entries()
+        .iter()
+        .filter(|entry| entry.credential().is_ok())
+        .cloned()
+        .collect();
+    Some(config.with_entries(readable))
+}
+
+/// Whether a kubelet ignores the file: one entry that it can't read makes it ignore all of them.
+pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
+    let FileSnapshot::File { bytes, .. } = file else {
+        return false;
+    };
+    !dockerconfig::parse(bytes).is_ok_and(|config| config.is_kubelet_readable())
+}
+
+/// The file without managed entries: the bytes of the snapshot where nothing else changed since, else the present file
+/// without them.
+pub(crate) fn restored(
+    unmanaged: &DockerConfig,
+    file: &FileSnapshot,
+    snapshot: &FileSnapshot,
+) -> FileSnapshot {
+    let before = parsed(snapshot).unwrap_or_default();
+    if unmanaged.means_the_same(&before) {
+        snapshot.clone()
+    } else if *file == FileSnapshot::Absent && unmanaged.is_empty() {
+        // It was removed, and there is nothing to write.
+        FileSnapshot::Absent
+    } else {
+        file.with_bytes(unmanaged.render())
+    }
+}

@@ -1,0 +1,103 @@
+//! Changes of managed entries by other processes, and when they happen too often to go on restoring them.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::node::directory_watch::FileWatch;
+
+/// After this many conflicts within this time the file is left to the other process.
+pub(crate) const MAX_CONFLICTS: usize = 5;
+pub(crate) const CONFLICT_WINDOW: Duration = Duration::from_mins(10);
+/// Between two reads of a file that can't be watched.
+const UNWATCHED: Duration = Duration::from_mins(1);
+
+pub(crate) struct Drift {
+    file: PathBuf,
+    watch: Option<FileWatch>,
+    /// The file was correct at a time since which it is watched.
+    is_watched: bool,
+    times: VecDeque<Instant>,
+}
+
+impl Drift {
+    pub(crate) fn new(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            watch: None,
+            is_watched: false,
+            times: VecDeque::new(),
+        }
+    }
+
+    /// The file is correct now. If its directory is watched, every later change is noticed.
+    pub(crate) fn watch(&mut self) {
+        self.is_watched = self.watch.is_some();
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// Returns when the file may have changed.
+    pub(crate) async fn changed(&mut self) {
+        if self.watch.is_none() {
+            match FileWatch::new(&self.file) {
+                Ok(watch) => {
+                    self.watch = Some(watch);
+                    // The caller reads the file once more; every later change is reported.
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "the directory can't be watched"),
+            }
+        }
+        let Some(watch) = &mut self.watch else {
+            return sleep(UNWATCHED).await;
+        };
+        if let Err(error) = watch.changed().await {
+            tracing::warn!(%error, "the watch of the directory ended");
+            self.watch = None;
+            self.is_watched = false;
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    pub(crate) fn count(&mut self) {
+        self.times.push_back(Instant::now());
+    }
+
+    /// Whether the entries must not be restored once more.
+    pub(crate) fn is_limit_reached(&mut self) -> bool {
+        while self
+            .times
+            .front()
+            .is_some_and(|time| time.elapsed() > CONFLICT_WINDOW)
+        {
+            self.times.pop_front();
+        }
+        self.times.len() >= MAX_CONFLICTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_fifth_conflict_within_ten_minutes_reaches_the_limit() {
+        let mut drift = Drift::new(Path::new("/x/config.json"));
+        for _ in 0..4 {
+            drift.count();
+            assert!(!drift.is_limit_reached());
+        }
+        tokio::time::advance(CONFLICT_WINDOW + Duration::from_secs(1)).await;
+        drift.count();
+        assert!(!drift.is_limit_reached(), "the first four are long ago");
+        for _ in 0..4 {
+            drift.count();
+        }
+        assert!(drift.is_limit_reached());
+    }
+}

@@ -1,0 +1,269 @@
+//! The state directory on the node's disk: state file, lock and quarantined files. A syncer that starts continues from here.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use globalps_core::names::STATE_DIR;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::Deserialize;
+
+use super::file::{self, FileError, FileSnapshot};
+use super::state::{NodeError, State, VERSION};
+
+const STATE_FILE: &str = "state.json";
+/// Prefix of quarantined files' names; a time follows.
+const QUARANTINED: &str = "config.json.unparsable-";
+
+/// The field that every format version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// The state directory next to the credentials file.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    directory: PathBuf,
+    config_file: PathBuf,
+}
+
+impl Journal {
+    pub(crate) fn beside(config_file: &Path) -> Self {
+        Self {
+            directory: config_file
+                .parent()
+                .unwrap_or(Path::new("/"))
+                .join(STATE_DIR),
+            config_file: config_file.to_owned(),
+        }
+    }
+
+    /// The exclusive right to work on this node, held while the result lives. The lock is on the kubelet's directory:
+    /// the file is replaced, and the state directory comes and goes.
+    pub(crate) fn lock(&self) -> Result<File, NodeError> {
+        let directory = self.directory.parent().unwrap_or(Path::new("/"));
+        let io = |source| FileError::Io {
+            action: "lock",
+            path: directory.to_owned(),
+            source,
+        };
+        let handle = File::open(directory).map_err(io)?;
+        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(handle),
+            Err(Errno::WOULDBLOCK) => Err(NodeError::Locked),
+            Err(error) => Err(io(error.into()).into()),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(STATE_FILE)
+    }
+
+    /// `None`: globalps has never changed this node, or it was restored.
+    pub(crate) fn load(&self) -> Result<Option<State>, NodeError> {
+        let path = self.path();
+        file::sweep(&path);
+        let FileSnapshot::File { bytes, .. } = file::read(&path)? else {
+            return Ok(None);
+        };
+        let damaged = |_| NodeError::Damaged { path: path.clone() };
+        let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if version > VERSION {
+            return Err(NodeError::Newer {
+                path,
+                found: version,
+            });
+        }
+        serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+    }
+
+    /// Durable when it returns.
+    pub(crate) fn save(&self, state: &State) -> Result<(), NodeError> {
+        self.make_directory()?;
+        let bytes =
+            serde_json::to_vec(state).map_err(|_| NodeError::Damaged { path: self.path() })?;
+        Ok(file::replace(
+            &self.path(),
+            &FileSnapshot::Absent.with_bytes(bytes),
+        )?)
+    }
+
+    /// Keeps bytes that could not be parsed, under a name with a time. Equal bytes are kept once.
+    pub(crate) fn quarantine(&self, bytes: &[u8]) -> Result<PathBuf, NodeError> {
+        self.make_directory()?;
+        let known = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| is_quarantined(&entry.file_name()))
+            .map(|entry| entry.path())
+            .find(|path| fs::read(path).is_ok_and(|kept| kept == bytes));
+        if let Some(path) = known {
+            return Ok(path);
+        }
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+        let path = self.directory.join(format!("{QUARANTINED}{time}"));
+        file::replace(&path, &FileSnapshot::Absent.with_bytes(bytes.to_vec()))?;
+        Ok(path)
+    }
+
+    /// Removes the state directory. A quarantined file stays unless the credentials file holds the same bytes again.
+    pub(crate) fn remove(&self) -> Result<(), NodeError> {
+        let io = |source| FileError::Io {
+            action: "remove",
+            path: self.directory.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(io)?,
+        };
+        let back = file::read(&self.config_file)?;
+        // The state goes first: without it, what is left of the directory has no effect.
+        file::replace(&self.path(), &FileSnapshot::Absent)?;
+        let mut is_empty = true;
+        for entry in entries {
+            let entry = entry.map_err(io)?;
+            let is_kept = is_quarantined(&entry.file_name());
+            if is_kept && !file::read(&entry.path())?.has_bytes_of(&back) {
+                tracing::warn!(path = %entry.path().display(), "kept: a quarantined file that nothing else holds");
+                is_empty = false;
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io(error).into());
+                }
+                _ => {}
+            }
+        }
+        if is_empty {
+            fs::remove_dir(&self.directory).map_err(io)?;
+        }
+        Ok(file::sync_directory(
+            self.directory.parent().unwrap_or(Path::new("/")),
+        )?)
+    }
+
+    fn make_directory(&self) -> Result<(), NodeError> {
+        let io = |source| FileError::Io {
+            action: "create",
+            path: self.directory.clone(),
+            source,
+        };
+        match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
+            Ok(()) => Ok(file::sync_directory(
+                self.directory.parent().unwrap_or(Path::new("/")),
+            )?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(io(error).into()),
+        }
+    }
+}
+
+fn is_quarantined(name: &OsStr) -> bool {
+    name.to_string_lossy().starts_with(QUARANTINED)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use globalps_core::dockerconfig::{self, DockerConfig};
+
+    use super::*;
+    use crate::node::state::ManagedEntries;
+
+    #[test]
+    fn what_was_saved_is_there_again_for_root_alone_and_then_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&directory.path().join("config.json"));
+        assert!(journal.load().unwrap().is_none());
+        let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
+        let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
+        state.managed = ManagedEntries::new(&own, own.entries().to_vec());
+        journal.save(&state).unwrap();
+        let loaded = journal.load().unwrap().unwrap();
+        assert_eq!((loaded.snapshot, loaded.restarts), (state.snapshot, 3));
+        assert!(DockerConfig::new(loaded.managed.overridden()).means_the_same(&own));
+        for (path, mode) in [(journal.directory.clone(), 0o700), (journal.path(), 0o600)] {
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                mode
+            );
+        }
+        journal.remove().unwrap();
+        journal.remove().unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    /// As the first syncers wrote it, in the middle of a change.
+    const OLDEST: &str = r#"{"version":1,"snapshot":"Absent","ours":{"keys":["r"],"overridden":{"auths":{}}},"revision":1,
+        "failed":null,"change":{"task":{"uid":"u","generation":3,"revision":2},"step":"Forward","target":"Absent",
+        "target_ours":{"keys":["r"],"overridden":{"auths":{}}},"restart":true,"before":"Absent",
+        "before_ours":{"keys":["r"],"overridden":{"auths":{}}},"before_revision":1,"failure":""},"restarts":4}"#;
+
+    #[test]
+    fn a_state_of_an_older_syncer_is_gone_on_from() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&directory.path().join("config.json"));
+        journal.make_directory().unwrap();
+        fs::write(journal.path(), OLDEST).unwrap();
+        let state = journal.load().unwrap().unwrap();
+        let change = state.change.as_ref().unwrap();
+        assert_eq!((state.revision, state.restarts, state.drifts), (1, 4, 0));
+        assert_eq!((change.task.revision, change.before_revision), (2, 1));
+        assert!(change.awaits_restart(), "its restart is owed");
+        journal.save(&state).unwrap();
+        journal.load().unwrap().unwrap();
+    }
+
+    #[test]
+    fn one_syncer_at_a_time_works_on_a_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&directory.path().join("config.json"));
+        let first = journal.lock().unwrap();
+        assert_eq!(journal.lock().unwrap_err().reason(), "AnotherSyncer");
+        drop(first);
+        journal.lock().unwrap();
+    }
+
+    #[test]
+    fn a_newer_or_damaged_state_is_refused_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(&directory.path().join("config.json"));
+        journal.make_directory().unwrap();
+        for (content, reason) in [
+            (r#"{"version":2,"x":1}"#, "StateTooNew"),
+            ("{", "StateDamaged"),
+            (r#"{"version":1}"#, "StateDamaged"),
+        ] {
+            fs::write(journal.path(), content).unwrap();
+            assert_eq!(journal.load().unwrap_err().reason(), reason);
+            assert_eq!(fs::read_to_string(journal.path()).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn what_was_set_aside_goes_only_where_the_file_holds_it_again() {
+        for (back, kept) in [("{", false), ("{}", true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            fs::write(&path, back).unwrap();
+            let journal = Journal::beside(&path);
+            let aside = journal.quarantine(b"{").unwrap();
+            assert_eq!(journal.quarantine(b"{").unwrap(), aside, "once");
+            journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+            journal.remove().unwrap();
+            assert_eq!(journal.directory.exists(), kept, "{back}");
+            assert_eq!(fs::read(&aside).is_ok_and(|bytes| bytes == b"{"), kept);
+            assert!(journal.load().unwrap().is_none());
+            journal.remove().unwrap();
+        }
+    }
+}

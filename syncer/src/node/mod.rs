@@ -1,0 +1,9 @@
+//! The node: its files, its journal, its systemd and its kubelet. Knows nothing of the cluster.
+
+pub(crate) mod directory_watch;
+pub(crate) mod drift;
+pub(crate) mod file;
+pub(crate) mod journal;
+pub(crate) mod kubelet;
+pub(crate) mod state;
+pub(crate) mod systemd;

@@ -1,0 +1,236 @@
+//! What the syncer remembers of its node: the file before the first change, the entries it manages there, and the change
+//! that is under way.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use globalps_core::dockerconfig::{self, DockerConfig, Entry};
+use globalps_core::rollout::Goal;
+use serde::{Deserialize, Serialize};
+
+use super::file::{FileError, FileSnapshot};
+
+/// Format version of the state file that this program writes. It reads this one and older ones.
+pub(super) const VERSION: u32 = 1;
+
+/// Why the node can't be changed now. Work continues once the cause is gone.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("another syncer runs on this node; this one waits")]
+    Locked,
+    #[error("{0}; it continues once systemd answers")]
+    Bus(String),
+    #[error("{0}; nothing was changed")]
+    Unit(String),
+    #[error(
+        "`{path}` is of version {found}, newer than this syncer's {VERSION}: use a newer syncer"
+    )]
+    Newer { path: PathBuf, found: u32 },
+    #[error(
+        "`{path}` is damaged; nothing was changed: restore the file, or move it away to start without it"
+    )]
+    Damaged { path: PathBuf },
+}
+
+impl NodeError {
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::File(error) => error.reason(),
+            Self::Locked => "AnotherSyncer",
+            Self::Bus(_) => "SystemBusAway",
+            Self::Unit(_) => "KubeletUnit",
+            Self::Newer { .. } => "StateTooNew",
+            Self::Damaged { .. } => "StateDamaged",
+        }
+    }
+}
+
+/// What one generation of the node's `NodePullSecret` asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// uid of the object: a generation counts only within one object.
+    pub(crate) uid: String,
+    pub(crate) generation: i64,
+    /// Revision to put in force; 0: restore the node.
+    pub(crate) revision: i64,
+}
+
+impl Task {
+    /// Of a node that has no object yet.
+    pub(crate) fn of_newcomer(revision: i64) -> Self {
+        Self {
+            uid: String::new(),
+            generation: 0,
+            revision,
+        }
+    }
+
+    pub(crate) fn goal(&self) -> Goal {
+        if self.revision == 0 {
+            Goal::Restore
+        } else {
+            Goal::Revision(self.revision)
+        }
+    }
+}
+
+/// Entries in the file that globalps manages: canonical keys, and the node's own entries that they override.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct ManagedEntries {
+    pub(crate) keys: BTreeSet<String>,
+    /// As a credentials file.
+    overridden: serde_json::Value,
+}
+
+impl std::fmt::Debug for ManagedEntries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ManagedEntries").field(&self.keys).finish()
+    }
+}
+
+impl ManagedEntries {
+    pub(crate) fn new(desired: &DockerConfig, overridden: Vec<Entry>) -> Self {
+        let keys = desired
+            .by_canonical_key()
+            .into_keys()
+            .map(Cow::into_owned)
+            .collect();
+        let overridden =
+            serde_json::from_slice(&DockerConfig::new(overridden).render()).unwrap_or_default();
+        Self { keys, overridden }
+    }
+
+    /// The same keys, overriding these entries.
+    pub(crate) fn overriding(&self, overridden: Vec<Entry>) -> Self {
+        Self {
+            keys: self.keys.clone(),
+            ..Self::new(&DockerConfig::default(), overridden)
+        }
+    }
+
+    /// Union of both; of two overridden entries with one key, that of `later` wins.
+    pub(crate) fn and(&self, later: &Self) -> Self {
+        let mut overridden = self.overridden();
+        overridden.extend(later.overridden());
+        let both: BTreeMap<String, Entry> = overridden
+            .into_iter()
+            .map(|entry| (entry.canonical_key().into_owned(), entry))
+            .collect();
+        Self {
+            keys: &self.keys | &later.keys,
+            ..Self::new(&DockerConfig::default(), both.into_values().collect())
+        }
+    }
+
+    /// The managed ones of these entries.
+    pub(crate) fn among(&self, config: &DockerConfig) -> DockerConfig {
+        let is_managed = |entry: &&Entry| self.keys.contains(&*entry.canonical_key());
+        DockerConfig::new(
+            config
+                .entries()
+                .iter()
+                .filter(is_managed)
+                .cloned()
+                .collect(),
+        )
+    }
+
+    pub(crate) fn overridden(&self) -> Vec<Entry> {
+        let config = dockerconfig::parse(self.overridden.to_string().as_bytes());
+        config
+            .map(|config| config.entries().to_vec())
+            .unwrap_or_default()
+    }
+}
+
+/// Progress of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Write the new content and restart the kubelet with it.
+    Forward,
+    /// It is in force; the kubelet is watched for a while.
+    Watching,
+    /// Write the previous content and restart the kubelet with it.
+    Back,
+}
+
+/// A change under way, with everything needed to finish it or to roll it back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) task: Task,
+    pub(crate) step: Step,
+    pub(crate) target: FileSnapshot,
+    #[serde(rename = "target_ours")]
+    pub(crate) target_managed: ManagedEntries,
+    /// It is in force only after a restart of the kubelet.
+    pub(crate) restart: bool,
+    /// The unit's `InvocationID` before the restart with the new content was requested; `None` until requested.
+    #[serde(default)]
+    pub(crate) started_from: Option<String>,
+    pub(crate) before: FileSnapshot,
+    #[serde(rename = "before_ours")]
+    pub(crate) before_managed: ManagedEntries,
+    pub(crate) before_revision: i64,
+    /// The same for the restart with the previous content.
+    #[serde(default)]
+    pub(crate) back_from: Option<String>,
+    /// Why it is rolled back.
+    pub(crate) failure: String,
+}
+
+impl Change {
+    /// Its restart has not been requested yet.
+    pub(crate) fn awaits_restart(&self) -> bool {
+        self.restart && self.step == Step::Forward && self.started_from.is_none()
+    }
+}
+
+/// A task that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) task: Task,
+    #[serde(rename = "why")]
+    pub(crate) error: String,
+    /// The kubelet did not start with the previous file either.
+    pub(crate) stuck: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    version: u32,
+    /// The file before the first change.
+    pub(crate) snapshot: FileSnapshot,
+    #[serde(rename = "ours")]
+    pub(crate) managed: ManagedEntries,
+    /// Revision in force; 0: none.
+    pub(crate) revision: i64,
+    /// The last task that failed. It is not repeated.
+    pub(crate) failed: Option<Failure>,
+    pub(crate) change: Option<Change>,
+    pub(crate) restarts: i64,
+    /// How often another process changed managed entries.
+    #[serde(default)]
+    pub(crate) drifts: i64,
+    /// The task that another process kept undoing, so that it was given up.
+    #[serde(default)]
+    pub(crate) given_up: Option<Task>,
+}
+
+impl State {
+    pub(crate) fn new(snapshot: FileSnapshot, restarts: i64) -> Self {
+        Self {
+            version: VERSION,
+            snapshot,
+            managed: ManagedEntries::default(),
+            revision: 0,
+            failed: None,
+            change: None,
+            restarts,
+            drifts: 0,
+            given_up: None,
+        }
+    }
+}

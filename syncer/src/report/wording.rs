@@ -1,0 +1,57 @@
+//! Reasons and messages of a node's status.
+
+use globalps_core::api::Phase;
+use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+
+use crate::node::drift::{CONFLICT_WINDOW, MAX_CONFLICTS};
+use crate::node::state::Failure;
+
+/// Message for a file that another program is known to manage.
+pub(crate) fn foreign_owner(owner: &str) -> String {
+    let way_on = if owner == MACHINE_CONFIG_OPERATOR {
+        "change the cluster's own pull secret instead, with `oc set data secret/pull-secret -n openshift-config \
+         --from-file=.dockerconfigjson=FILE`"
+    } else {
+        "let it write the credentials, or exclude this node"
+    };
+    format!(
+        "{owner} manages the kubelet's credentials file on this node, and globalps leaves it alone: {way_on}"
+    )
+}
+
+/// Phase, reason and message of a task that failed.
+pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
+    let (phase, reason, way_on) = if failure.stuck {
+        (
+            Phase::Failed,
+            "KubeletDown",
+            "look at the kubelet's journal on the node",
+        )
+    } else {
+        let way_on =
+            "the file is what it was before and the kubelet runs; another content is tried again";
+        (Phase::RolledBack, "KubeletDidNotStart", way_on)
+    };
+    (phase, reason, format!("{}; {way_on}", failure.error))
+}
+
+/// Message for a file that is left to another process.
+pub(crate) fn conflicts() -> String {
+    format!(
+        "another process changed the managed entries {MAX_CONFLICTS} times within {} minutes, so globalps leaves the file to it; \
+         it may be a configuration management agent, or the OpenShift Machine Config Operator: there use `oc set data \
+         secret/pull-secret -n openshift-config`; stop that process or exclude this node: the next revision is tried \
+         again",
+        CONFLICT_WINDOW.as_secs() / 60
+    )
+}
+
+/// Message for a node whose managed entries were restored this often.
+pub(crate) fn drifts(times: i64) -> String {
+    let times = if times == 1 {
+        "once".to_owned()
+    } else {
+        format!("{times} times")
+    };
+    format!("another process changed the managed entries {times}; they were restored")
+}

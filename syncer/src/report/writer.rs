@@ -1,0 +1,142 @@
+//! Writes the node's statuses, one at a time, beside the node's work.
+
+use std::time::Duration;
+
+use globalps_core::api::{NodePullSecretStatus, Phase};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::Cluster;
+use crate::cluster::backoff::Backoff;
+
+/// Between two statuses.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
+/// Work in progress is reported only when it takes this long. A restart that succeeds takes less, which spares the API
+/// server a write for each of thousands of nodes.
+const PASSING: Duration = Duration::from_secs(1);
+
+/// Starts the writer. It writes the newest status it was sent, and repeats a write that failed.
+pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
+    let (sender, mut receiver) = watch::channel::<Option<Report>>(None);
+    tokio::spawn(async move {
+        let mut backoff = Backoff::default();
+        while receiver.changed().await.is_ok() {
+            while let Some(report) = lasting(&mut receiver).await {
+                match cluster.write_status(&report.uid, &report.status).await {
+                    Ok(()) => {
+                        backoff.reset();
+                        break;
+                    }
+                    // The object is gone, and with it its readers. A conflict is either another object of that name,
+                    // whose status follows soon, or two writes at once: the write is repeated.
+                    Err(error) if error.is_not_found() => break,
+                    Err(error) => tracing::warn!(%error, "the status could not be written"),
+                }
+                sleep(backoff.next()).await;
+            }
+            sleep(BETWEEN_REPORTS).await;
+        }
+    });
+    sender
+}
+
+/// A status, and the object that it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) uid: String,
+    pub(crate) status: NodePullSecretStatus,
+}
+
+impl Report {
+    /// Work goes on without a problem.
+    fn is_passing(&self) -> bool {
+        let status = &self.status;
+        matches!(status.phase, Phase::Syncing | Phase::Restoring) && status.reason.is_empty()
+    }
+}
+
+/// The newest status, once it is worth a write.
+async fn lasting(reports: &mut watch::Receiver<Option<Report>>) -> Option<Report> {
+    loop {
+        let report = reports.borrow_and_update().clone()?;
+        let is_over =
+            report.is_passing() && matches!(timeout(PASSING, reports.changed()).await, Ok(Ok(())));
+        if !is_over {
+            return Some(report);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Which phase is written and after how many milliseconds, where the second status comes after 400.
+    async fn written(first: Phase, reason: &str, second: Option<Phase>) -> (Phase, u128) {
+        let report = |phase, reason: &str| {
+            let status = NodePullSecretStatus {
+                phase,
+                reason: reason.to_owned(),
+                ..NodePullSecretStatus::default()
+            };
+            let uid = String::new();
+            Some(Report { uid, status })
+        };
+        let (sender, mut receiver) = watch::channel(None);
+        sender.send_replace(report(first, reason));
+        let begun = Instant::now();
+        let writer = async {
+            let report = lasting(&mut receiver).await.unwrap();
+            (report.status.phase, begun.elapsed().as_millis())
+        };
+        let later = async {
+            sleep(Duration::from_millis(400)).await;
+            if let Some(second) = second {
+                sender.send_replace(report(second, ""));
+            }
+        };
+        tokio::join!(writer, later).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_in_progress_is_reported_only_when_it_takes_a_second() {
+        use Phase::{Restored, Restoring, RolledBack, Synced, Syncing};
+        for (sentence, first, reason, second, expected) in [
+            (
+                "a quick restart is one write",
+                Syncing,
+                "",
+                Some(Synced),
+                (Synced, 400),
+            ),
+            (
+                "so is a quick failure",
+                Syncing,
+                "",
+                Some(RolledBack),
+                (RolledBack, 400),
+            ),
+            (
+                "and a quick restore",
+                Restoring,
+                "",
+                Some(Restored),
+                (Restored, 400),
+            ),
+            ("a slow one is reported", Syncing, "", None, (Syncing, 1000)),
+            (
+                "a problem is reported at once",
+                Syncing,
+                "SecretNotRead",
+                Some(Synced),
+                (Syncing, 0),
+            ),
+            ("and so is the end", Synced, "", None, (Synced, 0)),
+        ] {
+            assert_eq!(written(first, reason, second).await, expected, "{sentence}");
+        }
+    }
+}
