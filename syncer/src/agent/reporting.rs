@@ -66,6 +66,7 @@ impl Agent {
         };
         let status = NodePullSecretStatus {
             observed_generation: generation,
+            restored: phase == Phase::Restored,
             phase,
             reason: reason.to_owned(),
             message: message.to_owned(),
@@ -75,7 +76,6 @@ impl Agent {
                 .as_ref()
                 .map_or_else(|| self.reporter.restarts(object), |state| state.restarts),
             drifts: self.state.as_ref().map_or(0, |state| state.drifts),
-            restored: phase == Phase::Restored,
             ..NodePullSecretStatus::default()
         };
         self.reporter.report(object, status);
