@@ -127,7 +127,7 @@ mod tests {
             (Phase::Restored, true),
             (Phase::Failed, false),
         ] {
-            reporter.report(&object, status(phase));
+            reporter.report(&object, status(phase.clone()));
             assert_eq!(ready.exists(), expected, "{phase}");
             assert_eq!(receiver.borrow().clone().unwrap().status.phase, phase);
         }
