@@ -6,4 +6,6 @@ pub(crate) mod input;
 pub(crate) mod labels;
 pub(crate) mod members;
 pub(crate) mod plan;
+#[cfg(test)]
+mod plan_properties;
 mod progress;

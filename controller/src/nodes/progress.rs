@@ -3,7 +3,7 @@
 //! A status speaks for its own node only: nothing that a node reports raises a revision, and every state in flight ends.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
-use globalps_core::rollout::{Goal, Progress};
+use globalps_core::rollout::{Goal, Progress, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 
 use super::clock::AssignmentClock;
@@ -43,7 +43,7 @@ pub(super) fn progress(
     let spec = &object.spec;
     let goal = match (spec.restore, spec.revision) {
         (true, _) => Goal::Restore,
-        (false, 0) => return unassigned(object),
+        (false, 0) => return unassigned(object, context),
         (false, revision) => Goal::Revision(revision),
     };
     let Some(status) = up_to_date(object) else {
@@ -88,14 +88,17 @@ pub(super) fn is_retry_due(
 }
 
 /// What a node without an assignment has. Its object may be younger than what is on its disk.
-fn unassigned(object: &NodePullSecret) -> Option<(Goal, Progress)> {
+fn unassigned(object: &NodePullSecret, context: Context) -> Option<(Goal, Progress)> {
     match up_to_date(object) {
         Some(status) if status.restored => None,
         // An older syncer does not report `restored` here.
         Some(status) => Some((Goal::Revision(status.revision), Progress::Done)),
-        // It must report first.
-        None if object.spec.revoked => Some((Goal::Revision(0), Progress::Blocked)),
-        None => None,
+        // It must report first. One that never does, and can't have been assigned anything, has nothing.
+        None => {
+            let assigned_for = context.clock.assigned_for(object, context.now);
+            let is_unknown = object.spec.revoked || assigned_for < UNRESPONSIVE_AFTER;
+            is_unknown.then_some((Goal::Revision(0), Progress::Blocked))
+        }
     }
 }
 

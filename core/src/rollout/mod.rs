@@ -141,6 +141,11 @@ impl Member {
         matches!(self.assigned, Some((_, Progress::Foreign)))
     }
 
+    /// It has held a slot in vain, and may do so again: whoever waits for its first attempt goes before it.
+    fn goes_later(&self) -> bool {
+        self.is_revoked || self.is_blocked()
+    }
+
     /// Nobody waits for it: absent, unresponsive, skipped, or with trouble of its own.
     pub fn is_passed_over(&self) -> bool {
         self.not_ready.is_some() || self.is_unresponsive() || self.is_skipped || self.is_blocked()

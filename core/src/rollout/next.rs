@@ -1,6 +1,8 @@
 //! The decision itself: limits first, then who fits into them.
 
-use super::spread::Spread;
+use std::cmp::Reverse;
+
+use super::spread::{Spread, held_ago};
 use super::{Fleet, Goal, Member, Progress, has_canary_passed, is_halted, share};
 
 /// Names of members, in the order in which they are to be written.
@@ -15,7 +17,7 @@ pub struct Next {
 /// Members with a revision for a goal go before members that restore. Of each kind the canaries go first, then batches
 /// that double, up to `maxUnavailable` members of both kinds together. A member that is still in flight for an earlier
 /// goal counts, and takes the new goal before a member at rest does. Members that go last do so one at a time, when no
-/// other waits or is in flight.
+/// other waits or is in flight. Members that have held a slot in vain go when no other can.
 pub fn next(fleet: &Fleet) -> Next {
     let (timed_out, others): (Vec<&Member>, Vec<&Member>) = fleet
         .members
@@ -32,49 +34,77 @@ pub fn next(fleet: &Fleet) -> Next {
     }
     let mut spread = Spread::of(fleet.members);
     let most = share(&fleet.limits.max_unavailable, fleet.members.len());
-    let mut unavailable = fleet.unavailable;
-    for member in others.iter().filter(|member| member.is_unavailable()) {
-        unavailable += 1;
+    let unavailable = others.iter().filter(|member| member.is_unavailable());
+    let mut room = most.saturating_sub(fleet.unavailable);
+    for member in unavailable {
+        room = room.saturating_sub(1);
         spread.takes(member);
     }
-    for is_restore in [false, true] {
-        let kind: Vec<&Member> = others
-            .iter()
-            .copied()
-            .filter(|member| member.goal.is_restore() == is_restore)
-            .collect();
-        let failed = fleet.members.iter();
-        let failed = failed.filter(|m| m.goal.is_restore() == is_restore && m.has_failed());
-        if is_halted(failed.count(), fleet.limits, fleet.members.len()) {
-            continue;
-        }
-        let limit = batch(fleet, &kind, most);
-        let candidates = candidates(fleet, &kind);
-        // A member in flight for an earlier goal counts already. It takes the new goal where there is room for that.
-        let at_goal = kind
-            .iter()
-            .filter(|m| m.at_goal().is_some() && m.is_unavailable());
-        let mut room_at_goal = limit.saturating_sub(at_goal.count());
-        let mut superseded: Vec<&Member> = candidates
-            .iter()
-            .copied()
-            .filter(|member| member.is_in_flight())
-            .collect();
-        superseded.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        for member in superseded.into_iter().take(room_at_goal) {
-            room_at_goal -= 1;
-            next.assignments.push(member.name.clone());
-        }
-        let room = limit.saturating_sub(unavailable);
-        let resting = candidates
-            .into_iter()
-            .filter(|member| !member.is_in_flight());
-        for member in spread.choose(resting.collect(), room) {
-            unavailable += 1;
-            next.assignments.push(member.name.clone());
+    let mut kinds: Vec<Kind> = [false, true]
+        .into_iter()
+        .map(|is_restore| {
+            others
+                .iter()
+                .copied()
+                .filter(move |m| m.goal.is_restore() == is_restore)
+        })
+        .map(Iterator::collect)
+        .filter(|members: &Vec<&Member>| !has_halted(fleet, members))
+        .map(|members| Kind::of(fleet, &members, most))
+        .collect();
+    for kind in &mut kinds {
+        next.assignments.append(&mut kind.superseded);
+    }
+    for goes_later in [false, true] {
+        for kind in &mut kinds {
+            let waiting = kind.resting.iter().copied();
+            let waiting = waiting.filter(|member| member.goes_later() == goes_later);
+            for member in spread.choose(waiting.collect(), room.min(kind.room)) {
+                room -= 1;
+                kind.room -= 1;
+                next.assignments.push(member.name.clone());
+            }
         }
     }
     next
+}
+
+/// Members with the same kind of goal.
+struct Kind<'a> {
+    /// How many more of them may become unavailable.
+    room: usize,
+    /// They are in flight for an earlier goal, count already, and take the new one now.
+    superseded: Vec<String>,
+    /// They can begin.
+    resting: Vec<&'a Member>,
+}
+
+impl<'a> Kind<'a> {
+    fn of(fleet: &Fleet, members: &[&'a Member], most: usize) -> Self {
+        let limit = batch(fleet, members, most);
+        let (mut in_flight, resting): (Vec<&Member>, Vec<&Member>) = candidates(fleet, members)
+            .into_iter()
+            .partition(|member| member.is_in_flight());
+        in_flight.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let unavailable = members.iter().filter(|member| member.is_unavailable());
+        let at_goal = unavailable
+            .clone()
+            .filter(|member| member.at_goal().is_some());
+        let superseded = in_flight
+            .into_iter()
+            .take(limit.saturating_sub(at_goal.count()));
+        Self {
+            room: limit.saturating_sub(unavailable.count()),
+            superseded: superseded.map(|member| member.name.clone()).collect(),
+            resting,
+        }
+    }
+}
+
+/// Whether failures have halted the members with this kind of goal.
+fn has_halted(fleet: &Fleet, members: &[&Member]) -> bool {
+    let failed = members.iter().filter(|member| member.has_failed());
+    is_halted(failed.count(), fleet.limits, fleet.members.len())
 }
 
 /// How many members may be unavailable now: 1 at first, then twice as many as are done, up to `most`; before the canary
@@ -123,7 +153,7 @@ fn candidates<'a>(fleet: &Fleet, kind: &[&'a Member]) -> Vec<&'a Member> {
         return waiting().filter(in_flight).collect();
     }
     waiting()
-        .min_by_key(|m| (m.is_revoked, &m.name))
+        .min_by_key(|m| (m.goes_later(), Reverse(held_ago(m)), &m.name))
         .into_iter()
         .collect()
 }

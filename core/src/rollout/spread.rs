@@ -1,6 +1,9 @@
 //! Who of those that wait goes first: nobody's zone is emptied while another zone is whole.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+
+use jiff::SignedDuration;
 
 use super::Member;
 
@@ -31,47 +34,51 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// At most `room` of the waiting members: those whose assignment was never revoked before the others, then those whose
-    /// zone has the smallest share of unavailable members, then by name.
+    /// At most `room` of the waiting members: those whose zone has the smallest share of unavailable members first, then
+    /// those that held a slot in vain the longest time ago, then by name.
     pub(super) fn choose<'m>(
         &mut self,
         mut waiting: Vec<&'m Member>,
         room: usize,
     ) -> Vec<&'m Member> {
-        waiting.sort_unstable_by(|a, b| (a.is_revoked, &a.name).cmp(&(b.is_revoked, &b.name)));
+        waiting.sort_unstable_by_key(|member| (Reverse(held_ago(member)), &member.name));
+        let mut by_zone: BTreeMap<&str, VecDeque<&Member>> = BTreeMap::new();
+        for member in waiting {
+            by_zone.entry(&member.zone).or_default().push_back(member);
+        }
         let mut chosen = Vec::new();
-        for is_revoked in [false, true] {
-            let mut by_zone: BTreeMap<&str, VecDeque<&Member>> = BTreeMap::new();
-            for member in waiting
+        while chosen.len() < room {
+            let share = |zone: &str| {
+                let zone = self.zones.get(zone).copied().unwrap_or_default();
+                (zone.unavailable + 1, zone.members.max(1))
+            };
+            // a/b < c/d without rounding.
+            let smallest = by_zone
                 .iter()
-                .filter(|member| member.is_revoked == is_revoked)
-            {
-                by_zone.entry(&member.zone).or_default().push_back(member);
-            }
-            while chosen.len() < room {
-                let share = |zone: &str| {
-                    let zone = self.zones.get(zone).copied().unwrap_or_default();
-                    (zone.unavailable + 1, zone.members.max(1))
-                };
-                // a/b < c/d without rounding.
-                let smallest = by_zone
-                    .iter()
-                    .filter(|(_, queue)| !queue.is_empty())
-                    .map(|(zone, _)| *zone)
-                    .min_by(|a, b| {
-                        let ((a, all_a), (b, all_b)) = (share(a), share(b));
-                        (a * all_b).cmp(&(b * all_a))
-                    });
-                let Some(member) = smallest
-                    .and_then(|zone| by_zone.get_mut(zone))
-                    .and_then(VecDeque::pop_front)
-                else {
-                    break;
-                };
-                self.takes(member);
-                chosen.push(member);
-            }
+                .filter(|(_, queue)| !queue.is_empty())
+                .map(|(zone, _)| *zone)
+                .min_by(|a, b| {
+                    let ((a, all_a), (b, all_b)) = (share(a), share(b));
+                    (a * all_b).cmp(&(b * all_a))
+                });
+            let Some(member) = smallest
+                .and_then(|zone| by_zone.get_mut(zone))
+                .and_then(VecDeque::pop_front)
+            else {
+                break;
+            };
+            self.takes(member);
+            chosen.push(member);
         }
         chosen
+    }
+}
+
+/// Zero: it never held a slot in vain.
+pub(super) fn held_ago(member: &Member) -> SignedDuration {
+    if member.goes_later() {
+        member.assigned_for
+    } else {
+        SignedDuration::ZERO
     }
 }

@@ -192,11 +192,11 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "c",
         ),
         (
-            "a blocked one is retried in its turn",
+            "a blocked one is retried after the others",
             FIVE,
             "a:5B b:5. c",
             "1",
-            "a",
+            "c",
         ),
         ("within the limit", FIVE, "a:5B b:5+ c:5.", "1", ""),
         (
