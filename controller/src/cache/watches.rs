@@ -20,10 +20,10 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::event::{CacheEvent, OriginalRef};
 use super::hosted;
 use super::node::node_view;
 use super::object_watch::{ObjectState, watch_object};
-use super::{CacheEvent, OriginalRef};
 use crate::content::source::{Data, Source};
 use crate::objects::managed::{LiveObject, ManagedObject};
 
@@ -218,14 +218,14 @@ fn all() -> watcher::Config {
 pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.
-    let asked = metadata.annotations.and_then(|mut annotations| {
+    let kept = metadata.annotations.and_then(|mut annotations| {
         annotations.retain(|key, _| [RETRY_ANNOTATION, ABANDON_ANNOTATION].contains(&key.as_str()));
         (!annotations.is_empty()).then_some(annotations)
     });
     object.metadata = ObjectMeta {
         name: metadata.name,
         uid: metadata.uid,
-        annotations: asked,
+        annotations: kept,
         generation: metadata.generation,
         resource_version: metadata.resource_version,
         ..ObjectMeta::default()

@@ -5,15 +5,17 @@ mod counts;
 pub(crate) mod events;
 pub(crate) mod figures;
 mod sources;
+mod statement;
 
 use globalps_core::api::{Counts, GlobalPullSecretStatus};
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use conditions::{Statement, additional_valid, degraded, original_valid, progressing, ready};
+use conditions::{additional_valid, degraded, original_valid, progressing, ready, revision};
 use counts::count;
 use sources::{source_statuses, sources_valid};
+use statement::Statement;
 
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
@@ -62,15 +64,6 @@ pub(crate) fn report(
     }
 }
 
-/// Revision that is rolled out or held; 0: none.
-fn revision(snapshot: &Snapshot, plan: &Plan) -> i64 {
-    match plan.aim {
-        Aim::Reach(Goal::Revision(revision)) => revision,
-        Aim::Hold(_) => snapshot.global.as_ref().map_or(0, |global| global.revision),
-        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => 0,
-    }
-}
-
 /// Whether the two differ only in numbers of nodes and in messages. A change of the number of failed nodes is more.
 pub(crate) fn only_counts(before: &GlobalPullSecretStatus, after: &GlobalPullSecretStatus) -> bool {
     let mut like_before = after.clone();
@@ -108,7 +101,7 @@ fn dated(
 
 #[cfg(test)]
 mod tests {
-    use super::conditions::statement;
+    use super::statement::statement;
     use super::*;
 
     #[test]
