@@ -286,7 +286,7 @@ impl Cluster {
                 revision,
                 restored: phase == Phase::Restored,
                 phase,
-                reason: if generation % 2 == 0 {
+                reason: if generation.is_multiple_of(2) {
                     String::new()
                 } else {
                     "DiskFull".to_owned()
@@ -535,7 +535,7 @@ impl Cluster {
                 self.handle(&event);
             }
         }
-        for round in 0..120 {
+        for round in 0..60 {
             self.handle(&Event::Reconciles(u8::MAX));
             for at in &all {
                 self.handle(&Event::Steps(*at));

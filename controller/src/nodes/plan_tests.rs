@@ -47,7 +47,7 @@ fn without_canary(revision: i64, text: &str) -> Global {
 
 /// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never n6=0:Pending/3 n7=5:Failed.DiskFull`: name, what it was assigned (`R`:
 /// restore), phase that it reports for that (none: it has not reported yet; `never`: anything ever), `/` revision in force,
-/// `.` reason. Before the name: `!` NotReady for a minute, `-` excluded, `%` another program manages its file, `+` its Node is new.
+/// `.` reason. Before the name: `!` not ready for a minute, `-` excluded, `%` another program manages its file, `+` its Node is new.
 pub(crate) fn snapshot(
     additional: Source,
     global: Option<Global>,

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::clock::AssignmentClock;
 use super::input::NodeView;
 
-/// A node that goes NotReady so soon after it was done failed because of the change.
+/// A node that becomes not ready so soon after it was done failed because of the change.
 const SUSPECT_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// The control plane notices a silent kubelet this much later.
 const NODE_MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
-/// A kubelet may report NotReady for a moment after its restart.
+/// A kubelet may report that it is not ready for a moment after its restart.
 const BLIP: SignedDuration = SignedDuration::from_secs(15);
 /// A restarted kubelet posts a heartbeat at once; without one for this long it failed.
 const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
@@ -195,7 +195,7 @@ mod tests {
     fn ago(seconds: i64, unknown: bool) -> Result<Timestamp, NotReady> {
         Err(NotReady {
             since: at(1000 - seconds),
-            unknown: unknown,
+            unknown,
         })
     }
 

@@ -77,8 +77,8 @@ pub(super) fn restoring(counts: &NodeCounts) -> String {
 
 /// These nodes with the reason of each, three at most.
 pub(super) fn failures(snapshot: &Snapshot, names: &[String]) -> String {
-    let named = names.iter().take(3).map(|name| failure(snapshot, name));
-    let mut text = named.collect::<Vec<_>>().join("; ");
+    let first = names.iter().take(3).map(|name| failure(snapshot, name));
+    let mut text = first.collect::<Vec<_>>().join("; ");
     if names.len() > 3 {
         text = format!("{text}; and {} more", names.len() - 3);
     }

@@ -78,51 +78,10 @@ impl Controller {
         {
             return Ok(RESYNC);
         }
-        if let Some(write) = &plan.history {
-            let slots = self.applier.history(spec.history_limit).await?;
-            let slot = history::slot_for(write, &slots);
-            self.applier.keep(slot, write).await?;
-        }
-        if let Some(write) = &plan.rolled_out {
-            let secret = self.applier.rolled_out_secret(write).await?;
-            self.cache.put_rolled_out(Some(secret));
-        } else if forgets_rolled_out {
-            self.applier.forget_rolled_out().await?;
-            self.cache.put_rolled_out(None);
-        }
-        if let Some(write) = &plan.global {
-            tracing::info!(
-                revision = write.global.revision,
-                "writing global-pull-secret"
-            );
-            let secret = self.applier.global_secret(write).await?;
-            self.cache.put_global(secret);
-        }
+        self.write_content(&plan, spec.history_limit, forgets_rolled_out)
+            .await?;
         self.assign(&plan).await?;
-        let generation = self
-            .cache
-            .config()
-            .and_then(|config| config.metadata.generation)
-            .unwrap_or_default();
-        let mut revert_delay = None;
-        match plan.aim {
-            Aim::Nothing | Aim::Hold(_) => {}
-            Aim::Reach(goal) => {
-                let restores = goal == Goal::Restore && self.cache.has_daemon_set();
-                revert_delay = self.install(&spec, generation, restores).await?;
-            }
-            Aim::CleanUp => {
-                tracing::info!("every node is restored, removing what was created");
-                let names = self.cache.node_pull_secrets.names();
-                self.applier.clean_up(&names).await?;
-                self.cache.forget_managed();
-                self.installed = None;
-            }
-        }
-        if self.cache.config().is_none() {
-            let config = self.applier.default_config().await?;
-            self.cache.put_config(config);
-        }
+        let revert_delay = self.manage(&plan, &spec).await?;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await?;
         // The watch events of these writes are no changes any more, but the next plan may depend on them.
@@ -143,6 +102,70 @@ impl Controller {
         let pause = pause.min(self.openshift_retry());
         let sooner = report_delay.into_iter().chain(revert_delay).min();
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
+    }
+
+    /// Writes the Secrets: what `global-pull-secret` no longer has is kept elsewhere first.
+    async fn write_content(
+        &mut self,
+        plan: &Plan,
+        history_limit: u32,
+        forgets_rolled_out: bool,
+    ) -> Result<(), ApplyError> {
+        if let Some(write) = &plan.history {
+            let slots = self.applier.history(history_limit).await?;
+            let slot = history::slot_for(write, &slots);
+            self.applier.keep(slot, write).await?;
+        }
+        if let Some(write) = &plan.rolled_out {
+            let secret = self.applier.rolled_out_secret(write).await?;
+            self.cache.put_rolled_out(Some(secret));
+        } else if forgets_rolled_out {
+            self.applier.forget_rolled_out().await?;
+            self.cache.put_rolled_out(None);
+        }
+        if let Some(write) = &plan.global {
+            tracing::info!(
+                revision = write.global.revision,
+                "writing global-pull-secret"
+            );
+            let secret = self.applier.global_secret(write).await?;
+            self.cache.put_global(secret);
+        }
+        Ok(())
+    }
+
+    /// Applies or deletes the syncer's objects, and creates the configuration where nothing is in force. Returns the time
+    /// until the next revert, if the rate limiter delays it.
+    async fn manage(
+        &mut self,
+        plan: &Plan,
+        spec: &GlobalPullSecretSpec,
+    ) -> Result<Option<Duration>, ApplyError> {
+        let generation = self
+            .cache
+            .config()
+            .and_then(|config| config.metadata.generation)
+            .unwrap_or_default();
+        let mut revert_delay = None;
+        match plan.aim {
+            Aim::Nothing | Aim::Hold(_) => {}
+            Aim::Reach(goal) => {
+                let restores = goal == Goal::Restore && self.cache.has_daemon_set();
+                revert_delay = self.install(spec, generation, restores).await?;
+            }
+            Aim::CleanUp => {
+                tracing::info!("every node is restored, removing what was created");
+                let names = self.cache.node_pull_secrets.names();
+                self.applier.clean_up(&names).await?;
+                self.cache.forget_managed();
+                self.installed = None;
+            }
+        }
+        if self.cache.config().is_none() {
+            let config = self.applier.default_config().await?;
+            self.cache.put_config(config);
+        }
+        Ok(revert_delay)
     }
 
     /// Records events about the out-of-band changes that this reconcile reverted, and forgets the others.
