@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 28] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 29] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -41,6 +41,11 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 28] = {
         (
             RolledBack,
             "KubeletDidNotStart",
+            Some(("node-rolled-back", Failure)),
+        ),
+        (
+            RolledBack,
+            "KubeletRecovered",
             Some(("node-rolled-back", Failure)),
         ),
         (Failed, "KubeletDown", Some(("node-kubelet-down", Failure))),

@@ -71,7 +71,7 @@ impl Agent {
         tracing::warn!("another process changed managed entries; they were restored");
         self.drift.count();
         if let Some(state) = &mut self.state {
-            state.drifts += 1;
+            state.drifts = state.drifts.saturating_add(1);
             self.journal.save(state)?;
         }
         Ok(())
@@ -142,6 +142,7 @@ impl Agent {
     ) -> Result<Duration, NodeError> {
         if result.is_ok() {
             self.last_error = None;
+            self.held = None;
         }
         let is_restored =
             goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();

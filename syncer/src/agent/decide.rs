@@ -13,8 +13,6 @@ use crate::node::state::{Change, Failure, ManagedEntries, State, Step, Task};
 pub(crate) struct NodeFacts<'a> {
     /// What the object asks for; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
-    /// The node has no object, and no state of globalps.
-    pub(crate) is_unseen: bool,
     /// Another program is known to manage the file, so globalps writes nothing into it.
     pub(crate) is_foreign: bool,
     /// What the journal holds; `None`: nothing was done on this node.
@@ -38,10 +36,10 @@ pub(crate) struct NodeFacts<'a> {
 pub(crate) enum Action {
     /// Nothing to do.
     Idle,
-    /// A node without an object looks for a proven revision.
-    Join,
     /// Fetch the task's content first.
     Fetch,
+    /// Start the kubelet, which a rollback left down.
+    Revive,
     /// Continue the change in the journal, forward or back.
     Resume,
     /// End the watch after a change: it is not rolled back any more.
@@ -66,6 +64,22 @@ pub(crate) enum Action {
 }
 
 pub(crate) fn decide(facts: &NodeFacts) -> Action {
+    let action = decide_change(facts);
+    let is_change = matches!(
+        action,
+        Action::Begin { .. } | Action::Resume | Action::Settle | Action::Fetch
+    );
+    if !is_change && facts.state.is_some_and(is_kubelet_down) {
+        return Action::Revive;
+    }
+    action
+}
+
+fn is_kubelet_down(state: &State) -> bool {
+    state.failed.as_ref().is_some_and(|failure| failure.stuck)
+}
+
+fn decide_change(facts: &NodeFacts) -> Action {
     let change = facts.state.and_then(|state| state.change.as_ref());
     if let Some(change) = change {
         let is_newer = facts.task.is_some_and(|task| *task != change.task);
@@ -82,11 +96,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
         return Action::LeaveAlone;
     }
     let Some(task) = facts.task else {
-        return if facts.is_unseen {
-            Action::Join
-        } else {
-            Action::Idle
-        };
+        return Action::Idle;
     };
     if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
         && failure.task == *task
@@ -162,7 +172,8 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         }
     }
     // The kubelet never read what is restored at once.
-    let is_needed = pending.is_some() || !(same || drift && facts.is_watched);
+    let is_unread = !(same || drift && facts.is_watched);
+    let is_needed = pending.is_some() || is_unread || is_kubelet_down(state);
     let change = Change {
         task: task.clone(),
         step: Step::Forward,
@@ -269,7 +280,6 @@ mod tests {
     ) -> NodeFacts<'a> {
         NodeFacts {
             task,
-            is_unseen: false,
             is_foreign: false,
             state,
             file,
@@ -315,6 +325,7 @@ mod tests {
             task: two.clone(),
             error: "why".to_owned(),
             stuck: false,
+            recovered: false,
         });
         for (sentence, task, state, content, desired, expected) in [
             (
@@ -511,6 +522,77 @@ mod tests {
     }
 
     #[test]
+    fn a_kubelet_that_is_down_is_started_unless_a_change_restarts_it() {
+        let (one, two) = (task(1), task(2));
+        let mut down = synced("");
+        down.failed = Some(Failure {
+            task: two.clone(),
+            error: "why".to_owned(),
+            stuck: true,
+            recovered: false,
+        });
+        let begins = |text: &str| format!("{text}, restart");
+        for (sentence, task, content, desired, expected) in [
+            (
+                "the task that failed",
+                Some(&two),
+                OURS,
+                Some(NEWER),
+                "Revive".to_owned(),
+            ),
+            ("nothing is assigned", None, OURS, None, "Revive".to_owned()),
+            (
+                "what is in force is assigned again",
+                Some(&one),
+                OURS,
+                Some(OURS),
+                "Revive".to_owned(),
+            ),
+            (
+                "newer content",
+                Some(&task(3)),
+                OURS,
+                Some(NEWER),
+                begins(NEWER),
+            ),
+            (
+                "newer content that means the same",
+                Some(&task(3)),
+                OURS,
+                Some(OURS),
+                begins(OURS),
+            ),
+            (
+                "newer content must be fetched",
+                Some(&task(3)),
+                OURS,
+                None,
+                "Fetch".to_owned(),
+            ),
+            (
+                "a restore",
+                Some(&task(0)),
+                OURS,
+                None,
+                "absent, restart".to_owned(),
+            ),
+            (
+                "a restore of nothing",
+                Some(&task(0)),
+                "",
+                None,
+                "Revive".to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                line(task, Some(&down), content, desired),
+                expected,
+                "{sentence}"
+            );
+        }
+    }
+
+    #[test]
     fn what_was_begun_is_finished_before_anything_else() {
         let (one, two) = (task(1), task(2));
         let with = |step| {
@@ -671,18 +753,6 @@ mod tests {
                 ..facts(Some(task), Some(state), &file, Some(&desired))
             };
             assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
-        }
-    }
-
-    #[test]
-    fn a_node_that_nobody_has_seen_joins_and_any_other_without_a_grant_rests() {
-        let file = FileSnapshot::Absent;
-        for (is_unseen, expected) in [(true, "Join"), (false, "Idle")] {
-            let facts = NodeFacts {
-                is_unseen,
-                ..facts(None, None, &file, None)
-            };
-            assert_eq!(in_one_line(decide(&facts)), expected);
         }
     }
 

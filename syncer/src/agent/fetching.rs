@@ -23,25 +23,6 @@ impl Agent {
         pause
     }
 
-    /// Looks for a revision that a node without an object may take.
-    pub(super) async fn join(&mut self) -> Duration {
-        match self.cluster.fetch_proven().await {
-            Ok(Some((revision, config))) => {
-                tracing::info!(revision, "joining: this revision is proven");
-                self.backoff.reset();
-                self.desired = Some((revision, config));
-                self.joins = Some(revision);
-                Duration::ZERO
-            }
-            Ok(None) => self.backoff.next(),
-            Err(error) => {
-                let pause = self.backoff.next();
-                tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
-                pause
-            }
-        }
-    }
-
     async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
         let Some(task) = task else { return IDLE };
         match self.cluster.fetch(task.revision).await {
@@ -50,7 +31,7 @@ impl Agent {
                 self.desired = Some((task.revision, config));
                 Duration::ZERO
             }
-            Err(error @ FetchError::OtherRevision { .. }) => {
+            Err(error @ FetchError::Superseded { .. }) => {
                 let known = self.superseded.replace(task.revision);
                 if known == Some(task.revision) {
                     return RECHECK;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globalps_core::rollout::Goal;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::sleep;
 
 use super::content;
@@ -139,10 +141,10 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
-            // Only the counts remain, to be reported once more.
-            let drifts = state.drifts;
+            // Only counts and time remain, to be reported once more.
+            let (drifts, restarted_at) = (state.drifts, state.restarted_at.take());
             *state = State::new(change.target, state.restarts);
-            state.drifts = drifts;
+            (state.drifts, state.restarted_at) = (drifts, restarted_at);
             return Ok(Outcome::InForce);
         }
         state.managed = change.target_managed.clone();
@@ -196,11 +198,13 @@ impl<K: Kubelet> Transaction<'_, K> {
                 task: change.task,
                 error,
                 stuck: false,
+                recovered: false,
             },
             Err(again) => Failure {
                 task: change.task,
                 error: format!("{error}; and with the previous file: {again}"),
                 stuck: true,
+                recovered: false,
             },
         };
         state.managed = change.before_managed;
@@ -230,7 +234,8 @@ impl<K: Kubelet> Transaction<'_, K> {
                 Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
                 from => from.ok(),
             };
-            state.restarts += 1;
+            state.restarts = state.restarts.saturating_add(1);
+            state.restarted_at = Some(Time(Timestamp::now()));
             let mut reset_failed = attempt > 1;
             if let Some(change) = &mut state.change {
                 reset_failed |= change.step == Step::Back;
@@ -663,6 +668,7 @@ mod tests {
             task: failed,
             error: String::new(),
             stuck: false,
+            recovered: false,
         });
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {

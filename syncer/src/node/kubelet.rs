@@ -1,6 +1,6 @@
 //! The kubelet: which unit runs it, its restarts at a bounded rate, and whether it serves since a change.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::names::KUBELET_UNIT_AUTO;
 use tokio::time::Instant;
@@ -118,6 +118,13 @@ impl Unit {
         }
         let server = self.systemd.active_among(&SERVERS).await?;
         Ok(server.map(|name| Restartable::No(format!("`{name}` is the control plane too"))))
+    }
+}
+
+impl Unit {
+    /// Whether it serves now.
+    pub(crate) async fn serves(&mut self) -> Result<bool, KubeletError> {
+        self.serves_since(&Since::Time(UNIX_EPOCH)).await
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
 use globalps_core::rollout::Goal;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, FileSnapshot};
@@ -51,7 +52,8 @@ impl NodeError {
 /// What one generation of the node's `NodePullSecret` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// uid of the object: a generation counts only within one object.
+    /// uid of the object: a generation counts only within one object. Older syncers began tasks without an object; their
+    /// uid is empty.
     pub(crate) uid: String,
     pub(crate) generation: i64,
     /// Revision to put in force; 0: restore the node.
@@ -59,15 +61,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Of a node that has no object yet.
-    pub(crate) fn of_newcomer(revision: i64) -> Self {
-        Self {
-            uid: String::new(),
-            generation: 0,
-            revision,
-        }
-    }
-
     pub(crate) fn goal(&self) -> Goal {
         if self.revision == 0 {
             Goal::Restore
@@ -196,6 +189,9 @@ pub(crate) struct Failure {
     pub(crate) error: String,
     /// The kubelet did not start with the previous file either.
     pub(crate) stuck: bool,
+    /// It was started again later.
+    #[serde(default)]
+    pub(crate) recovered: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -217,6 +213,9 @@ pub(crate) struct State {
     /// The task that another process kept undoing, so that it was given up.
     #[serde(default)]
     pub(crate) given_up: Option<Task>,
+    /// When the kubelet was last asked to restart.
+    #[serde(default)]
+    pub(crate) restarted_at: Option<Time>,
 }
 
 impl State {
@@ -231,6 +230,7 @@ impl State {
             restarts,
             drifts: 0,
             given_up: None,
+            restarted_at: None,
         }
     }
 }
