@@ -2,7 +2,12 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::panic, clippy::too_many_lines, clippy::type_complexity)
+    allow(
+        clippy::large_stack_arrays,
+        clippy::panic,
+        clippy::too_many_lines,
+        clippy::type_complexity
+    )
 )]
 
 mod agent;

@@ -395,3 +395,103 @@ fn an_error_of_the_node_ends_the_attempt_until_another_generation_asks() {
     wait_synced(&node, 2);
     assert_eq!(file(directory.path()), credentials(2));
 }
+
+fn mode(directory: &Path) -> u32 {
+    let file = directory.join("config.json").metadata().unwrap();
+    file.mode() & 0o7777
+}
+
+const OWN: &str = r#"{"auths":{"own.example.com":{"auth":"bzpv"}}}"#;
+
+#[test]
+fn a_file_that_others_may_read_is_narrowed_and_gets_its_mode_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    let chmod = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::write(&path, OWN).unwrap();
+    chmod(0o644);
+    let node = start(directory.path(), &ask(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    let status = wait_reason(&node, "Synced", "ModeNarrowed");
+    assert!(
+        status["message"].as_str().unwrap().contains("0644"),
+        "{status}"
+    );
+    assert_eq!(mode(directory.path()), 0o600);
+
+    // Somebody widens it again, with a syncer there and without one.
+    chmod(0o644);
+    let narrow = || Ok((mode(directory.path()) == 0o600).then_some(()));
+    until("a narrow file", DEADLINE, POLL, narrow).unwrap();
+    wait_reason(&node, "Synced", "DriftRepaired");
+    syncer.kill().unwrap();
+    chmod(0o640);
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    until("a narrow file", DEADLINE, POLL, narrow).unwrap();
+    assert_eq!(node.restarts(), 1, "a mode restarts nothing");
+
+    // A rollback leaves the entries of before in the file.
+    node.fail(Failures(3, "failed"));
+    node.ask(Some(ask(2)));
+    wait_reason(&node, "RolledBack", "KubeletDidNotStart");
+    assert_eq!(mode(directory.path()), 0o600);
+    node.ask(Some(restore(3)));
+    node.wait_status("the restore", DEADLINE, |status| {
+        status["phase"] == "Restored"
+    })
+    .unwrap();
+    assert_eq!(
+        (file(directory.path()).as_str(), mode(directory.path())),
+        (OWN, 0o644)
+    );
+}
+
+#[test]
+fn a_first_revision_that_is_rolled_back_leaves_the_mode_of_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    fs::write(&path, OWN).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let node = BareNode::start(directory.path(), &ask(1), 1, Failures(3, "failed")).unwrap();
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait_reason(&node, "RolledBack", "KubeletDidNotStart");
+    assert_eq!(
+        (file(directory.path()).as_str(), mode(directory.path())),
+        (OWN, 0o644)
+    );
+}
+
+#[test]
+fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    syncer.kill().unwrap();
+    let newest = ask(2).credentials;
+    let newest = Secret::Content {
+        revision: 2,
+        credentials: newest,
+    };
+    node.secret(GLOBAL_SECRET, newest);
+    fs::write(directory.path().join("config.json"), OWN).unwrap();
+    node.assign(Ask {
+        generation: 2,
+        ..ask(1)
+    });
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    node.wait_status("an answer", DEADLINE, |status| {
+        status["observedGeneration"] == 2 && is_synced(status, 1)
+    })
+    .unwrap();
+    let file = file(directory.path());
+    assert!(
+        file.contains(auth(1)) && file.contains("own.example.com"),
+        "{file}"
+    );
+    assert_eq!(
+        node.kubelet_read().unwrap(),
+        file.into_bytes(),
+        "it had been away for long"
+    );
+}

@@ -105,7 +105,7 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             true,
         ),
         "node-unit" => (
-            "the kubelet's unit is masked or not there",
+            "the kubelet's unit is masked, not there, or runs no kubelet",
             "name it in `spec.kubelet.unit`, or unmask it on the node",
             true,
         ),

@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 29] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -37,6 +37,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 29] = {
             "FileSetAside",
             Some(("node-file-set-aside", Warning)),
         ),
+        (Synced, "ModeNarrowed", None),
         (Synced, "DriftRepaired", Some(("node-drift", Warning))),
         (
             RolledBack,

@@ -25,7 +25,7 @@ impl Agent {
             return Ok(());
         }
         let found = self.unit.restartable().await;
-        self.no_restart = match found.map_err(|error| NodeError::Bus(error.to_string()))? {
+        self.no_restart = match found.map_err(NodeError::from)? {
             Restartable::Yes => None,
             Restartable::No(reason) => Some(reason),
         };

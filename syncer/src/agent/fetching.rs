@@ -32,15 +32,10 @@ impl Agent {
                 Duration::ZERO
             }
             Err(error @ FetchError::Superseded { .. }) => {
-                let known = self.superseded.replace(task.revision);
-                if known == Some(task.revision) {
-                    return RECHECK;
-                }
-                let in_force = self.state.as_ref().map_or(0, |state| state.revision);
-                if in_force == task.revision {
+                if self.superseded.replace(task.revision) != Some(task.revision) {
+                    tracing::info!(%error, "the journal may have it");
                     return Duration::ZERO;
                 }
-                tracing::info!(%error, "waiting");
                 let message =
                     "the assigned revision is superseded; the controller assigns the newer one";
                 self.report(Phase::Syncing, "Superseded", message);

@@ -18,7 +18,10 @@ impl Agent {
             (None, Some(reason)) => ("RestartNotPossible", format!("{reason}, so {within}")),
             (None, None) if !self.restart => ("RestartNever", within.to_owned()),
             (None, None) if drifts > 0 => ("DriftRepaired", wording::drifts(drifts)),
-            (None, None) => ("", String::new()),
+            (None, None) => match self.state.as_ref().and_then(|state| state.mode) {
+                Some(mode) => ("ModeNarrowed", wording::mode_narrowed(mode)),
+                None => ("", String::new()),
+            },
         };
         self.report(Phase::Synced, reason, &message);
     }

@@ -64,8 +64,10 @@ mod tests {
 
     #[test]
     fn a_reset_starts_again_and_the_number_of_attempts_saturates() {
-        let mut backoff = Backoff::default();
-        backoff.attempts = u32::MAX;
+        let mut backoff = Backoff {
+            attempts: u32::MAX,
+            ..Backoff::default()
+        };
         assert!(backoff.next() > Duration::from_secs(14));
         backoff.reset();
         assert!(backoff.next() <= Duration::from_millis(200));

@@ -44,7 +44,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     ) -> Result<Outcome, NodeError> {
         if change.restart {
             // A unit that can't be restarted is detected before anything changes.
-            self.kubelet.invocation().await.map_err(not_begun)?;
+            self.kubelet.invocation().await?;
         }
         state.change = Some(change);
         self.journal.save(state)?;
@@ -78,7 +78,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             let path = self.journal.quarantine(bytes)?;
             tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
         }
-        if let Some(rebased) = content::rebase(change, &file, &state.snapshot) {
+        if let Some(rebased) = content::rebase(change, &file, state) {
             tracing::info!("another process wrote the file meanwhile; its entries stay");
             state.change = Some(rebased);
             self.journal.save(state)?;
@@ -149,7 +149,12 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
         state.managed = change.target_managed.clone();
         state.revision = change.task.revision;
-        state.failed = None;
+        // A kubelet that is down stays so without a restart.
+        state.failed = state
+            .failed
+            .take()
+            .filter(|failure| failure.stuck && !change.restart);
+        state.mode = change.before.wide_mode().or(state.mode);
         state.change = change.restart.then_some(Change {
             step: Step::Watching,
             ..change
@@ -258,13 +263,6 @@ impl<K: Kubelet> Transaction<'_, K> {
             sleep(pause).await;
             attempt += 1;
         }
-    }
-}
-
-fn not_begun(error: KubeletError) -> NodeError {
-    match error {
-        KubeletError::Bus(error) => NodeError::Bus(error),
-        KubeletError::Kubelet(error) => NodeError::Unit(error),
     }
 }
 

@@ -76,6 +76,9 @@ pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
     /// As a credentials file.
     overridden: serde_json::Value,
+    /// The entries with their values, as a credentials file; null: written by an older syncer, or not one revision's.
+    #[serde(default)]
+    entries: serde_json::Value,
 }
 
 impl std::fmt::Debug for ManagedEntries {
@@ -91,16 +94,18 @@ impl ManagedEntries {
             .into_keys()
             .map(Cow::into_owned)
             .collect();
-        let overridden =
-            serde_json::from_slice(&DockerConfig::new(overridden).render()).unwrap_or_default();
-        Self { keys, overridden }
+        Self {
+            keys,
+            overridden: as_value(overridden),
+            entries: as_value(desired.entries().to_vec()),
+        }
     }
 
     /// The same keys, overriding these entries.
     pub(crate) fn overriding(&self, overridden: Vec<Entry>) -> Self {
         Self {
-            keys: self.keys.clone(),
-            ..Self::new(&DockerConfig::default(), overridden)
+            overridden: as_value(overridden),
+            ..self.clone()
         }
     }
 
@@ -114,7 +119,8 @@ impl ManagedEntries {
             .collect();
         Self {
             keys: &self.keys | &later.keys,
-            ..Self::new(&DockerConfig::default(), both.into_values().collect())
+            overridden: as_value(both.into_values().collect()),
+            entries: serde_json::Value::Null,
         }
     }
 
@@ -131,12 +137,27 @@ impl ManagedEntries {
         )
     }
 
+    /// The entries with their values; `None`: an older syncer did not keep the values.
+    pub(crate) fn content(&self) -> Option<DockerConfig> {
+        // As Go does it, `null` parses to no entries.
+        let entries = Some(&self.entries).filter(|entries| !entries.is_null())?;
+        dockerconfig::parse(entries.to_string().as_bytes()).ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     pub(crate) fn overridden(&self) -> Vec<Entry> {
         let config = dockerconfig::parse(self.overridden.to_string().as_bytes());
         config
             .map(|config| config.entries().to_vec())
             .unwrap_or_default()
     }
+}
+
+fn as_value(entries: Vec<Entry>) -> serde_json::Value {
+    serde_json::from_slice(&DockerConfig::new(entries).render()).unwrap_or_default()
 }
 
 /// Progress of a change.
@@ -213,6 +234,9 @@ pub(crate) struct State {
     /// The task that another process kept undoing, so that it was given up.
     #[serde(default)]
     pub(crate) given_up: Option<Task>,
+    /// Mode of the file before it was narrowed to its owner; `None`: it was not.
+    #[serde(default)]
+    pub(crate) mode: Option<u32>,
     /// When the kubelet was last asked to restart.
     #[serde(default)]
     pub(crate) restarted_at: Option<Time>,
@@ -230,6 +254,7 @@ impl State {
             restarts,
             drifts: 0,
             given_up: None,
+            mode: None,
             restarted_at: None,
         }
     }

@@ -63,3 +63,10 @@ pub(crate) fn drifts(times: i64) -> String {
     };
     format!("another process changed the managed entries {times}; they were restored")
 }
+
+/// Message for a file that others could read before globalps.
+pub(crate) fn mode_narrowed(mode: u32) -> String {
+    format!(
+        "the file's mode was {mode:04o}; while it holds managed entries, only its owner may read it; a restore brings {mode:04o} back"
+    )
+}
