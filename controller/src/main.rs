@@ -58,6 +58,7 @@ enum LogFormat {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
+    keep_memory_private();
     let Command::Run(args) = Cli::parse().command;
     // Only this program's targets: kube's client logs the whole body of an unparsable response.
     let filter = Targets::new().with_target("globalps_controller", tracing::Level::INFO);
@@ -83,4 +84,16 @@ async fn main() -> anyhow::Result<()> {
         metrics,
     }))
     .await
+}
+
+/// Credentials in memory never reach a core dump or another process of the same user.
+fn keep_memory_private() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // Lowering a limit needs no right, and a kernel without it has nothing better to offer.
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

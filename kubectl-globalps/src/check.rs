@@ -255,7 +255,7 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 "{} of {} syncers are ready",
                 found.ready, found.wanted
             ))
-            .warn("a pod is ready some seconds after its node is synced; see `kubectl globalps status`"),
+            .warn("a pod is ready when its syncer works; `kubectl describe pods -l name=global-pull-secret-syncer` says why one does not start"),
         ),
         Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
         Sight::Absent => checks.push(pods("no syncer, as nothing is to be synced".to_owned())),

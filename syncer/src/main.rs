@@ -2,7 +2,12 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::panic, clippy::too_many_lines, clippy::type_complexity)
+    allow(
+        clippy::large_stack_arrays,
+        clippy::panic,
+        clippy::too_many_lines,
+        clippy::type_complexity
+    )
 )]
 
 mod agent;
@@ -33,7 +38,7 @@ struct Cli {
 enum Command {
     /// Care for this node until a signal ends it
     Run(RunArgs),
-    /// Exit with 0 when the assigned revision is in force
+    /// Exit with 0 when this syncer works: it holds the node's lock and the API server has answered
     Ready {
         #[arg(long)]
         ready_file: PathBuf,
@@ -60,7 +65,7 @@ struct RunArgs {
     /// Socket of the node's system bus
     #[arg(long, default_value = "/run/dbus/system_bus_socket")]
     bus: PathBuf,
-    /// File that is there while the assigned revision is in force
+    /// File that exists once this syncer works
     #[arg(long, default_value = "/run/globalps/ready")]
     ready_file: PathBuf,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -81,10 +86,23 @@ enum LogFormat {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<ExitCode> {
+    keep_memory_private();
     match Cli::parse().command {
         Command::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
         Command::Run(args) => run(args).await,
     }
+}
+
+/// Credentials in memory never reach a core dump or another process of the same user.
+fn keep_memory_private() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // Lowering a limit needs no right, and a kernel without it has nothing better to offer.
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {

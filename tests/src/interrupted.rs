@@ -204,8 +204,11 @@ impl Recording {
         let file = tree.at(FILE);
         let whole = self.whole(bytes_of(file))?;
         if let Some(Tree::File { attributes, .. }) = file {
+            // With managed entries in it, the file is for its owner alone.
             let expected = match &self.original {
-                Some(Tree::File { attributes, .. }) => attributes.clone(),
+                Some(Tree::File { attributes, .. }) if file == self.original.as_ref() => {
+                    attributes.clone()
+                }
                 _ => Attributes {
                     mode: 0o600,
                     ..Attributes::default()

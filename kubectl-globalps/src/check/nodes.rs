@@ -105,12 +105,12 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             true,
         ),
         "node-unit" => (
-            "the kubelet's unit is masked or not there",
+            "the kubelet's unit is masked, not there, or runs no kubelet",
             "name it in `spec.kubelet.unit`, or unmask it on the node",
             true,
         ),
         "node-kubelet-down" => (
-            "the kubelet does not come up, with the old file neither",
+            "the kubelet is down: it starts neither with the new nor with the old file",
             "look at `journalctl -u kubelet` on the node",
             true,
         ),
@@ -121,7 +121,7 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
         ),
         "node-disk" => (
             "the file can't be written",
-            "`kubectl globalps status -o wide` says why; it goes on by itself once that is mended",
+            "`kubectl globalps status -o wide` names the error; repair it, then `kubectl globalps retry`",
             true,
         ),
         "node-two-syncers" => (

@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 28] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -37,10 +37,16 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 28] = {
             "FileSetAside",
             Some(("node-file-set-aside", Warning)),
         ),
+        (Synced, "ModeNarrowed", None),
         (Synced, "DriftRepaired", Some(("node-drift", Warning))),
         (
             RolledBack,
             "KubeletDidNotStart",
+            Some(("node-rolled-back", Failure)),
+        ),
+        (
+            RolledBack,
+            "KubeletRecovered",
             Some(("node-rolled-back", Failure)),
         ),
         (Failed, "KubeletDown", Some(("node-kubelet-down", Failure))),

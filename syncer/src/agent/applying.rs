@@ -25,7 +25,7 @@ impl Agent {
             return Ok(());
         }
         let found = self.unit.restartable().await;
-        self.no_restart = match found.map_err(|error| NodeError::Bus(error.to_string()))? {
+        self.no_restart = match found.map_err(NodeError::from)? {
             Restartable::Yes => None,
             Restartable::No(reason) => Some(reason),
         };
@@ -71,7 +71,7 @@ impl Agent {
         tracing::warn!("another process changed managed entries; they were restored");
         self.drift.count();
         if let Some(state) = &mut self.state {
-            state.drifts += 1;
+            state.drifts = state.drifts.saturating_add(1);
             self.journal.save(state)?;
         }
         Ok(())
@@ -142,6 +142,7 @@ impl Agent {
     ) -> Result<Duration, NodeError> {
         if result.is_ok() {
             self.last_error = None;
+            self.held = None;
         }
         let is_restored =
             goal == Some(Goal::Restore) && state.change.is_none() && state.failed.is_none();

@@ -1,5 +1,7 @@
 //! Decides what the node does next. Pure: it depends on the facts alone.
 
+use std::borrow::Cow;
+
 use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
@@ -13,8 +15,6 @@ use crate::node::state::{Change, Failure, ManagedEntries, State, Step, Task};
 pub(crate) struct NodeFacts<'a> {
     /// What the object asks for; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
-    /// The node has no object, and no state of globalps.
-    pub(crate) is_unseen: bool,
     /// Another program is known to manage the file, so globalps writes nothing into it.
     pub(crate) is_foreign: bool,
     /// What the journal holds; `None`: nothing was done on this node.
@@ -38,10 +38,10 @@ pub(crate) struct NodeFacts<'a> {
 pub(crate) enum Action {
     /// Nothing to do.
     Idle,
-    /// A node without an object looks for a proven revision.
-    Join,
     /// Fetch the task's content first.
     Fetch,
+    /// Start the kubelet, which a rollback left down.
+    Revive,
     /// Continue the change in the journal, forward or back.
     Resume,
     /// End the watch after a change: it is not rolled back any more.
@@ -66,6 +66,22 @@ pub(crate) enum Action {
 }
 
 pub(crate) fn decide(facts: &NodeFacts) -> Action {
+    let action = decide_change(facts);
+    let is_change = matches!(
+        action,
+        Action::Begin { .. } | Action::Resume | Action::Settle | Action::Fetch
+    );
+    if !is_change && facts.state.is_some_and(is_kubelet_down) {
+        return Action::Revive;
+    }
+    action
+}
+
+fn is_kubelet_down(state: &State) -> bool {
+    state.failed.as_ref().is_some_and(|failure| failure.stuck)
+}
+
+fn decide_change(facts: &NodeFacts) -> Action {
     let change = facts.state.and_then(|state| state.change.as_ref());
     if let Some(change) = change {
         let is_newer = facts.task.is_some_and(|task| *task != change.task);
@@ -82,11 +98,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
         return Action::LeaveAlone;
     }
     let Some(task) = facts.task else {
-        return if facts.is_unseen {
-            Action::Join
-        } else {
-            Action::Idle
-        };
+        return Action::Idle;
     };
     if let Some(failure) = facts.state.and_then(|state| state.failed.as_ref())
         && failure.task == *task
@@ -99,32 +111,57 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     {
         return Action::GiveUp;
     }
-    match (task.goal(), facts.state, facts.desired) {
+    match (task.goal(), facts.state, content(facts)) {
         (Goal::Restore, None, _) => Action::Forget,
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &DockerConfig::default()),
-        // A rollout that is held leaves nodes on an older revision, which stays in force.
-        (Goal::Revision(revision), Some(state), None)
-            if facts.superseded && state.revision == revision && state.change.is_none() =>
+        // An older syncer's journal has no values to compare.
+        (Goal::Revision(_), Some(state), None)
+            if is_in_force_though_superseded(facts) && has_all(facts.file, &state.managed) =>
         {
             Action::Confirm
         }
         (Goal::Revision(_), _, None) => Action::Fetch,
         (Goal::Revision(_), state, Some(desired)) => {
             let first = State::new(facts.file.clone(), 0);
-            begin(facts, state.unwrap_or(&first), task, desired)
+            begin(facts, state.unwrap_or(&first), task, &desired)
         }
     }
 }
 
+/// The assigned content. A rollout that is held leaves nodes on an older revision: the journal has its content.
+fn content<'a>(facts: &NodeFacts<'a>) -> Option<Cow<'a, DockerConfig>> {
+    if let Some(desired) = facts.desired {
+        return Some(Cow::Borrowed(desired));
+    }
+    let state = facts
+        .state
+        .filter(|_| is_in_force_though_superseded(facts))?;
+    state.managed.content().map(Cow::Owned)
+}
+
+fn is_in_force_though_superseded(facts: &NodeFacts) -> bool {
+    let in_force = facts.state.map(|state| state.revision);
+    let is_pending = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
+    facts.superseded
+        && in_force == facts.task.map(|task| task.revision)
+        && !facts.state.is_some_and(is_pending)
+}
+
+fn has_all(file: &FileSnapshot, managed: &ManagedEntries) -> bool {
+    let present = parsed(file).unwrap_or_default();
+    let present = present.by_canonical_key();
+    !is_unparsable(file) && managed.keys.iter().all(|key| present.contains_key(&**key))
+}
+
 /// Whether another process changed managed entries. Restoring them ends the watch of the change before.
 fn is_drifted(facts: &NodeFacts) -> bool {
-    let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, facts.desired) else {
+    let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, content(facts)) else {
         return false;
     };
     let mut settled = state.clone();
     settled.change = None;
     task.goal() != Goal::Restore
-        && !matches!(begin(facts, &settled, task, desired), Action::Confirm)
+        && !matches!(begin(facts, &settled, task, &desired), Action::Confirm)
 }
 
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
@@ -143,9 +180,14 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
     let target_managed = ManagedEntries::new(desired, merged.overridden);
     let same = !unparsable && merged.config.means_the_same(&existing);
     let target = match task.goal() {
-        Goal::Restore => restored(&merged.config, facts.file, &state.snapshot),
+        Goal::Restore => restored(&merged.config, facts.file, state),
         Goal::Revision(_) if same && *facts.file != FileSnapshot::Absent => facts.file.clone(),
         Goal::Revision(_) => facts.file.with_bytes(merged.config.render()),
+    };
+    let target = if target_managed.is_empty() {
+        target
+    } else {
+        target.narrowed()
     };
     let mut drift = false;
     if pending.is_none() {
@@ -156,13 +198,20 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         if target == *facts.file && in_force {
             return Action::Confirm;
         }
-        drift = in_force && task.goal() != Goal::Restore;
+        // A mode that was never seen narrowed is not of another process.
+        let is_mode_only = same && *facts.file != FileSnapshot::Absent;
+        let is_of_others = !is_mode_only || facts.is_watched;
+        drift = in_force && is_of_others && task.goal() != Goal::Restore;
         if drift && facts.is_conflict_limit_reached {
             return Action::GiveUp;
         }
     }
     // The kubelet never read what is restored at once.
     let is_needed = pending.is_some() || !(same || drift && facts.is_watched);
+    let before = pending.map_or(facts.file, |change| &change.before).clone();
+    let before_managed = pending
+        .map_or(&state.managed, |change| &change.before_managed)
+        .clone();
     let change = Change {
         task: task.clone(),
         step: Step::Forward,
@@ -170,10 +219,12 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         target,
         target_managed,
         started_from: None,
-        before: pending.map_or(facts.file, |change| &change.before).clone(),
-        before_managed: pending
-            .map_or(&state.managed, |change| &change.before_managed)
-            .clone(),
+        before: if before_managed.is_empty() {
+            before
+        } else {
+            before.narrowed()
+        },
+        before_managed,
         before_revision: state.revision,
         back_from: None,
         failure: String::new(),
@@ -199,6 +250,7 @@ mod tests {
     const NEWER: &str = r#"{"auths":{"r":{"auth":"dTpx"}}}"#;
     const OWN: &str = "{ \"auths\": {\"own\": {\"auth\": \"bzpv\"}}, \"x\": 1 }\n";
     const OWN_AND_OURS: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpw"}},"x":1}"#;
+    const OWN_AND_NEWER: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpx"}},"x":1}"#;
     const TWICE: &str = r#"{"auths":{"https://q":{"auth":"bzpv"},"q":{"auth":"bzpx"}}}"#;
     const TWICE_AND_OURS: &str =
         r#"{"auths":{"https://q":{"auth":"bzpv"},"q":{"auth":"bzpx"},"r":{"auth":"dTpw"}}}"#;
@@ -269,7 +321,6 @@ mod tests {
     ) -> NodeFacts<'a> {
         NodeFacts {
             task,
-            is_unseen: false,
             is_foreign: false,
             state,
             file,
@@ -315,6 +366,7 @@ mod tests {
             task: two.clone(),
             error: "why".to_owned(),
             stuck: false,
+            recovered: false,
         });
         for (sentence, task, state, content, desired, expected) in [
             (
@@ -510,6 +562,237 @@ mod tests {
         }
     }
 
+    /// Mode and content of the target, and what comes of it.
+    fn with_mode(action: Action) -> String {
+        let mode = match &action {
+            Action::Begin { change, .. } => match change.target {
+                FileSnapshot::File { mode, .. } => format!("{mode:o} "),
+                FileSnapshot::Absent => String::new(),
+            },
+            _ => String::new(),
+        };
+        mode + &in_one_line(action)
+    }
+
+    #[test]
+    fn a_file_with_managed_entries_is_for_its_owner_alone_and_gets_its_mode_back() {
+        let (one, two, restore) = (task(1), task(2), task(0));
+        let mut in_force = synced(OWN);
+        in_force.snapshot = file(OWN).with_mode(Some(0o644));
+        in_force.mode = Some(0o644);
+        let first = State::new(file(OWN).with_mode(Some(0o644)), 0);
+        let mut with_theirs = in_force.clone();
+        with_theirs.snapshot = file("");
+        for (sentence, task, state, content, mode, is_watched, expected) in [
+            (
+                "narrowed with the first entries",
+                &one,
+                &first,
+                OWN,
+                0o644,
+                false,
+                format!("600 {OWN_AND_OURS}, restart"),
+            ),
+            (
+                "even where the content is there already",
+                &one,
+                &first,
+                OURS,
+                0o640,
+                false,
+                format!("600 {OURS}, no restart"),
+            ),
+            (
+                "an owner's own bits stay",
+                &one,
+                &first,
+                OWN,
+                0o700,
+                false,
+                format!("700 {OWN_AND_OURS}, restart"),
+            ),
+            (
+                "a narrow file stays",
+                &one,
+                &in_force,
+                OWN_AND_OURS,
+                0o400,
+                true,
+                "Confirm".to_owned(),
+            ),
+            (
+                "widened: narrowed again",
+                &one,
+                &in_force,
+                OWN_AND_OURS,
+                0o644,
+                true,
+                format!("600 {OWN_AND_OURS}, no restart, drift"),
+            ),
+            (
+                "wide since an older syncer",
+                &one,
+                &in_force,
+                OWN_AND_OURS,
+                0o644,
+                false,
+                format!("600 {OWN_AND_OURS}, no restart"),
+            ),
+            (
+                "widened and changed",
+                &one,
+                &in_force,
+                OWN,
+                0o644,
+                true,
+                format!("600 {OWN_AND_OURS}, no restart, drift"),
+            ),
+            (
+                "the next revision",
+                &two,
+                &in_force,
+                OWN_AND_OURS,
+                0o600,
+                true,
+                format!("600 {OWN_AND_NEWER}, restart"),
+            ),
+            (
+                "a restore",
+                &restore,
+                &in_force,
+                OWN_AND_OURS,
+                0o600,
+                true,
+                format!("644 {OWN}, restart"),
+            ),
+            (
+                "a restore of what others made",
+                &restore,
+                &with_theirs,
+                OWN_AND_OURS,
+                0o600,
+                true,
+                r#"644 {"auths":{"own":{"auth":"bzpv"}},"x":1}, restart"#.to_owned(),
+            ),
+            (
+                "a restore of the mode alone",
+                &restore,
+                &in_force,
+                OWN,
+                0o600,
+                true,
+                format!("644 {OWN}, no restart"),
+            ),
+        ] {
+            let desired = config(if task.revision == 2 { NEWER } else { OURS });
+            let file = file(content).with_mode(Some(mode));
+            let facts = NodeFacts {
+                is_watched,
+                ..facts(Some(task), Some(state), &file, Some(&desired))
+            };
+            let action = decide(&facts);
+            if let Action::Begin { change, .. } = &action {
+                let is_managed = !change.before_managed.is_empty();
+                let expected = if is_managed { None } else { file.wide_mode() };
+                assert_eq!(
+                    change.before.wide_mode(),
+                    expected,
+                    "{sentence}: the way back"
+                );
+            }
+            assert_eq!(with_mode(action), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_others_set_meanwhile_is_narrowed_ahead_and_kept_back() {
+        let (desired, task) = (config(OURS), task(1));
+        let before = file(OWN).with_mode(Some(0o644));
+        let state = State::new(before.clone(), 0);
+        let Action::Begin { change, .. } =
+            decide(&facts(Some(&task), None, &before, Some(&desired)))
+        else {
+            panic!("not begun")
+        };
+        for (content, mode) in [(OWN_AND_OURS, 0o666), (OURS, 0o600)] {
+            let found = file(content).with_mode(Some(mode));
+            let rebased = rebase(&change, &found, &state).unwrap();
+            assert_eq!(rebased.target.wide_mode(), None, "{content}");
+            assert_eq!(rebased.before.wide_mode(), Some(0o644), "{content}");
+        }
+    }
+
+    #[test]
+    fn a_kubelet_that_is_down_is_started_unless_a_change_restarts_it() {
+        let (one, two) = (task(1), task(2));
+        let mut down = synced("");
+        down.failed = Some(Failure {
+            task: two.clone(),
+            error: "why".to_owned(),
+            stuck: true,
+            recovered: false,
+        });
+        let begins = |text: &str| format!("{text}, restart");
+        for (sentence, task, content, desired, expected) in [
+            (
+                "the task that failed",
+                Some(&two),
+                OURS,
+                Some(NEWER),
+                "Revive".to_owned(),
+            ),
+            ("nothing is assigned", None, OURS, None, "Revive".to_owned()),
+            (
+                "what is in force is assigned again",
+                Some(&one),
+                OURS,
+                Some(OURS),
+                "Revive".to_owned(),
+            ),
+            (
+                "newer content",
+                Some(&task(3)),
+                OURS,
+                Some(NEWER),
+                begins(NEWER),
+            ),
+            (
+                "newer content that means the same",
+                Some(&task(3)),
+                OURS,
+                Some(OURS),
+                format!("{OURS}, no restart"),
+            ),
+            (
+                "newer content must be fetched",
+                Some(&task(3)),
+                OURS,
+                None,
+                "Fetch".to_owned(),
+            ),
+            (
+                "a restore",
+                Some(&task(0)),
+                OURS,
+                None,
+                "absent, restart".to_owned(),
+            ),
+            (
+                "a restore of nothing",
+                Some(&task(0)),
+                "",
+                None,
+                "Revive".to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                line(task, Some(&down), content, desired),
+                expected,
+                "{sentence}"
+            );
+        }
+    }
+
     #[test]
     fn what_was_begun_is_finished_before_anything_else() {
         let (one, two) = (task(1), task(2));
@@ -675,18 +958,6 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_nobody_has_seen_joins_and_any_other_without_a_grant_rests() {
-        let file = FileSnapshot::Absent;
-        for (is_unseen, expected) in [(true, "Join"), (false, "Idle")] {
-            let facts = NodeFacts {
-                is_unseen,
-                ..facts(None, None, &file, None)
-            };
-            assert_eq!(in_one_line(decide(&facts)), expected);
-        }
-    }
-
-    #[test]
     fn a_file_that_another_program_manages_gets_no_entries_and_loses_managed_ones() {
         let mut under_way = synced(OWN);
         under_way.change = Some(with_step(Step::Forward));
@@ -745,19 +1016,65 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_stays_so_where_the_rollout_of_something_newer_is_held() {
-        let (one, two, state, file) = (task(1), task(2), synced(""), file(OURS));
-        for (task, superseded, expected) in [
-            (&one, true, "Confirm"),
-            (&one, false, "Fetch"),
-            (&two, true, "Fetch"),
+    fn what_is_in_force_and_superseded_is_compared_with_the_journal() {
+        let (one, two, synced) = (task(1), task(2), synced(""));
+        let mut older = synced.clone();
+        older.managed =
+            serde_json::from_str(r#"{"keys":["r"],"overridden":{"auths":{}}}"#).unwrap();
+        let mut watched = synced.clone();
+        watched.change = Some(with_step(Step::Watching));
+        let repaired = format!("{OURS}, restart, drift");
+        for (sentence, task, superseded, state, content, expected) in [
+            (
+                "as it is in the journal",
+                &one,
+                true,
+                &synced,
+                OURS,
+                "Confirm",
+            ),
+            ("other credentials", &one, true, &synced, NEWER, &*repaired),
+            ("taken out", &one, true, &synced, "", &*repaired),
+            (
+                "not known to be superseded",
+                &one,
+                false,
+                &synced,
+                OURS,
+                "Fetch",
+            ),
+            ("another revision", &two, true, &synced, OURS, "Fetch"),
+            (
+                "an older journal has keys alone",
+                &one,
+                true,
+                &older,
+                NEWER,
+                "Confirm",
+            ),
+            (
+                "and one of them is missing",
+                &one,
+                true,
+                &older,
+                OWN,
+                "Fetch",
+            ),
+            (
+                "changed while the kubelet is watched",
+                &one,
+                true,
+                &watched,
+                NEWER,
+                "Settle",
+            ),
         ] {
+            let file = file(content);
             let facts = NodeFacts {
                 superseded,
-                ..facts(Some(task), Some(&state), &file, None)
+                ..facts(Some(task), Some(state), &file, None)
             };
-            let action = format!("{:?}", decide(&facts));
-            assert_eq!(action, expected, "{task:?}, superseded: {superseded}");
+            assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
         }
     }
 
@@ -814,11 +1131,18 @@ mod tests {
             let Action::Begin { change, .. } = decide(&facts) else {
                 panic!("{sentence}: not begun")
             };
-            let rebased = rebase(&change, &file(content), &state.snapshot).unwrap();
+            let rebased = rebase(&change, &file(content), &state).unwrap();
             assert_eq!(text(&rebased.target), ahead, "{sentence}: ahead");
             assert_eq!(text(&rebased.before), back, "{sentence}: back");
             assert_eq!(rebased.target_managed.keys, change.target_managed.keys);
         }
-        assert!(rebase(&with_step(Step::Forward), &file("{"), &FileSnapshot::Absent).is_none());
+        assert!(
+            rebase(
+                &with_step(Step::Forward),
+                &file("{"),
+                &State::new(FileSnapshot::Absent, 0)
+            )
+            .is_none()
+        );
     }
 }

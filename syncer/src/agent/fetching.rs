@@ -23,25 +23,6 @@ impl Agent {
         pause
     }
 
-    /// Looks for a revision that a node without an object may take.
-    pub(super) async fn join(&mut self) -> Duration {
-        match self.cluster.fetch_proven().await {
-            Ok(Some((revision, config))) => {
-                tracing::info!(revision, "joining: this revision is proven");
-                self.backoff.reset();
-                self.desired = Some((revision, config));
-                self.joins = Some(revision);
-                Duration::ZERO
-            }
-            Ok(None) => self.backoff.next(),
-            Err(error) => {
-                let pause = self.backoff.next();
-                tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
-                pause
-            }
-        }
-    }
-
     async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
         let Some(task) = task else { return IDLE };
         match self.cluster.fetch(task.revision).await {
@@ -50,16 +31,11 @@ impl Agent {
                 self.desired = Some((task.revision, config));
                 Duration::ZERO
             }
-            Err(error @ FetchError::OtherRevision { .. }) => {
-                let known = self.superseded.replace(task.revision);
-                if known == Some(task.revision) {
-                    return RECHECK;
-                }
-                let in_force = self.state.as_ref().map_or(0, |state| state.revision);
-                if in_force == task.revision {
+            Err(error @ FetchError::Superseded { .. }) => {
+                if self.superseded.replace(task.revision) != Some(task.revision) {
+                    tracing::info!(%error, "the journal may have it");
                     return Duration::ZERO;
                 }
-                tracing::info!(%error, "waiting");
                 let message =
                     "the assigned revision is superseded; the controller assigns the newer one";
                 self.report(Phase::Syncing, "Superseded", message);

@@ -4,6 +4,7 @@ mod applying;
 mod decide;
 mod fetching;
 mod reporting;
+mod reviving;
 mod watching;
 
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::rollout::Goal;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -25,6 +27,7 @@ use crate::node::state::{NodeError, State, Task};
 use crate::node::systemd::Systemd;
 use crate::report::{StatusReporter, writer};
 use decide::{Action, NodeFacts, decide};
+use reviving::Revival;
 
 /// Pause after an error of the disk, and after one of the node's bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
@@ -49,12 +52,14 @@ pub(crate) struct Agent {
     journal: Journal,
     unit: Unit,
     state: Option<State>,
+    /// `state` is what the disk holds. Until then it is unknown.
+    is_loaded: bool,
     objects: watch::Receiver<Known>,
     reporter: StatusReporter,
     /// The assigned content and its revision.
     desired: Option<(i64, DockerConfig)>,
-    /// The proven revision that a node without an object takes unassigned.
-    joins: Option<i64>,
+    /// uid of the object that assigned it.
+    desired_for: Option<String>,
     /// The assigned revision that the cluster has no content of any more.
     superseded: Option<i64>,
     backoff: Backoff,
@@ -71,6 +76,12 @@ pub(crate) struct Agent {
     last_error: Option<String>,
     /// An unparsable file that gets a moment, as its writer may not have finished.
     half_written: Option<FileSnapshot>,
+    /// What the object asked for when the node was last observed.
+    task: Option<Task>,
+    /// The task that an error of the node ended before its change began. It is not repeated until another generation
+    /// asks for it, so that nodes whose common problem is over don't all restart at once.
+    held: Option<Task>,
+    revival: Revival,
 }
 
 impl Agent {
@@ -88,21 +99,26 @@ impl Agent {
             restart: options.restart,
             cluster,
             state: None,
+            is_loaded: false,
             about: None,
             desired: None,
-            joins: None,
+            desired_for: None,
             superseded: None,
             backoff: Backoff::default(),
             watch_until: None,
             quarantined: None,
+            task: None,
+            held: None,
+            revival: Revival::default(),
         }
     }
 
     /// Runs until it is dropped, which may be at any await: the next syncer continues from the journal.
     pub(crate) async fn run(&mut self) {
-        // Nothing is known yet, so the pod is not ready.
+        // The pod is ready once the lock is held and the API server has answered.
         self.reporter.mark_ready(false);
         let _lock = self.acquire_node().await;
+        self.is_loaded = true;
         loop {
             let pause = match self.step().await {
                 Ok(pause) => pause,
@@ -127,15 +143,38 @@ impl Agent {
                 Err(error) => error,
             };
             tracing::error!(%error, "this syncer can't work on the node");
-            self.about = self.objects.borrow_and_update().object().map(identity);
             // The other syncer reports.
             if matches!(error, NodeError::Locked) {
                 sleep(LOCK_RETRY).await;
-            } else {
-                self.report_error(&error);
-                self.wait(DISK_RETRY).await;
+                continue;
             }
+            self.observe_object();
+            self.held.clone_from(&self.task);
+            self.report_error(&error);
+            self.wait(DISK_RETRY).await;
         }
+    }
+
+    /// Takes the object as it is now as what is asked of the node.
+    fn observe_object(&mut self) -> Known {
+        let known = self.objects.borrow_and_update().clone();
+        self.task = known.object().and_then(task);
+        self.about = known.object().map(identity);
+        known
+    }
+
+    /// Whether the task waits for another generation. A change in the journal goes on, and so does the care for what is
+    /// in force.
+    fn is_held(&self) -> bool {
+        let Some(task) = self.task.as_ref().filter(|_| self.task == self.held) else {
+            return false;
+        };
+        let is_in_force =
+            |state: &State| task.goal() != Goal::Restore && state.revision == task.revision;
+        !self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.change.is_some() || is_in_force(state))
     }
 
     /// Reports the error, and returns the pause before the next attempt.
@@ -145,6 +184,7 @@ impl Agent {
             tracing::warn!(error = text, "trying again until it is over");
         }
         self.last_error = Some(text);
+        self.held.clone_from(&self.task);
         self.report_error(error);
         match error {
             NodeError::Bus(_) => BUS_RETRY,
@@ -163,17 +203,21 @@ impl Agent {
 
     /// Observes once and acts. Returns how long there is nothing more to do; zero: observe again at once.
     async fn step(&mut self) -> Result<Duration, NodeError> {
-        let known = self.objects.borrow_and_update().clone();
-        let is_unseen = matches!(known, Known::Absent) && self.state.is_none();
+        let known = self.observe_object();
         let object = known.object();
-        let joins = self.joins.filter(|_| is_unseen).map(Task::of_newcomer);
-        let task = object.and_then(task).or(joins);
-        let about = object.map(identity);
-        if self.about.as_ref().map(|(uid, _)| uid) != about.as_ref().map(|(uid, _)| uid) {
+        let uid = object.and_then(|object| object.metadata.uid.clone());
+        if self.desired_for != uid {
             // Revisions start at 1 again after a cleanup, so the same number may be another content.
             self.desired = None;
+            self.desired_for = uid;
         }
-        self.about = about;
+        if !matches!(known, Known::Nothing) {
+            self.reporter.mark_ready(true);
+        }
+        if self.is_held() {
+            return Ok(self.revive().await);
+        }
+        let task = self.task.clone();
         let file = file::read(&self.config_file)?;
         if is_unparsable(&file) && self.half_written.as_ref() != Some(&file) {
             self.half_written = Some(file);
@@ -189,7 +233,6 @@ impl Agent {
         let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
         let facts = NodeFacts {
             task: task.as_ref(),
-            is_unseen,
             is_foreign: !foreign_owner.is_empty(),
             state: self.state.as_ref(),
             file: &file,
@@ -207,8 +250,11 @@ impl Agent {
                 self.report_waiting();
                 Ok(IDLE)
             }
-            Action::Join => Ok(self.join().await),
-            Action::Fetch => Ok(self.fetch(task.as_ref()).await),
+            Action::Fetch => {
+                let pause = self.fetch(task.as_ref()).await;
+                Ok(pause.min(self.revive().await))
+            }
+            Action::Revive => Ok(self.revive().await),
             Action::Resume => self.resume(file).await,
             Action::Begin {
                 change,

@@ -18,7 +18,10 @@ impl Agent {
             (None, Some(reason)) => ("RestartNotPossible", format!("{reason}, so {within}")),
             (None, None) if !self.restart => ("RestartNever", within.to_owned()),
             (None, None) if drifts > 0 => ("DriftRepaired", wording::drifts(drifts)),
-            (None, None) => ("", String::new()),
+            (None, None) => match self.state.as_ref().and_then(|state| state.mode) {
+                Some(mode) => ("ModeNarrowed", wording::mode_narrowed(mode)),
+                None => ("", String::new()),
+            },
         };
         self.report(Phase::Synced, reason, &message);
     }
@@ -47,15 +50,22 @@ impl Agent {
         self.report(phase, reason, &message);
     }
 
+    /// An error of a node that nothing is asked of harms nobody.
     pub(super) fn report_error(&mut self, error: &NodeError) {
+        let is_under_way = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.change.is_some());
+        if self.task.is_none() && !is_under_way {
+            return self.report_waiting();
+        }
         self.report(Phase::Failed, error.reason(), &error.to_string());
     }
 
     pub(super) fn report(&mut self, phase: Phase, reason: &str, message: &str) {
         let known = self.objects.borrow().clone();
         let Some(object) = known.object() else {
-            // There is no status to write; only the kubelet asks whether this pod is ready.
-            return self.reporter.mark_ready(phase == Phase::Synced);
+            return;
         };
         let Some((_, generation)) = self
             .about
@@ -66,7 +76,8 @@ impl Agent {
         };
         let status = NodePullSecretStatus {
             observed_generation: generation,
-            restored: phase == Phase::Restored,
+            // After a restore the counts of its state are reported once more.
+            restored: phase == Phase::Restored || self.is_loaded && self.state.is_none(),
             phase,
             reason: reason.to_owned(),
             message: message.to_owned(),
@@ -76,6 +87,11 @@ impl Agent {
                 .as_ref()
                 .map_or_else(|| self.reporter.restarts(object), |state| state.restarts),
             drifts: self.state.as_ref().map_or(0, |state| state.drifts),
+            kubelet_restarted_at: self
+                .state
+                .as_ref()
+                .filter(|_| self.restart && self.no_restart.is_none())
+                .and_then(|state| state.restarted_at.clone()),
             ..NodePullSecretStatus::default()
         };
         self.reporter.report(object, status);

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Agent, IDLE};
 use crate::delivery::config_file::Transaction;
-use crate::node::state::{NodeError, Step};
+use crate::node::state::{NodeError, State, Step};
 
 /// A kubelet that dies within this time after a change rolls the change back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
@@ -16,7 +16,8 @@ impl Agent {
     /// Reports that the task is in force, and watches the kubelet while the change can still be rolled back.
     pub(super) async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.last_error = None;
-        if self.desired.is_some() {
+        let is_compared = |state: &State| state.managed.content().is_some();
+        if self.desired.is_some() || self.state.as_ref().is_some_and(is_compared) {
             self.drift.watch();
         }
         self.report_in_force();

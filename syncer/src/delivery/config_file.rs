@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globalps_core::rollout::Goal;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::sleep;
 
 use super::content;
@@ -42,7 +44,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     ) -> Result<Outcome, NodeError> {
         if change.restart {
             // A unit that can't be restarted is detected before anything changes.
-            self.kubelet.invocation().await.map_err(not_begun)?;
+            self.kubelet.invocation().await?;
         }
         state.change = Some(change);
         self.journal.save(state)?;
@@ -76,7 +78,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             let path = self.journal.quarantine(bytes)?;
             tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
         }
-        if let Some(rebased) = content::rebase(change, &file, &state.snapshot) {
+        if let Some(rebased) = content::rebase(change, &file, state) {
             tracing::info!("another process wrote the file meanwhile; its entries stay");
             state.change = Some(rebased);
             self.journal.save(state)?;
@@ -139,15 +141,20 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         if change.task.goal() == Goal::Restore {
             self.journal.remove()?;
-            // Only the counts remain, to be reported once more.
-            let drifts = state.drifts;
+            // Only counts and time remain, to be reported once more.
+            let (drifts, restarted_at) = (state.drifts, state.restarted_at.take());
             *state = State::new(change.target, state.restarts);
-            state.drifts = drifts;
+            (state.drifts, state.restarted_at) = (drifts, restarted_at);
             return Ok(Outcome::InForce);
         }
         state.managed = change.target_managed.clone();
         state.revision = change.task.revision;
-        state.failed = None;
+        // A kubelet that is down stays so without a restart.
+        state.failed = state
+            .failed
+            .take()
+            .filter(|failure| failure.stuck && !change.restart);
+        state.mode = change.before.wide_mode().or(state.mode);
         state.change = change.restart.then_some(Change {
             step: Step::Watching,
             ..change
@@ -196,11 +203,13 @@ impl<K: Kubelet> Transaction<'_, K> {
                 task: change.task,
                 error,
                 stuck: false,
+                recovered: false,
             },
             Err(again) => Failure {
                 task: change.task,
                 error: format!("{error}; and with the previous file: {again}"),
                 stuck: true,
+                recovered: false,
             },
         };
         state.managed = change.before_managed;
@@ -230,7 +239,8 @@ impl<K: Kubelet> Transaction<'_, K> {
                 Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
                 from => from.ok(),
             };
-            state.restarts += 1;
+            state.restarts = state.restarts.saturating_add(1);
+            state.restarted_at = Some(Time(Timestamp::now()));
             let mut reset_failed = attempt > 1;
             if let Some(change) = &mut state.change {
                 reset_failed |= change.step == Step::Back;
@@ -253,13 +263,6 @@ impl<K: Kubelet> Transaction<'_, K> {
             sleep(pause).await;
             attempt += 1;
         }
-    }
-}
-
-fn not_begun(error: KubeletError) -> NodeError {
-    match error {
-        KubeletError::Bus(error) => NodeError::Bus(error),
-        KubeletError::Kubelet(error) => NodeError::Unit(error),
     }
 }
 
@@ -663,6 +666,7 @@ mod tests {
             task: failed,
             error: String::new(),
             stuck: false,
+            recovered: false,
         });
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {

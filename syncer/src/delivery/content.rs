@@ -4,21 +4,24 @@ use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, ManagedEntries};
+use crate::node::state::{Change, ManagedEntries, State};
 
 /// Adapts a change from the journal to a file that another process wrote meanwhile: what it wrote stays, forward and
 /// back. How far the change came is unknown, so managed entries of before and of the target both count as managed.
 /// `None`: the file can't be parsed, so there is nothing in it to keep.
-pub(crate) fn rebase(
-    change: &Change,
-    file: &FileSnapshot,
-    snapshot: &FileSnapshot,
-) -> Option<Change> {
+pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Option<Change> {
     let existing = parsed(file)?;
     let managed = change.before_managed.and(&change.target_managed);
     let on_file = |version: &FileSnapshot, wanted: &ManagedEntries| {
         let wanted = wanted.among(&parsed(version).unwrap_or_default());
         merge_on_node(&existing, &wanted, &managed.keys, &managed.overridden())
+    };
+    let narrowed = |file: FileSnapshot, managed: &ManagedEntries| {
+        if managed.is_empty() {
+            file
+        } else {
+            file.narrowed()
+        }
     };
     let as_file = |config: &DockerConfig| {
         if config.means_the_same(&existing) && *file != FileSnapshot::Absent {
@@ -30,15 +33,17 @@ pub(crate) fn rebase(
     let ahead = on_file(&change.target, &change.target_managed);
     let back = on_file(&change.before, &change.before_managed);
     let target = match change.task.goal() {
-        Goal::Restore => restored(&ahead.config, file, snapshot),
-        Goal::Revision(_) => as_file(&ahead.config),
+        Goal::Restore => restored(&ahead.config, file, state),
+        Goal::Revision(_) => narrowed(as_file(&ahead.config), &change.target_managed),
     };
     // No empty file where there was none, or where the other process removed it.
     let was_absent = change.before == FileSnapshot::Absent || *file == FileSnapshot::Absent;
     let before = if was_absent && back.config.is_empty() {
         FileSnapshot::Absent
     } else {
-        as_file(&back.config)
+        // The file may have been narrowed by this change.
+        let file = as_file(&back.config).with_mode(change.before.wide_mode());
+        narrowed(file, &change.before_managed)
     };
     Some(Change {
         target,
@@ -73,19 +78,19 @@ pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
 }
 
 /// The file without managed entries: the bytes of the snapshot where nothing else changed since, else the present file
-/// without them.
+/// without them, with the mode from before it was narrowed.
 pub(crate) fn restored(
     unmanaged: &DockerConfig,
     file: &FileSnapshot,
-    snapshot: &FileSnapshot,
+    state: &State,
 ) -> FileSnapshot {
-    let before = parsed(snapshot).unwrap_or_default();
+    let before = parsed(&state.snapshot).unwrap_or_default();
     if unmanaged.means_the_same(&before) {
-        snapshot.clone()
+        state.snapshot.clone()
     } else if *file == FileSnapshot::Absent && unmanaged.is_empty() {
         // It was removed, and there is nothing to write.
         FileSnapshot::Absent
     } else {
-        file.with_bytes(unmanaged.render())
+        file.with_bytes(unmanaged.render()).with_mode(state.mode)
     }
 }

@@ -14,6 +14,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+/// Permissions of everyone but the owner.
+const OTHERS: u32 = 0o077;
 /// What temporary files next to the target begin with.
 const TEMP_PREFIX: &str = ".globalps-tmp-";
 
@@ -52,6 +54,28 @@ impl FileSnapshot {
             (Self::File { bytes, .. }, Self::File { bytes: others, .. }) => bytes == others,
             _ => false,
         }
+    }
+
+    /// The mode, if others than the owner may use the file.
+    pub(crate) fn wide_mode(&self) -> Option<u32> {
+        match self {
+            Self::File { mode, .. } if mode & OTHERS != 0 => Some(*mode),
+            _ => None,
+        }
+    }
+
+    /// The same file, for its owner alone.
+    pub(crate) fn narrowed(self) -> Self {
+        let narrow = self.wide_mode().map(|mode| mode & 0o600);
+        self.with_mode(narrow)
+    }
+
+    /// The same file with this mode, if there is one.
+    pub(crate) fn with_mode(mut self, new: Option<u32>) -> Self {
+        if let (Self::File { mode, .. }, Some(new)) = (&mut self, new) {
+            *mode = new;
+        }
+        self
     }
 
     /// This content, with mode and owner of `self`, or those of a new file: 0600 and root.
@@ -211,11 +235,11 @@ fn write_temp(
         std::os::unix::fs::fchown(&file, Some(owner.0), Some(owner.1))
             .map_err(io_error("keep the owner of", temp))?;
     }
-    file.write_all(bytes).map_err(io_error("write", temp))?;
-    // The mode comes last: until then nobody else reads what is being written.
+    // An access list sets a mode, which the mode then limits. Bytes come last: nobody reads them with another mode.
+    copy_attributes(like, &file).map_err(io_error("keep the extended attributes of", like))?;
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(io_error("set the mode of", temp))?;
-    copy_attributes(like, &file).map_err(io_error("keep the extended attributes of", like))?;
+    file.write_all(bytes).map_err(io_error("write", temp))?;
     file.sync_all().map_err(io_error("sync", temp))
 }
 

@@ -1,18 +1,30 @@
 //! The kubelet: which unit runs it, its restarts at a bounded rate, and whether it serves since a change.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::names::KUBELET_UNIT_AUTO;
 use tokio::time::Instant;
 
+use crate::node::state::NodeError;
 use crate::node::systemd::{RestartError, Since, Systemd, UnitFacts};
 
 /// Units that run a kubelet and little else. The first active one is used.
-const AGENTS: [&str; 4] = [
-    "kubelet.service",
-    "k3s-agent.service",
-    "rke2-agent.service",
-    "snap.microk8s.daemon-kubelite.service",
+const AGENTS: [&str; 3] = ["kubelet.service", "k3s-agent.service", "rke2-agent.service"];
+/// `MicroK8s` runs the kubelet in a unit that, on control-plane nodes, is the whole control plane too.
+const MICROK8S: &str = "snap.microk8s.daemon-kubelite.service";
+/// It stays active only on workers of `MicroK8s`. On other nodes it exits soon after its start.
+const MICROK8S_WORKER: &str = "snap.microk8s.daemon-apiserver-proxy.service";
+const MICROK8S_SETTLED: Duration = Duration::from_mins(1);
+/// Names of programs that run a kubelet: alone, within a distribution's one program, or as a wrapper of one.
+const KUBELETS: [&str; 8] = [
+    "kubelet",
+    "kubelet-wrapper",
+    "kubelite",
+    "kubenswrapper",
+    "hyperkube",
+    "k3s",
+    "rke2",
+    "k0s",
 ];
 /// Units that run the control plane too: a restart would interrupt more than the kubelet.
 const SERVERS: [&str; 2] = ["k3s.service", "rke2-server.service"];
@@ -37,6 +49,16 @@ impl From<RestartError> for KubeletError {
             Self::Bus(error.to_string())
         } else {
             Self::Kubelet(error.to_string())
+        }
+    }
+}
+
+/// Before anything is changed.
+impl From<KubeletError> for NodeError {
+    fn from(error: KubeletError) -> Self {
+        match error {
+            KubeletError::Bus(error) => Self::Bus(error),
+            KubeletError::Kubelet(error) => Self::Unit(error),
         }
     }
 }
@@ -67,11 +89,17 @@ pub(crate) struct Unit {
     pub(crate) served: Option<UnitFacts>,
     restarted: Option<Instant>,
     restartable: Option<Restartable>,
+    /// Named in the configuration, not found.
+    is_configured: bool,
+    /// It is known to run a kubelet.
+    is_checked: bool,
 }
 
 impl Unit {
     pub(crate) fn new(systemd: Systemd) -> Self {
         Self {
+            is_configured: systemd.unit != KUBELET_UNIT_AUTO,
+            is_checked: false,
             systemd,
             served: None,
             restarted: None,
@@ -90,12 +118,16 @@ impl Unit {
             let reason = format!("the node has no system bus at `{path}`");
             return Ok(Restartable::No(reason));
         }
-        let found = if self.systemd.unit == KUBELET_UNIT_AUTO {
+        let found = if self.is_configured {
+            // Its programs are checked before its first restart.
+            Restartable::Yes
+        } else {
             match self.find().await {
                 Ok(Some(found)) => found,
                 // Not remembered either: a kubelet that is down may come back as one of them.
                 Ok(None) => {
-                    let reason = format!("none of the units {} is active", AGENTS.join(", "));
+                    let units = AGENTS.join(", ");
+                    let reason = format!("none of the units {units} and {MICROK8S} is active");
                     return Ok(Restartable::No(reason));
                 }
                 Err(error @ RestartError::NoSystemd { .. }) => {
@@ -103,9 +135,11 @@ impl Unit {
                 }
                 Err(error) => return Err(error.into()),
             }
-        } else {
-            Restartable::Yes
         };
+        // On a MicroK8s node that has just booted, a minute tells which it is.
+        if found != Restartable::Yes && self.systemd.unit == KUBELET_UNIT_AUTO {
+            return Ok(found);
+        }
         self.restartable = Some(found.clone());
         Ok(found)
     }
@@ -116,13 +150,64 @@ impl Unit {
             name.clone_into(&mut self.systemd.unit);
             return Ok(Some(Restartable::Yes));
         }
+        if self.systemd.active_among(&[MICROK8S]).await?.is_some() {
+            return self.find_microk8s().await;
+        }
         let server = self.systemd.active_among(&SERVERS).await?;
         Ok(server.map(|name| Restartable::No(format!("`{name}` is the control plane too"))))
     }
 }
 
+impl Unit {
+    async fn find_microk8s(&mut self) -> Result<Option<Restartable>, RestartError> {
+        let worker = self
+            .systemd
+            .is_active_for(MICROK8S_WORKER, MICROK8S_SETTLED);
+        if worker.await? {
+            tracing::info!(unit = MICROK8S, "this unit runs the kubelet");
+            MICROK8S.clone_into(&mut self.systemd.unit);
+            return Ok(Some(Restartable::Yes));
+        }
+        let reason = format!(
+            "`{MICROK8S}` is the control plane too, unless `{MICROK8S_WORKER}` is active for a minute"
+        );
+        Ok(Some(Restartable::No(reason)))
+    }
+
+    /// An error unless the configured unit runs a kubelet, by its name or by its programs. A pod can't ask which
+    /// process owns the kubelet's socket: it sees no process of the node, and the bus has no such question.
+    async fn check_programs(&mut self) -> Result<(), KubeletError> {
+        let name = self.systemd.unit.as_str();
+        let is_known = AGENTS.contains(&name) || SERVERS.contains(&name) || name == MICROK8S;
+        if !self.is_configured || is_known || self.is_checked {
+            return Ok(());
+        }
+        let programs = self.systemd.programs().await?;
+        let is_kubelet = |program: &String| {
+            let name = program.rsplit('/').next().unwrap_or_default();
+            KUBELETS.contains(&name)
+        };
+        if !programs.iter().any(is_kubelet) {
+            let shown = programs.iter().take(3).map(String::as_str);
+            let shown: Vec<_> = shown.collect();
+            let shown = shown.join("`, `");
+            return Err(KubeletError::Kubelet(format!(
+                "`{name}` runs no kubelet, but `{shown}`"
+            )));
+        }
+        self.is_checked = true;
+        Ok(())
+    }
+
+    /// Whether it serves now.
+    pub(crate) async fn serves(&mut self) -> Result<bool, KubeletError> {
+        self.serves_since(&Since::Time(UNIX_EPOCH)).await
+    }
+}
+
 impl Kubelet for Unit {
     async fn invocation(&mut self) -> Result<String, KubeletError> {
+        self.check_programs().await?;
         Ok(self.systemd.facts().await?.invocation())
     }
 
@@ -133,6 +218,7 @@ impl Kubelet for Unit {
     }
 
     async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError> {
+        self.check_programs().await?;
         let begun = Instant::now();
         self.restarted = Some(begun);
         let facts = self.systemd.restart(reset_failed).await?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
 use globalps_core::rollout::Goal;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, FileSnapshot};
@@ -51,7 +52,8 @@ impl NodeError {
 /// What one generation of the node's `NodePullSecret` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// uid of the object: a generation counts only within one object.
+    /// uid of the object: a generation counts only within one object. Older syncers began tasks without an object; their
+    /// uid is empty.
     pub(crate) uid: String,
     pub(crate) generation: i64,
     /// Revision to put in force; 0: restore the node.
@@ -59,15 +61,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Of a node that has no object yet.
-    pub(crate) fn of_newcomer(revision: i64) -> Self {
-        Self {
-            uid: String::new(),
-            generation: 0,
-            revision,
-        }
-    }
-
     pub(crate) fn goal(&self) -> Goal {
         if self.revision == 0 {
             Goal::Restore
@@ -83,6 +76,9 @@ pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
     /// As a credentials file.
     overridden: serde_json::Value,
+    /// The entries with their values, as a credentials file; null: written by an older syncer, or not one revision's.
+    #[serde(default)]
+    entries: serde_json::Value,
 }
 
 impl std::fmt::Debug for ManagedEntries {
@@ -98,16 +94,18 @@ impl ManagedEntries {
             .into_keys()
             .map(Cow::into_owned)
             .collect();
-        let overridden =
-            serde_json::from_slice(&DockerConfig::new(overridden).render()).unwrap_or_default();
-        Self { keys, overridden }
+        Self {
+            keys,
+            overridden: as_value(overridden),
+            entries: as_value(desired.entries().to_vec()),
+        }
     }
 
     /// The same keys, overriding these entries.
     pub(crate) fn overriding(&self, overridden: Vec<Entry>) -> Self {
         Self {
-            keys: self.keys.clone(),
-            ..Self::new(&DockerConfig::default(), overridden)
+            overridden: as_value(overridden),
+            ..self.clone()
         }
     }
 
@@ -121,7 +119,8 @@ impl ManagedEntries {
             .collect();
         Self {
             keys: &self.keys | &later.keys,
-            ..Self::new(&DockerConfig::default(), both.into_values().collect())
+            overridden: as_value(both.into_values().collect()),
+            entries: serde_json::Value::Null,
         }
     }
 
@@ -138,12 +137,27 @@ impl ManagedEntries {
         )
     }
 
+    /// The entries with their values; `None`: an older syncer did not keep the values.
+    pub(crate) fn content(&self) -> Option<DockerConfig> {
+        // As Go does it, `null` parses to no entries.
+        let entries = Some(&self.entries).filter(|entries| !entries.is_null())?;
+        dockerconfig::parse(entries.to_string().as_bytes()).ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     pub(crate) fn overridden(&self) -> Vec<Entry> {
         let config = dockerconfig::parse(self.overridden.to_string().as_bytes());
         config
             .map(|config| config.entries().to_vec())
             .unwrap_or_default()
     }
+}
+
+fn as_value(entries: Vec<Entry>) -> serde_json::Value {
+    serde_json::from_slice(&DockerConfig::new(entries).render()).unwrap_or_default()
 }
 
 /// Progress of a change.
@@ -196,6 +210,9 @@ pub(crate) struct Failure {
     pub(crate) error: String,
     /// The kubelet did not start with the previous file either.
     pub(crate) stuck: bool,
+    /// It was started again later.
+    #[serde(default)]
+    pub(crate) recovered: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -217,6 +234,12 @@ pub(crate) struct State {
     /// The task that another process kept undoing, so that it was given up.
     #[serde(default)]
     pub(crate) given_up: Option<Task>,
+    /// Mode of the file before it was narrowed to its owner; `None`: it was not.
+    #[serde(default)]
+    pub(crate) mode: Option<u32>,
+    /// When the kubelet was last asked to restart.
+    #[serde(default)]
+    pub(crate) restarted_at: Option<Time>,
 }
 
 impl State {
@@ -231,6 +254,8 @@ impl State {
             restarts,
             drifts: 0,
             given_up: None,
+            mode: None,
+            restarted_at: None,
         }
     }
 }

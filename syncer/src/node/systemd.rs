@@ -29,6 +29,8 @@ trait Manager {
     fn load_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
     fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
     fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
+    /// Control group, pid and command line of each process.
+    fn get_unit_processes(&self, name: &str) -> zbus::Result<Vec<(String, u32, String)>>;
     #[zbus(signal)]
     fn job_removed(
         &self,
@@ -64,7 +66,13 @@ trait Unit {
 trait Service {
     #[zbus(property, name = "NRestarts")]
     fn n_restarts(&self) -> zbus::Result<u32>;
+    #[zbus(property)]
+    fn exec_start(&self) -> zbus::Result<Vec<ExecCommand>>;
 }
+
+/// A command of a unit: path, arguments with the path's name first, whether failures are ignored, and of its last run
+/// times, pid and result.
+type ExecCommand = (String, Vec<String>, bool, u64, u64, u64, u64, u32, i32, i32);
 
 /// Why a restart is not known to have succeeded.
 #[derive(Debug, thiserror::Error)]
@@ -220,6 +228,58 @@ impl Systemd {
                 source,
             }),
             Err(_) => Err(RestartError::Silent),
+        }
+    }
+
+    /// The programs that the unit starts, and those that run in its control group: paths, or a program's own first
+    /// argument. Pids are the node's, which a pod can't compare with that of the socket's owner.
+    pub(crate) async fn programs(&self) -> Result<Vec<String>, RestartError> {
+        // Its errors, for a unit that does not exist.
+        self.facts().await?;
+        let connection = self.connect().await?;
+        let ask = async {
+            let manager = ManagerProxy::new(&connection).await?;
+            let path = manager.load_unit(&self.unit).await?;
+            let service = ServiceProxy::builder(&connection)
+                .path(&path)
+                .cache_properties(CacheProperties::No)
+                .build()
+                .await?;
+            let commands = service.exec_start().await?;
+            let processes = manager.get_unit_processes(&self.unit).await?;
+            let started = commands.into_iter().map(|command| command.0);
+            let running = processes.into_iter().filter_map(|(_, _, line)| {
+                let first = line.split_whitespace().next()?;
+                Some(first.to_owned())
+            });
+            zbus::Result::Ok(started.chain(running).collect())
+        };
+        match timeout(CALL_TIMEOUT, ask).await {
+            Ok(programs) => programs.map_err(|source| RestartError::Bus {
+                path: self.bus.clone(),
+                source,
+            }),
+            Err(_) => Err(RestartError::Silent),
+        }
+    }
+
+    /// Whether this unit has been active for so long.
+    pub(crate) async fn is_active_for(
+        &self,
+        name: &str,
+        least: Duration,
+    ) -> Result<bool, RestartError> {
+        let unit = Self {
+            unit: name.to_owned(),
+            ..self.clone()
+        };
+        match unit.facts().await {
+            Ok(facts) => {
+                let active_for = facts.active_since.elapsed().unwrap_or_default();
+                Ok(facts.active_state == "active" && active_for >= least)
+            }
+            Err(RestartError::NoUnit { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

@@ -1,11 +1,11 @@
-//! What the node reports: its status, and whether its pod is ready.
+//! What the node reports: its status, and whether its syncer works.
 
 pub(crate) mod wording;
 pub(crate) mod writer;
 
 use std::path::PathBuf;
 
-use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 
@@ -39,14 +39,14 @@ impl StatusReporter {
     }
 
     /// Sends the status if it differs from the last one.
-    pub(crate) fn report(&mut self, object: &NodePullSecret, status: NodePullSecretStatus) {
+    pub(crate) fn report(&mut self, object: &NodePullSecret, mut status: NodePullSecretStatus) {
         if self.last_uid != object.metadata.uid {
             self.last_uid.clone_from(&object.metadata.uid);
             self.last = None;
         }
         let before = self.last.as_ref().or(object.status.as_ref());
+        cut(&mut status.message);
         let status = dated(status, before, jiff::Timestamp::now());
-        self.mark_ready(matches!(status.phase, Phase::Synced | Phase::Restored));
         if self.last.as_ref() != Some(&status) {
             self.last = Some(status.clone());
             let uid = object.metadata.uid.clone().unwrap_or_default();
@@ -67,6 +67,13 @@ impl StatusReporter {
     }
 }
 
+/// Longest message in bytes. A message quotes errors of systemd, whose length has no bound.
+const MESSAGE_LIMIT: usize = 1024;
+
+fn cut(message: &mut String) {
+    message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
+}
+
 /// Sets the time of the phase: that of `before` where the phase is the same.
 fn dated(
     mut new: NodePullSecretStatus,
@@ -83,7 +90,7 @@ fn dated(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use globalps_core::api::NodePullSecretSpec;
+    use globalps_core::api::{NodePullSecretSpec, Phase};
 
     use super::*;
 
@@ -114,22 +121,24 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_is_ready_exactly_while_what_was_assigned_is_in_force() {
+    fn a_message_is_cut_at_1_024_bytes_and_never_within_a_character() {
         let directory = tempfile::tempdir().unwrap();
-        let ready = directory.path().join("ready");
         let (sender, receiver) = watch::channel(None);
-        let mut reporter = StatusReporter::new(sender, ready.clone());
+        let mut reporter = StatusReporter::new(sender, directory.path().join("ready"));
         let object = NodePullSecret::new("n", NodePullSecretSpec::default());
-        for (phase, expected) in [
-            (Phase::Syncing, false),
-            (Phase::Synced, true),
-            (Phase::RolledBack, false),
-            (Phase::Restored, true),
-            (Phase::Failed, false),
+        for (message, length) in [
+            ("a".repeat(1024), 1024),
+            ("a".repeat(600_000), 1024),
+            ("é".repeat(600), 1024),
+            (format!("a{}", "é".repeat(600)), 1023),
         ] {
-            reporter.report(&object, status(phase.clone()));
-            assert_eq!(ready.exists(), expected, "{phase}");
-            assert_eq!(receiver.borrow().clone().unwrap().status.phase, phase);
+            let status = NodePullSecretStatus {
+                message: message.clone(),
+                ..status(Phase::Failed)
+            };
+            reporter.report(&object, status);
+            let sent = receiver.borrow().clone().unwrap().status.message;
+            assert_eq!(sent, message[..length]);
         }
     }
 

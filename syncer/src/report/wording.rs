@@ -25,12 +25,20 @@ pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
         (
             Phase::Failed,
             "KubeletDown",
-            "look at the kubelet's journal on the node",
+            "globalps keeps starting it; look at the kubelet's journal on the node",
+        )
+    } else if failure.recovered {
+        (
+            Phase::RolledBack,
+            "KubeletRecovered",
+            "the file is what it was before and the kubelet runs again; another content is tried again",
         )
     } else {
-        let way_on =
-            "the file is what it was before and the kubelet runs; another content is tried again";
-        (Phase::RolledBack, "KubeletDidNotStart", way_on)
+        (
+            Phase::RolledBack,
+            "KubeletDidNotStart",
+            "the file is what it was before and the kubelet runs; another content is tried again",
+        )
     };
     (phase, reason, format!("{}; {way_on}", failure.error))
 }
@@ -54,4 +62,11 @@ pub(crate) fn drifts(times: i64) -> String {
         format!("{times} times")
     };
     format!("another process changed the managed entries {times}; they were restored")
+}
+
+/// Message for a file that others could read before globalps.
+pub(crate) fn mode_narrowed(mode: u32) -> String {
+    format!(
+        "the file's mode was {mode:04o}; while it holds managed entries, only its owner may read it; a restore brings {mode:04o} back"
+    )
 }

@@ -1,6 +1,7 @@
-//! Of an API server as much as one syncer asks for: the node's object, listed, watched and its status patched, and the
-//! Secret that the object is about. Plain HTTP on the loopback, no credentials.
+//! As much of an API server as one syncer needs: the node's object, listed, watched and its status patched, and the
+//! Secrets with its content. Plain HTTP on the loopback, no credentials.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -20,43 +21,72 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 pub(super) const NODE: &str = "bare";
 
 /// What a node is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ask {
     pub generation: i64,
     /// Revision to be in force; `None`: the node is to be put back as it was.
     pub revision: Option<i64>,
-    /// The registry credentials of that revision.
+    /// The registry credentials of that revision, in `global-pull-secret`.
     pub credentials: String,
 }
 
+/// What the API server answers for a Secret.
+#[derive(Clone, Debug)]
+pub enum Secret {
+    /// This HTTP status.
+    Error(u16),
+    Content {
+        revision: i64,
+        credentials: String,
+    },
+}
+
+impl Secret {
+    fn value(&self, name: &str) -> (u16, Value) {
+        let (revision, credentials) = match self {
+            Self::Error(code) => return (*code, failure(*code, name)),
+            Self::Content {
+                revision,
+                credentials,
+            } => (revision, credentials),
+        };
+        let value = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "resourceVersion": "7",
+                "annotations": {REVISION_ANNOTATION: revision.to_string()},
+            },
+            "data": {DATA_KEY: BASE64_STANDARD.encode(credentials)},
+        });
+        (200, value)
+    }
+}
+
 impl Ask {
-    fn object(&self) -> Value {
+    fn object(&self, version: u64) -> Value {
         json!({
             "apiVersion": format!("{GROUP}/{VERSION}"),
             "kind": "NodePullSecret",
             "metadata": {
                 "name": NODE, "namespace": NAMESPACE, "uid": "5f0c8ab2-0000-4000-8000-000000000001",
-                "generation": self.generation, "resourceVersion": "7",
+                "generation": self.generation, "resourceVersion": version.to_string(),
             },
             "spec": {"revision": self.revision.unwrap_or(0), "restore": self.revision.is_none()},
         })
     }
 
-    fn secret(&self) -> Value {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {
-                "name": GLOBAL_SECRET, "namespace": NAMESPACE, "resourceVersion": "7",
-                "annotations": {REVISION_ANNOTATION: self.revision.unwrap_or(0).to_string()},
-            },
-            "data": {DATA_KEY: BASE64_STANDARD.encode(&self.credentials)},
-        })
+    fn secret(&self) -> Secret {
+        Secret::Content {
+            revision: self.revision.unwrap_or(0),
+            credentials: self.credentials.clone(),
+        }
     }
 }
 
@@ -72,14 +102,14 @@ pub struct Told {
 }
 
 impl Told {
-    fn new(status: &Value, ask: &Ask) -> Self {
+    fn new(status: &Value, asked: i64) -> Self {
         let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
         Self {
             phase: text("phase"),
             reason: text("reason"),
             message: text("message"),
             generation: status["observedGeneration"].as_i64().unwrap_or_default(),
-            asked: ask.generation,
+            asked,
         }
     }
 
@@ -95,8 +125,22 @@ pub(super) struct Api {
 }
 
 struct Shared {
-    ask: Ask,
+    asked: watch::Sender<Asked>,
+    secrets: Mutex<BTreeMap<String, Secret>>,
     status: Mutex<Option<Value>>,
+}
+
+/// The node's object; `None`: there is none.
+#[derive(Clone, Debug)]
+struct Asked {
+    version: u64,
+    ask: Option<Ask>,
+}
+
+impl Asked {
+    fn object(&self) -> Option<Value> {
+        self.ask.as_ref().map(|ask| ask.object(self.version))
+    }
 }
 
 impl Api {
@@ -105,7 +149,11 @@ impl Api {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            ask,
+            secrets: Mutex::new([(GLOBAL_SECRET.to_owned(), ask.secret())].into()),
+            asked: watch::Sender::new(Asked {
+                version: 7,
+                ask: Some(ask),
+            }),
             status: Mutex::default(),
         });
         let served = Arc::clone(&shared);
@@ -130,10 +178,34 @@ impl Api {
         config.to_string()
     }
 
+    /// Changes the object; `None`: deletes it. Its content is in `global-pull-secret` from now on.
+    pub(super) fn ask(&self, ask: Option<Ask>) {
+        if let Some(ask) = &ask {
+            self.secret(GLOBAL_SECRET, ask.secret());
+        }
+        self.assign(ask);
+    }
+
+    /// Changes the object alone.
+    pub(super) fn assign(&self, ask: Option<Ask>) {
+        self.shared.asked.send_modify(|asked| {
+            asked.version += 1;
+            asked.ask = ask;
+        });
+    }
+
+    pub(super) fn secret(&self, name: &str, secret: Secret) {
+        let mut secrets = self.shared.secrets.lock().unwrap();
+        secrets.insert(name.to_owned(), secret);
+    }
+
+    pub(super) fn status(&self) -> Option<Value> {
+        self.shared.status.lock().unwrap().clone()
+    }
+
     pub(super) fn told(&self) -> Option<Told> {
-        let status = self.shared.status.lock().unwrap();
-        let status = status.as_ref()?;
-        Some(Told::new(status, &self.shared.ask))
+        let asked = self.shared.asked.borrow().ask.as_ref()?.generation;
+        Some(Told::new(&self.status()?, asked))
     }
 }
 
@@ -144,41 +216,74 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, hyper::Error> {
     let objects = format!("/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/nodepullsecrets");
-    let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{GLOBAL_SECRET}");
+    let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets/");
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default();
     if path == objects && query.contains("watch=true") {
-        // Nothing ever happens, and the connection stays.
-        let silence = futures::stream::pending::<Result<Frame<Bytes>, Infallible>>();
-        return Ok(response(200, BoxBody::new(StreamBody::new(silence))));
+        return Ok(response(200, BoxBody::new(events(&shared, query))));
     }
-    let ask = &shared.ask;
+    let asked = shared.asked.borrow().clone();
     let (code, value) = if method == Method::GET && path == objects {
         let list = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "NodePullSecretList",
-            "metadata": {"resourceVersion": "7"}, "items": [ask.object()],
+            "metadata": {"resourceVersion": asked.version.to_string()},
+            "items": asked.object().into_iter().collect::<Vec<_>>(),
         });
         (200, list)
-    } else if method == Method::GET && path == secret {
-        (200, ask.secret())
-    } else if method == Method::PATCH && path == format!("{objects}/{NODE}/status") {
+    } else if method == Method::GET
+        && let Some(name) = path.strip_prefix(&secrets)
+    {
+        let secret = shared.secrets.lock().unwrap().get(name).cloned();
+        secret.unwrap_or(Secret::Error(404)).value(name)
+    } else if method == Method::PATCH
+        && path == format!("{objects}/{NODE}/status")
+        && let Some(mut object) = asked.object()
+    {
         let body = request.into_body().collect().await?.to_bytes();
         let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let mut object = ask.object();
         object["status"] = patch["status"].clone();
         *shared.status.lock().unwrap() = Some(patch["status"].clone());
         (200, object)
     } else {
-        let message = format!("{method} {path} is not served here");
-        let status = json!({
-            "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 404,
-            "reason": "NotFound", "message": message,
-        });
-        (404, status)
+        (404, failure(404, &format!("{method} {path}")))
     };
     let body = Full::new(Bytes::from(value.to_string()));
     Ok(response(code, body.boxed()))
+}
+
+fn failure(code: u16, what: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code,
+        "reason": "Failure", "message": format!("{what} is answered with {code}"),
+    })
+}
+
+/// One event for each change after the version in the query. The connection stays.
+fn events(
+    shared: &Shared,
+    query: &str,
+) -> StreamBody<impl futures::Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>> {
+    let mut changes = shared.asked.subscribe();
+    let since = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("resourceVersion="))
+        .and_then(|version| version.parse().ok());
+    if Some(changes.borrow_and_update().version) != since {
+        changes.mark_changed();
+    }
+    StreamBody::new(futures::stream::unfold(changes, |mut changes| async {
+        changes.changed().await.ok()?;
+        let asked = changes.borrow_and_update().clone();
+        let event = match asked.object() {
+            Some(object) => json!({"type": "MODIFIED", "object": object}),
+            None => {
+                json!({"type": "DELETED", "object": Ask::default().object(asked.version)})
+            }
+        };
+        let frame = Frame::data(Bytes::from(format!("{event}\n")));
+        Some((Ok(frame), changes))
+    }))
 }
 
 fn response(code: u16, body: Body) -> Response<Body> {

@@ -1,5 +1,5 @@
-//! A node of nothing but the syncer: its real program, with an API server, a systemd and a kubelet that are this
-//! library's own and know no more than a syncer asks for. It needs no cluster, and starts in milliseconds.
+//! A node with nothing but the syncer: the real program, with an API server, a systemd and a kubelet that do no more than
+//! a syncer needs. It needs no cluster, and starts in milliseconds.
 
 mod api;
 mod bus;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -20,7 +21,7 @@ use api::Api;
 use bus::Bus;
 use systemd::Systemd;
 
-pub use api::{Ask, Told};
+pub use api::{Ask, Secret, Told};
 pub use syncer::{Program, Syncer};
 pub use systemd::Failures;
 
@@ -37,6 +38,8 @@ pub struct BareNode {
     _runtime: Runtime,
     scratch: TempDir,
     folder: PathBuf,
+    /// Arguments of the syncer, after those that every one has.
+    arguments: Vec<String>,
 }
 
 impl BareNode {
@@ -69,7 +72,82 @@ impl BareNode {
             _runtime: runtime,
             scratch,
             folder: folder.to_owned(),
+            arguments: Vec::new(),
         })
+    }
+
+    /// The syncers of this node get these arguments too.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(|&text| text.to_owned()).collect();
+        self
+    }
+
+    /// Starts the syncer. It ends with the result.
+    pub fn syncer(&self, program: &Program) -> Result<Syncer> {
+        self.start_syncer(program, None)
+    }
+
+    fn start_syncer(&self, program: &Program, trace: Option<&Path>) -> Result<Syncer> {
+        let scratch = self.scratch.path();
+        Syncer::start(program, &self.folder, scratch, trace, &self.arguments)
+    }
+
+    /// Changes the node's object and its content; `None`: deletes the object.
+    pub fn ask(&self, ask: Option<Ask>) {
+        self.api.ask(ask);
+    }
+
+    /// Changes the node's object and no Secret.
+    pub fn assign(&self, ask: Ask) {
+        self.api.assign(Some(ask));
+    }
+
+    /// From now on the API server answers so for this Secret.
+    pub fn secret(&self, name: &str, secret: Secret) {
+        self.api.secret(name, secret);
+    }
+
+    /// The status that was written last; `None`: none was.
+    pub fn status(&self) -> Option<Value> {
+        self.api.status()
+    }
+
+    /// Waits until the status that was written last is as wanted.
+    pub fn wait_status(
+        &self,
+        what: &str,
+        deadline: Duration,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let every = Duration::from_millis(2);
+        until(what, deadline, every, || {
+            Ok(self.status().filter(|status| is_wanted(status)))
+        })
+        .with_context(|| {
+            let log = fs::read_to_string(self.scratch.path().join("log"));
+            format!("{:?}\n{}", self.status(), log.unwrap_or_default())
+        })
+    }
+
+    /// What the syncer that runs, or ran last, has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
+    }
+
+    /// Whether the syncer's pod is ready.
+    pub fn is_ready(&self) -> bool {
+        self.scratch.path().join("ready").exists()
+    }
+
+    /// Another process starts the kubelet.
+    pub fn start_kubelet(&self) {
+        self.systemd.start_kubelet();
+    }
+
+    /// The next restarts of the kubelet fail so.
+    pub fn fail(&self, failures: Failures) {
+        self.systemd.fail(failures);
     }
 
     /// Starts the syncer and returns once it told a phase that it stays in; meanwhile `look` is called all the time, and
@@ -81,7 +159,7 @@ impl BareNode {
         deadline: Duration,
         mut look: impl FnMut() -> Result<()>,
     ) -> Result<Told> {
-        let syncer = Syncer::start(program, &self.folder, self.scratch.path(), trace)?;
+        let syncer = self.start_syncer(program, trace)?;
         self.wait(syncer, deadline, || {
             look()?;
             Ok(self.api.told().filter(Told::stays))
@@ -90,7 +168,7 @@ impl BareNode {
 
     /// The same, until it told this phase.
     pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Told> {
-        let syncer = Syncer::start(program, &self.folder, self.scratch.path(), None)?;
+        let syncer = self.syncer(program)?;
         self.wait(syncer, deadline, || {
             let told = self.api.told().filter(Told::stays);
             Ok(told.filter(|told| told.phase == phase))
@@ -119,7 +197,7 @@ impl BareNode {
 
     /// Starts the syncer, asks it to end with SIGTERM after a while, and returns how long that took it.
     pub fn terminate(&self, program: &Program, after: Duration) -> Result<Duration> {
-        let syncer = Syncer::start(program, &self.folder, self.scratch.path(), None)?;
+        let syncer = self.syncer(program)?;
         std::thread::sleep(after);
         syncer.terminate()
     }

@@ -49,6 +49,10 @@ impl Program {
         })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The same, with system calls that fail, as strace's `--inject` says.
     #[must_use]
     pub fn failing(self, injection: &str) -> Self {
@@ -73,6 +77,7 @@ impl Syncer {
         folder: &Path,
         scratch: &Path,
         trace: Option<&Path>,
+        arguments: &[String],
     ) -> Result<Self> {
         let injected = program.injection.is_some();
         let trace = trace.map(Path::to_owned);
@@ -89,6 +94,7 @@ impl Syncer {
             .arg(bus::socket(scratch))
             .arg("--ready-file")
             .arg(scratch.join("ready"))
+            .args(arguments)
             // No proxy and no cluster of whoever runs this.
             .env_clear()
             .env("KUBECONFIG", scratch.join("kubeconfig"))
@@ -124,7 +130,7 @@ impl Syncer {
     }
 
     /// Kills it, and returns when the trace is complete.
-    pub(super) fn kill(mut self) -> Result<()> {
+    pub fn kill(mut self) -> Result<()> {
         let Some(trace) = &self.trace else {
             self.child.kill()?;
             self.child.wait()?;

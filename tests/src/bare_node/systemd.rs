@@ -89,6 +89,16 @@ impl Systemd {
         Ok(())
     }
 
+    /// Another process starts the kubelet.
+    pub(super) fn start_kubelet(&self) {
+        self.with(Kubelet::start);
+    }
+
+    /// The next restarts fail so.
+    pub(super) fn fail(&self, failures: Failures) {
+        self.with(|kubelet| kubelet.failures = failures);
+    }
+
     pub(super) fn restarts(&self) -> usize {
         self.with(|kubelet| kubelet.restarts)
     }

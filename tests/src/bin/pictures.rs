@@ -78,7 +78,7 @@ fn pictures() -> Result<()> {
     product.wait_condition("Degraded", "True")?;
     studio.take("failed", "status", Some(1))?;
     // A pod's readiness is asked for now and then only.
-    let ready = format!("--for=jsonpath={{.status.numberReady}}={}", NODES - 1);
+    let ready = format!("--for=jsonpath={{.status.numberReady}}={NODES}");
     cluster.kubectl(&[
         "wait",
         "daemonset/global-pull-secret-syncer",

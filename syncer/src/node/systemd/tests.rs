@@ -16,6 +16,7 @@ use super::*;
 const NAME: &str = "kubelet.service";
 const MANAGER: &str = "/org/freedesktop/systemd1";
 const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet";
+const WORKER: &str = "/org/freedesktop/systemd1/unit/worker";
 const ABSENT: &str = "/org/freedesktop/systemd1/unit/absent";
 const JOB: &str = "/org/freedesktop/systemd1/job/7";
 /// The fake's name on the bus: signals count only from whom they are expected.
@@ -46,6 +47,11 @@ struct Facts {
     starts_by_itself: u32,
     /// A job is under way for so many looks.
     job_for: u32,
+    /// Where its command is, and the command line of its process.
+    program: &'static str,
+    process: &'static str,
+    /// The unit that only workers of `MicroK8s` have, and since which second.
+    worker: Option<u64>,
     calls: Vec<String>,
 }
 
@@ -62,6 +68,9 @@ impl Fake {
             invocation: 1,
             starts_by_itself: 0,
             job_for: 0,
+            program: "/usr/bin/kubelet",
+            process: "/usr/bin/kubelet --v=2",
+            worker: None,
             calls: Vec::new(),
         })))
     }
@@ -98,10 +107,17 @@ impl FakeManager {
     }
 
     fn load_unit(&self, name: &str) -> OwnedObjectPath {
-        path(
-            self.0
-                .with(|facts| if facts.name == name { UNIT } else { ABSENT }),
-        )
+        let is_worker = name == "snap.microk8s.daemon-apiserver-proxy.service";
+        path(self.0.with(|facts| match facts.worker {
+            _ if facts.name == name => UNIT,
+            Some(_) if is_worker => WORKER,
+            _ => ABSENT,
+        }))
+    }
+
+    fn get_unit_processes(&self, _name: &str) -> Vec<(String, u32, String)> {
+        let process = self.0.with(|facts| facts.process.to_owned());
+        vec![("/system.slice/x.service".to_owned(), 7, process)]
     }
 
     fn reset_failed_unit(&self, name: &str) {
@@ -171,7 +187,7 @@ impl FakeUnit {
     }
     #[zbus(property)]
     fn active_enter_timestamp(&self) -> u64 {
-        5_000_000
+        self.0.with(|facts| facts.worker).map_or(5, |second| second) * 1_000_000
     }
     #[zbus(property)]
     fn job(&self) -> (u32, OwnedObjectPath) {
@@ -196,6 +212,12 @@ impl FakeService {
     #[zbus(property, name = "NRestarts")]
     fn n_restarts(&self) -> u32 {
         self.0.with(|facts| facts.starts_by_itself)
+    }
+    #[zbus(property)]
+    fn exec_start(&self) -> Vec<ExecCommand> {
+        let program = self.0.with(|facts| facts.program.to_owned());
+        let arguments = vec![program.clone(), "kubelet".to_owned()];
+        vec![(program, arguments, false, 0, 0, 0, 0, 0, 0, 0)]
     }
 }
 
@@ -253,7 +275,9 @@ async fn serve(stream: Stream, fake: Fake) {
         .serve_at("/org/freedesktop/DBus", Bus)
         .serve_at(MANAGER, FakeManager(fake.clone()))
         .serve_at(UNIT, FakeUnit(fake.clone()))
-        .serve_at(UNIT, FakeService(fake))
+        .serve_at(UNIT, FakeService(fake.clone()))
+        .serve_at(WORKER, FakeUnit(fake.clone()))
+        .serve_at(WORKER, FakeService(fake))
         .serve_at(ABSENT, FakeUnit(absent.clone()))
         .serve_at(ABSENT, FakeService(absent))
         .build()
@@ -447,7 +471,11 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
         ("kubelet.service", "active", None),
         ("k3s-agent.service", "active", None),
         ("rke2-agent.service", "failed", None),
-        ("snap.microk8s.daemon-kubelite.service", "active", None),
+        (
+            "snap.microk8s.daemon-kubelite.service",
+            "active",
+            Some("is the control plane too, unless"),
+        ),
         (
             "k3s.service",
             "active",
@@ -481,4 +509,79 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
     });
     let found = unit.restartable().await.expect("no bus is an answer");
     assert!(matches!(found, Restartable::No(reason) if reason.contains("no system bus")));
+}
+
+#[tokio::test]
+async fn microk8s_is_restarted_where_it_has_been_a_worker_for_a_minute() {
+    use crate::node::kubelet::{Restartable, Unit};
+    const KUBELITE: &str = "snap.microk8s.daemon-kubelite.service";
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.expect("a clock").as_secs();
+    for (worker, state, is_restarted) in [
+        (Some(now - 90), "active", true),
+        (Some(now - 5), "active", false),
+        (Some(now - 90), "activating", false),
+        (None, "active", false),
+    ] {
+        let fake = Fake::new(Answer::Error);
+        fake.with(|facts| {
+            (facts.name, facts.worker, facts.active_state) = (KUBELITE, worker, state);
+        });
+        let node = node(&fake);
+        let mut unit = Unit::new(Systemd {
+            unit: "Auto".to_owned(),
+            ..node.systemd.clone()
+        });
+        let found = unit.restartable().await.expect("systemd answers");
+        assert_eq!(
+            found == Restartable::Yes,
+            is_restarted,
+            "{worker:?} {state}"
+        );
+        // It is asked again: the node may just have booted.
+        if worker.is_some_and(|since| now - since < 60) {
+            fake.with(|facts| facts.worker = Some(now - 90));
+            let found = unit.restartable().await.expect("systemd answers");
+            assert_eq!(found, Restartable::Yes);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
+    use crate::node::kubelet::{Kubelet as _, KubeletError, Unit};
+    for (name, program, process, is_restarted) in [
+        ("kubelet.service", "/usr/bin/anything", "anything", true),
+        ("own.service", "/opt/bin/kubelet", "", true),
+        ("own.service", "/bin/sh", "/opt/bin/kubelet --v=2", true),
+        ("own.service", "/usr/local/bin/k0s", "", true),
+        ("own.service", "/bin/sh", "sleep 9", false),
+        ("systemd-poweroff.service", "/usr/bin/systemctl", "", false),
+        (
+            "own.service",
+            "/usr/bin/logger",
+            "logger /usr/bin/kubelet",
+            false,
+        ),
+    ] {
+        let fake = Fake::new(Answer::Job("done"));
+        fake.with(|facts| (facts.name, facts.program, facts.process) = (name, program, process));
+        let node = node(&fake);
+        let mut unit = Unit::new(Systemd {
+            unit: name.to_owned(),
+            ..node.systemd.clone()
+        });
+        for result in [unit.invocation().await.map(drop), unit.restart(false).await] {
+            match result {
+                Ok(()) => assert!(is_restarted, "{name} {program}"),
+                Err(KubeletError::Kubelet(error)) => {
+                    assert!(!is_restarted, "{name} {program}: {error}");
+                    assert!(error.contains("runs no kubelet"), "{error}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let has_restarted = fake.calls().iter().any(|call| call.starts_with("Restart"));
+        assert_eq!(has_restarted, is_restarted, "{name} {program}");
+    }
 }

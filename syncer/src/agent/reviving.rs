@@ -1,0 +1,101 @@
+//! Starts a kubelet that a rollback left down, until it serves again.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::time::Instant;
+
+use super::{Agent, BUS_RETRY, IDLE};
+use crate::cluster::backoff::Backoff;
+use crate::node::kubelet::Kubelet as _;
+use crate::node::state::Failure;
+
+/// First and longest pause between two starts. systemd alone gives up after five starts in 10 s.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(2));
+/// Between two checks whether something else started the kubelet.
+const CHECK: Duration = Duration::from_secs(5);
+
+pub(super) struct Revival {
+    backoff: Backoff,
+    /// Time of the next start; `None`: the last one has just failed.
+    next: Option<Instant>,
+}
+
+impl Default for Revival {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::new(PAUSES.0, PAUSES.1),
+            next: None,
+        }
+    }
+}
+
+impl Agent {
+    /// The failure that left the kubelet down, if no change is under way that restarts it.
+    pub(super) fn down(&self) -> Option<Failure> {
+        let state = self.state.as_ref().filter(|state| state.change.is_none())?;
+        state.failed.clone().filter(|failure| failure.stuck)
+    }
+
+    /// Starts the kubelet if it is down and its pause is over. Returns the time to the next check.
+    pub(super) async fn revive(&mut self) -> Duration {
+        let Some(failure) = self.down() else {
+            self.revival = Revival::default();
+            return IDLE;
+        };
+        // The status is about the task that failed, whatever the object asks for now.
+        self.about = Some((failure.task.uid.clone(), failure.task.generation));
+        self.report_failure(&failure);
+        if let Err(error) = self.find_unit(true).await {
+            tracing::warn!(%error, "the kubelet is down, and its unit is unknown");
+            return BUS_RETRY;
+        }
+        if matches!(self.unit.serves().await, Ok(true)) {
+            self.revived();
+            return Duration::ZERO;
+        }
+        let revival = &mut self.revival;
+        let next = *revival
+            .next
+            .get_or_insert_with(|| Instant::now() + revival.backoff.next());
+        if Instant::now() >= next {
+            self.revival.next = None;
+            self.start_kubelet().await;
+        }
+        CHECK
+    }
+
+    async fn start_kubelet(&mut self) {
+        if let Some(state) = &mut self.state {
+            state.restarts = state.restarts.saturating_add(1);
+            state.restarted_at = Some(Time(jiff::Timestamp::now()));
+        }
+        self.remember();
+        match self.unit.restart(true).await {
+            Ok(()) => self.revived(),
+            Err(error) => tracing::warn!(%error, "the kubelet is still down"),
+        }
+    }
+
+    fn revived(&mut self) {
+        tracing::info!("the kubelet serves again");
+        self.revival = Revival::default();
+        let failure = self.state.as_mut().and_then(|state| state.failed.as_mut());
+        if let Some(failure) = failure {
+            failure.stuck = false;
+            failure.recovered = true;
+            let failure = failure.clone();
+            self.report_failure(&failure);
+        }
+        self.remember();
+    }
+
+    /// Saves the state. A full disk may be why the kubelet is down, so it does not keep it from being started.
+    fn remember(&self) {
+        if let Some(state) = &self.state
+            && let Err(error) = self.journal.save(state)
+        {
+            tracing::warn!(%error, "the journal could not be saved");
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! What one syncer does, step by step, on a node without a cluster.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET};
+use globalps_tests::bare_node::{Ask, BareNode, Failures, Program, Secret};
+use globalps_tests::until;
+use serde_json::{Value, json};
+
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
+
+/// For what takes a syncer milliseconds, or seconds where the kubelet fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(5);
+
+/// A generation that asks for the revision of the same number.
+fn ask(revision: i64) -> Ask {
+    Ask {
+        generation: revision,
+        revision: Some(revision),
+        credentials: credentials(revision),
+    }
+}
+
+fn credentials(revision: i64) -> String {
+    format!(
+        r#"{{"auths":{{"r.example.com":{{"auth":"{}"}}}}}}"#,
+        auth(revision)
+    )
+}
+
+fn auth(revision: i64) -> &'static str {
+    ["", "dTox", "dToy", "dToz"][usize::try_from(revision).unwrap()]
+}
+
+fn restore(generation: i64) -> Ask {
+    Ask {
+        generation,
+        revision: None,
+        credentials: String::new(),
+    }
+}
+
+/// The object as it is created, before anything is assigned.
+fn unassigned() -> Ask {
+    Ask {
+        generation: 1,
+        revision: Some(0),
+        credentials: String::new(),
+    }
+}
+
+fn is_synced(status: &Value, revision: i64) -> bool {
+    status["phase"] == "Synced" && status["revision"] == revision
+}
+
+fn start(directory: &Path, ask: &Ask) -> BareNode {
+    BareNode::start(directory, ask, 1, Failures::NONE).unwrap()
+}
+
+fn wait_synced(node: &BareNode, revision: i64) -> Value {
+    let is_wanted = |status: &Value| is_synced(status, revision);
+    node.wait_status("the revision in force", DEADLINE, is_wanted)
+        .unwrap()
+}
+
+fn file(directory: &Path) -> String {
+    fs::read_to_string(directory.join("config.json")).unwrap_or_default()
+}
+
+#[test]
+fn a_syncer_follows_its_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &unassigned());
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let status = node
+        .wait_status("a phase", DEADLINE, |status| status["phase"] == "Pending")
+        .unwrap();
+    assert_eq!(status["restored"], true, "there is nothing to restore");
+    let mut times = Vec::new();
+    for revision in 2..=3 {
+        node.ask(Some(ask(revision)));
+        let status = wait_synced(&node, revision);
+        assert_eq!(file(directory.path()), credentials(revision));
+        assert_eq!(status["restored"], false);
+        times.push(status["kubeletRestartedAt"].as_str().unwrap().to_owned());
+    }
+    assert!(times[0] < times[1], "{times:?}");
+    node.ask(Some(restore(4)));
+    node.wait_status("the restore", DEADLINE, |status| {
+        status["phase"] == "Restored" && status["restored"] == true
+    })
+    .unwrap();
+    assert_eq!(file(directory.path()), "");
+}
+
+#[test]
+fn the_time_of_the_restart_survives_the_syncer_and_no_restart_means_no_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    let first = wait_synced(&node, 1);
+    syncer.kill().unwrap();
+    node.ask(Some(Ask {
+        generation: 2,
+        ..ask(1)
+    }));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let second = node
+        .wait_status("an answer", DEADLINE, |status| {
+            status["observedGeneration"] == 2 && is_synced(status, 1)
+        })
+        .unwrap();
+    assert_eq!(first["kubeletRestartedAt"], second["kubeletRestartedAt"]);
+    assert_eq!(node.restarts(), 1);
+
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1)).with_arguments(&["--restart=Never"]);
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let status = wait_synced(&node, 1);
+    assert_eq!(status["kubeletRestartedAt"], Value::Null);
+}
+
+#[test]
+fn a_node_without_an_object_takes_nothing_and_its_syncer_is_ready() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    node.ask(None);
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    until("readiness", DEADLINE, POLL, || {
+        Ok(node.is_ready().then_some(()))
+    })
+    .unwrap();
+    // An older syncer took a revision that some node ran with.
+    sleep(Duration::from_secs(2));
+    assert_eq!(file(directory.path()), "");
+    node.ask(Some(ask(1)));
+    wait_synced(&node, 1);
+}
+
+#[test]
+fn a_syncer_is_ready_while_its_node_waits_and_not_while_another_one_works_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &unassigned());
+    let lock = fs::File::open(directory.path()).unwrap();
+    lock.lock().unwrap();
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    until("another syncer", DEADLINE, POLL, || {
+        Ok(node.log().contains("another syncer").then_some(()))
+    })
+    .unwrap();
+    assert!(!node.is_ready());
+    drop(lock);
+    until("readiness", DEADLINE, POLL, || {
+        Ok(node.is_ready().then_some(()))
+    })
+    .unwrap();
+    assert_eq!(node.restarts(), 0);
+}
+
+/// As an older syncer wrote it, which took a proven revision before its node had an object.
+#[test]
+fn a_change_without_an_object_in_an_older_journal_is_finished() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join(".globalps");
+    fs::create_dir(&state).unwrap();
+    let managed = json!({"keys": ["r.example.com"], "overridden": {"auths": {}}});
+    let none = json!({"keys": [], "overridden": {"auths": {}}});
+    let target = json!({"File": {
+        "bytes": BASE64_STANDARD.encode(credentials(1)), "mode": 0o600, "uid": 0, "gid": 0,
+    }});
+    let journal = json!({
+        "version": 1, "snapshot": "Absent", "ours": none, "revision": 0, "failed": null, "restarts": 0,
+        "change": {
+            "task": {"uid": "", "generation": 0, "revision": 1}, "step": "Forward", "target": target,
+            "target_ours": managed, "restart": true, "before": "Absent", "before_ours": none,
+            "before_revision": 0, "failure": "",
+        },
+    });
+    fs::write(state.join("state.json"), journal.to_string()).unwrap();
+    let node = start(directory.path(), &ask(1));
+    node.ask(None);
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    until("the file", DEADLINE, POLL, || {
+        Ok((node.restarts() == 1).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(file(directory.path()), credentials(1));
+    node.ask(Some(ask(1)));
+    wait_synced(&node, 1);
+    assert_eq!(node.restarts(), 1, "it is in force already");
+}
+
+#[test]
+fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
+    let rolled_out = |revision| Secret::Content {
+        revision,
+        credentials: credentials(revision),
+    };
+    for (sentence, newest, second, phase, reason) in [
+        (
+            "beside a newer one",
+            rolled_out(2),
+            rolled_out(1),
+            "Synced",
+            "",
+        ),
+        (
+            "and no newest one",
+            Secret::Error(404),
+            rolled_out(1),
+            "Synced",
+            "",
+        ),
+        (
+            "of another revision",
+            rolled_out(2),
+            rolled_out(3),
+            "Syncing",
+            "Superseded",
+        ),
+        (
+            "not there",
+            rolled_out(2),
+            Secret::Error(404),
+            "Syncing",
+            "Superseded",
+        ),
+        (
+            "an old Role",
+            rolled_out(2),
+            Secret::Error(403),
+            "Syncing",
+            "Superseded",
+        ),
+        (
+            "an error",
+            rolled_out(2),
+            Secret::Error(500),
+            "Syncing",
+            "SecretNotRead",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let node = start(directory.path(), &ask(1));
+        node.secret(GLOBAL_SECRET, newest);
+        node.secret(ROLLED_OUT_SECRET, second);
+        let _syncer = node.syncer(&PROGRAM).unwrap();
+        node.wait_status(sentence, DEADLINE, |status| {
+            status["phase"] == phase && status["reason"] == reason
+        })
+        .unwrap();
+        let expected = if phase == "Synced" {
+            credentials(1)
+        } else {
+            String::new()
+        };
+        assert_eq!(file(directory.path()), expected, "{sentence}");
+    }
+}
+
+/// As a user other than root, since a process that may be dumped belongs to its user in `/proc`.
+#[test]
+fn the_memory_of_a_syncer_is_neither_dumped_nor_readable_by_its_user() {
+    const NOBODY: u32 = 65534;
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("globalps-syncer");
+    fs::copy(PROGRAM.path(), &program).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let cluster = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    fs::write(&kubeconfig, cluster.to_string()).unwrap();
+    let mut syncer = Command::new(program)
+        .args(["run", "--node-name=n", "--ready-file=/nowhere/ready"])
+        .env("KUBECONFIG", kubeconfig)
+        .uid(NOBODY)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = Path::new("/proc").join(syncer.id().to_string());
+    let found = until("a process that belongs to root", DEADLINE, POLL, || {
+        Ok((process.join("status").metadata()?.uid() == 0).then_some(()))
+    });
+    let limits = fs::read_to_string(process.join("limits")).unwrap();
+    syncer.kill().unwrap();
+    syncer.wait().unwrap();
+    found.unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"));
+    let words: Vec<_> = core.unwrap().split_whitespace().collect();
+    assert_eq!(words[4..6], ["0", "0"]);
+}
+
+fn wait_reason(node: &BareNode, phase: &str, reason: &str) -> Value {
+    node.wait_status(reason, DEADLINE, |status| {
+        status["phase"] == phase && status["reason"] == reason
+    })
+    .unwrap()
+}
+
+/// Attempts at a change and at its rollback, all of them in vain.
+const GIVEN_UP: usize = 6;
+
+#[test]
+fn a_kubelet_that_stays_down_is_started_until_it_serves() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    node.fail(Failures(GIVEN_UP + 1, "failed"));
+    node.ask(Some(ask(2)));
+    let status = wait_reason(&node, "Failed", "KubeletDown");
+    assert_eq!(status["observedGeneration"], 2);
+    assert_eq!(node.restarts(), 1 + GIVEN_UP);
+    assert_eq!(file(directory.path()), credentials(1));
+    // The next syncer goes on with it.
+    syncer.kill().unwrap();
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let status = wait_reason(&node, "RolledBack", "KubeletRecovered");
+    assert_eq!(
+        (&status["revision"], &status["observedGeneration"]),
+        (&json!(1), &json!(2))
+    );
+    assert_eq!(node.restarts(), 1 + GIVEN_UP + 2);
+    assert_eq!(status["restarts"], 1 + GIVEN_UP + 2);
+    assert_eq!(node.kubelet_read().unwrap(), credentials(1).into_bytes());
+    node.ask(Some(ask(3)));
+    wait_synced(&node, 3);
+}
+
+#[test]
+fn a_kubelet_that_somebody_else_starts_is_seen_and_a_newer_revision_does_not_wait_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = BareNode::start(directory.path(), &ask(1), 1, Failures(1000, "failed")).unwrap();
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait_reason(&node, "Failed", "KubeletDown");
+    node.fail(Failures::NONE);
+    node.start_kubelet();
+    wait_reason(&node, "RolledBack", "KubeletRecovered");
+    assert!(node.restarts() <= GIVEN_UP + 2, "{}", node.restarts());
+
+    node.fail(Failures(GIVEN_UP, "failed"));
+    node.ask(Some(ask(2)));
+    wait_reason(&node, "Failed", "KubeletDown");
+    node.ask(Some(ask(3)));
+    wait_synced(&node, 3);
+}
+
+#[test]
+fn an_error_of_the_node_ends_the_attempt_until_another_generation_asks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    symlink("elsewhere", &path).unwrap();
+    let node = start(directory.path(), &unassigned());
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let status = node.wait_status("a phase", DEADLINE, |_| true).unwrap();
+    assert_eq!(status["phase"], "Pending", "nothing is asked of the node");
+
+    node.ask(Some(ask(2)));
+    wait_reason(&node, "Failed", "NotARegularFile");
+    fs::remove_file(&path).unwrap();
+    // Longer than the pause between two attempts.
+    sleep(Duration::from_secs(12));
+    assert_eq!(
+        (node.restarts(), file(directory.path())),
+        (0, String::new())
+    );
+    assert_eq!(node.status().unwrap()["phase"], "Failed");
+
+    node.ask(Some(Ask {
+        generation: 3,
+        ..ask(2)
+    }));
+    wait_synced(&node, 2);
+    // In force, it is cared for again as soon as that works.
+    fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    wait_reason(&node, "Failed", "NotARegularFile");
+    fs::remove_file(&path).unwrap();
+    wait_synced(&node, 2);
+    assert_eq!(file(directory.path()), credentials(2));
+}
+
+fn mode(directory: &Path) -> u32 {
+    let file = directory.join("config.json").metadata().unwrap();
+    file.mode() & 0o7777
+}
+
+const OWN: &str = r#"{"auths":{"own.example.com":{"auth":"bzpv"}}}"#;
+
+#[test]
+fn a_file_that_others_may_read_is_narrowed_and_gets_its_mode_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    let chmod = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::write(&path, OWN).unwrap();
+    chmod(0o644);
+    let node = start(directory.path(), &ask(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    let status = wait_reason(&node, "Synced", "ModeNarrowed");
+    assert!(
+        status["message"].as_str().unwrap().contains("0644"),
+        "{status}"
+    );
+    assert_eq!(mode(directory.path()), 0o600);
+
+    // Somebody widens it again, with a syncer there and without one.
+    chmod(0o644);
+    let narrow = || Ok((mode(directory.path()) == 0o600).then_some(()));
+    until("a narrow file", DEADLINE, POLL, narrow).unwrap();
+    wait_reason(&node, "Synced", "DriftRepaired");
+    syncer.kill().unwrap();
+    chmod(0o640);
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    until("a narrow file", DEADLINE, POLL, narrow).unwrap();
+    assert_eq!(node.restarts(), 1, "a mode restarts nothing");
+
+    // A rollback leaves the entries of before in the file.
+    node.fail(Failures(3, "failed"));
+    node.ask(Some(ask(2)));
+    wait_reason(&node, "RolledBack", "KubeletDidNotStart");
+    assert_eq!(mode(directory.path()), 0o600);
+    node.ask(Some(restore(3)));
+    node.wait_status("the restore", DEADLINE, |status| {
+        status["phase"] == "Restored"
+    })
+    .unwrap();
+    assert_eq!(
+        (file(directory.path()).as_str(), mode(directory.path())),
+        (OWN, 0o644)
+    );
+}
+
+#[test]
+fn a_first_revision_that_is_rolled_back_leaves_the_mode_of_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    fs::write(&path, OWN).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let node = BareNode::start(directory.path(), &ask(1), 1, Failures(3, "failed")).unwrap();
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait_reason(&node, "RolledBack", "KubeletDidNotStart");
+    assert_eq!(
+        (file(directory.path()).as_str(), mode(directory.path())),
+        (OWN, 0o644)
+    );
+}
+
+#[test]
+fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    syncer.kill().unwrap();
+    let newest = ask(2).credentials;
+    let newest = Secret::Content {
+        revision: 2,
+        credentials: newest,
+    };
+    node.secret(GLOBAL_SECRET, newest);
+    fs::write(directory.path().join("config.json"), OWN).unwrap();
+    node.assign(Ask {
+        generation: 2,
+        ..ask(1)
+    });
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    node.wait_status("an answer", DEADLINE, |status| {
+        status["observedGeneration"] == 2 && is_synced(status, 1)
+    })
+    .unwrap();
+    let file = file(directory.path());
+    assert!(
+        file.contains(auth(1)) && file.contains("own.example.com"),
+        "{file}"
+    );
+    assert_eq!(
+        node.kubelet_read().unwrap(),
+        file.into_bytes(),
+        "it had been away for long"
+    );
+}
