@@ -334,7 +334,15 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
 fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
     let mut facts = ready();
     set_additional(&mut facts, None);
-    let look = |facts: &Facts| verdict(facts, Goal::Restored, &Status::of(facts, now()));
+    let look = |facts: &Facts| {
+        verdict(
+            facts,
+            Goal::Restored {
+                skip_unreachable: false,
+            },
+            &Status::of(facts, now()),
+        )
+    };
     assert_eq!(look(&facts), Verdict::Going);
     report(&mut facts, |status| {
         status.observed_additional = String::new();
@@ -392,7 +400,13 @@ fn sources_are_rolled_out_without_the_additional_secret() {
             Verdict::Going => "going",
             Verdict::Stuck { .. } => "stuck",
         };
-        (status.ready, word(Goal::Synced), word(Goal::Restored))
+        (
+            status.ready,
+            word(Goal::Synced),
+            word(Goal::Restored {
+                skip_unreachable: false,
+            }),
+        )
     };
     let holds = |facts: &Facts, sentence: &str, expected: (bool, &str, &str)| {
         assert_eq!(look(facts), expected, "{sentence}");
@@ -427,6 +441,143 @@ fn sources_are_rolled_out_without_the_additional_secret() {
 }
 
 #[test]
+fn without_a_global_pull_secret_what_is_in_force_is_held() {
+    let mut facts = ready();
+    facts.global = Store::default();
+    for additional in [Some("8"), None] {
+        set_additional(&mut facts, additional);
+        let status = Status::of(&facts, now());
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(found.as_deref(), Some(NO_CONFIGURATION.0), "{additional:?}");
+        let found = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(found, stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1));
+        assert!(NO_CONFIGURATION.1.contains("kubectl apply"));
+    }
+    let goal = Goal::Restored {
+        skip_unreachable: true,
+    };
+    let found = verdict(&facts, goal, &Status::of(&facts, now()));
+    assert!(matches!(found, Verdict::Stuck { .. }), "{found:?}");
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    let found = verdict(&facts, goal, &Status::of(&facts, now()));
+    assert_eq!(found, Verdict::Done, "nothing is in force");
+}
+
+#[test]
+fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
+    let reason = |type_: &str, value: &str, reason: &str| Condition {
+        reason: reason.to_owned(),
+        ..condition(type_, value, "in words")
+    };
+    let progressing = |word: &str| reason(condition::PROGRESSING, "True", word);
+    let blocked = || reason(condition::DEGRADED, "True", "NodesBlocked");
+    for (conditions, expected, stuck) in [
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "True", "AllRunning")],
+            "the rollout goes on",
+            false,
+        ),
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "False", "NotRunning")],
+            "in words",
+            false,
+        ),
+        (
+            vec![progressing("WaitingForCanary")],
+            "the rollout waits for a canary: in words",
+            false,
+        ),
+        (
+            vec![progressing("RollingOut"), blocked()],
+            "the rollout goes on without blocked nodes: in words",
+            false,
+        ),
+        (
+            vec![
+                reason(condition::PROGRESSING, "False", "Complete"),
+                blocked(),
+            ],
+            "only blocked nodes are left: in words",
+            true,
+        ),
+        (
+            vec![reason(condition::DEGRADED, "True", "Held")],
+            "the rollout stopped: in words",
+            true,
+        ),
+        (
+            vec![reason(condition::DEGRADED, "True", "ConfigFileDiffers")],
+            "the rollout goes on",
+            false,
+        ),
+    ] {
+        let mut facts = facts(conditions);
+        let object = node_secret(2, true, Phase::Synced, 2);
+        facts.node_secrets.insert("node-1", object);
+        let status = Status::of(&facts, now());
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(found.as_deref(), Some(expected));
+        let verdict = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(
+            matches!(verdict, Verdict::Stuck { .. }),
+            stuck,
+            "{expected}"
+        );
+    }
+}
+
+/// The node sends no heartbeat.
+fn lose(facts: &mut Facts, name: &str) {
+    let node = NodeFacts {
+        excluded: false,
+        not_ready: Some((now(), Lost::Yes)),
+    };
+    facts.nodes.get_or_insert_default().insert(name, node);
+}
+
+#[test]
+fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
+    let mut facts = ready();
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    let mut restore = node_secret(3, true, Phase::Restored, 0);
+    restore.spec.restore = true;
+    facts.node_secrets.insert("node-2", restore);
+    let found = |facts: &Facts| advice(facts, &Status::of(facts, now()));
+    assert_eq!(found(&facts).map(|(_, hint)| hint), Some(FOLLOW));
+    lose(&mut facts, "node-1");
+    let (message, hint) = found(&facts).expect("node-1 is left");
+    assert_eq!(
+        message,
+        "only unreachable nodes are left to restore: `node-1`"
+    );
+    assert!(hint.contains("--skip-unreachable"), "{hint}");
+}
+
+#[test]
+fn where_sources_go_on_a_wait_that_skips_unreachable_nodes_ends_without_them() {
+    let mut facts = with_sources(ready());
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    let wait = |facts: &Facts, skip_unreachable| {
+        let status = Status::of(facts, now());
+        verdict(facts, Goal::Restored { skip_unreachable }, &status)
+    };
+    assert_eq!(wait(&facts, true), Verdict::Going, "node-2 can change");
+    lose(&mut facts, "node-2");
+    assert_eq!(wait(&facts, false), Verdict::Going);
+    assert_eq!(wait(&facts, true), Verdict::Done);
+}
+
+#[test]
 fn who_is_not_ready_is_told_why_and_what_to_do() {
     let told = |facts: &Facts| {
         advice(facts, &Status::of(facts, now())).map(|(message, hint)| {
@@ -454,13 +605,7 @@ fn who_is_not_ready_is_told_why_and_what_to_do() {
         Some("the controller has not taken up the additional pull secret yet")
     );
     let mut lost = ready();
-    lost.nodes.get_or_insert_default().insert(
-        "node-1",
-        NodeFacts {
-            excluded: false,
-            not_ready: Some((now(), Lost::Yes)),
-        },
-    );
+    lose(&mut lost, "node-1");
     assert_eq!(told(&lost).as_deref(), Some("1 node can't be reached"));
 }
 
