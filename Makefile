@@ -11,12 +11,22 @@ CLUSTER := target/debug/testcluster
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
 LLVM    := $(shell rustc --print target-libdir)/../bin
 
+# The release before this one, by its tag or its commit.
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
+
+# $(call archives,PROGRAMS,IMAGES): both images, of the programs in one folder.
+archives = mkdir -p $(2) && \
+	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-controller \
+		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
+	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-syncer \
+		--name globalps-syncer --user 0:0 --output $(2)/globalps-syncer.tar
+
 # What libFuzzer steers by: which edges ran, and what was compared with what.
 COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -24,8 +34,8 @@ help: ## this list
 demo: image kubernetes ## three real nodes pick up a private registry's password (KEEP=1: leave them running)
 	cargo run -q -p globalps-tests --bin demo
 
-test: unit image kubernetes ## every promise, unit tests first, then on real nodes
-	cargo test -p globalps-tests --test '*'
+test: unit image previous kubernetes ## every promise, unit tests first, then on real nodes, side by side (tests/README.md)
+	cargo run -q -p globalps-tests --bin suite
 
 unit: ## the tests that need neither root nor a cluster
 	cargo test --workspace --lib --bins
@@ -79,11 +89,18 @@ fmt: ## format everything
 image: deps ## two OCI archives in target/images, and the plugin in target/*-musl/release
 	cargo build --release --locked --target $(MUSL) -p globalps-controller -p globalps-syncer
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
-	mkdir -p $(IMAGES)
-	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-controller \
-		--name globalps-controller --user 65532:65532 --output $(IMAGES)/globalps-controller.tar
-	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-syncer \
-		--name globalps-syncer --user 0:0 --output $(IMAGES)/globalps-syncer.tar
+	$(call archives,$(RELEASE),$(IMAGES))
+
+# A commit is built once. Its files get the time of now: cargo rebuilds what is newer than what it built last.
+previous: deps ## the images of the release before this one, PREVIOUS (the newest tag), in target/previous
+	@git cat-file -e "$(PREVIOUS)^{commit}" || { echo "the commit of the release before, $(PREVIOUS), is not here: run \`git fetch --unshallow --tags\`"; exit 1; }
+	test "$$(cat target/previous/built 2>/dev/null)" = $(PREVIOUS) || { set -e; \
+		rm -rf target/previous/built target/previous/source && mkdir -p target/previous/source; \
+		git archive $(PREVIOUS) | tar --extract --touch --directory target/previous/source; \
+		cargo build --release --locked --target $(MUSL) --target-dir target/previous/target \
+			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer; \
+		$(call archives,target/previous/$(RELEASE),target/previous/images) && \
+		echo $(PREVIOUS) > target/previous/built; }
 
 # What was built before is not taken for this one. Of the two flags in .cargo/config.toml, which are for musl, zig's linker does not know one.
 dist: deps zig ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
@@ -100,9 +117,9 @@ dist: deps zig ## archives of the plugin for each platform that can be built for
 manifests: ## write manifests/ from the builders
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
 
-docs: ## write docs/cli.md, docs/faults.md and docs/reference-cases.md from what they tell of
+docs: ## write docs/cli.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
-	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases
+	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases map
 
 pictures: image kubernetes ## docs/img: the plugin at work on six real nodes, as a terminal shows it
 	cargo run -q -p globalps-tests --bin pictures
