@@ -36,8 +36,8 @@ impl Shared {
         }
     }
 
-    /// Runs a test with globalps installed, the default configuration and nothing in force. A test that fails, or that
-    /// adds nodes, takes the cluster with it: the next test has a new one.
+    /// Runs a test with globalps installed, the default configuration and nothing in force. A test that fails, adds nodes
+    /// or leaves one down takes the cluster with it: the next test has a new one.
     pub fn run(&self, test: impl FnOnce(&Cluster, &Product, &[Node])) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = state.cluster.take().unwrap_or_else(|| {
@@ -49,8 +49,10 @@ impl Shared {
         });
         let product = Product::attach(&cluster);
         test(&cluster, &product, &cluster.nodes().unwrap());
-        if cluster.nodes().unwrap().len() == usize::from(self.nodes) {
-            Search::for_all().cluster(&cluster).unwrap();
+        Search::for_all().cluster(&cluster).unwrap();
+        let nodes = cluster.nodes().unwrap();
+        let up = nodes.iter().filter(|node| node.is_running().unwrap());
+        if nodes.len() == usize::from(self.nodes) && up.count() == nodes.len() {
             reset(&cluster, &product);
             state.cluster = Some(cluster);
         }
@@ -75,3 +77,22 @@ fn reset(cluster: &Cluster, product: &Product) {
     )
     .unwrap();
 }
+
+/// Each call becomes a `#[test]` of the same name, in the module `on_a_shared_cluster`. The names between the bars are the
+/// cluster's, the product's and the nodes'.
+#[allow(unused_macros, reason = "not every test file needs it")]
+macro_rules! tests_on {
+    ($shared:ident, |$cluster:ident, $product:ident, $nodes:ident| $($test:ident($($argument:expr),*);)*) => {
+        mod on_a_shared_cluster {
+            $(
+                #[test]
+                #[allow(unused_variables, reason = "not every test needs all of it")]
+                fn $test() {
+                    super::$shared.run(|$cluster, $product, $nodes| super::$test($($argument),*));
+                }
+            )*
+        }
+    };
+}
+#[allow(unused_imports, reason = "not every test file needs it")]
+pub(crate) use tests_on;
