@@ -26,6 +26,10 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
+# What decides and does nothing: what `make mutants` changes.
+DECIDING := core/src/rollout.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
+	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs controller/src/nodes/** controller/src/content/**
+
 .PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
@@ -70,6 +74,13 @@ fuzz-bytes: ## any bytes into what reads credentials, for SECONDS (an hour), on 
 	cd target/fuzz && $(HOST)/release/dockerconfig corpus ../../core/fuzz/seeds -dict=../../core/fuzz/dockerconfig.dict \
 		-max_len=$(or $(MAX_LEN),4096) -timeout=1 -max_total_time=$(or $(SECONDS),3600) -fork=$(or $(JOBS),1)
 
+# Each mutant is judged by the unit and property tests of its own crate.
+mutants: ## changes to FILES (those that decide; globs), each of which a unit or property test must catch; hours for all
+	test -x $(TOOLS)/bin/cargo-mutants || cargo install -q --locked --root $(TOOLS) cargo-mutants@27.1.0
+	mkdir -p target/mutants
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target cargo mutants --output target/mutants \
+		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --lib --bins
+
 coverage: deps ## lines of core that its own tests run, file by file
 	rustup -q component add llvm-tools
 	rm -rf target/coverage/*.profraw
@@ -81,7 +92,10 @@ coverage: deps ## lines of core that its own tests run, file by file
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check
+	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
+		--all-targets --locked -- -D warnings # nothing is linked: the library need not be there
 
 fmt: ## format everything
 	cargo fmt --all
@@ -91,15 +105,16 @@ image: deps ## two OCI archives in target/images, and the plugin in target/*-mus
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
 	$(call archives,$(RELEASE),$(IMAGES))
 
-# A commit is built once. Its files get the time of now: cargo rebuilds what is newer than what it built last.
+# A commit is built once. It shares this tree's dependencies, which take most of the time, and so the place of the programs: `make image` puts
+# this tree's there again. Its files get the time of now: cargo rebuilds what is newer than what it built last.
 previous: deps ## the images of the release before this one, PREVIOUS (the newest tag), in target/previous
 	@git cat-file -e "$(PREVIOUS)^{commit}" || { echo "the commit of the release before, $(PREVIOUS), is not here: run \`git fetch --unshallow --tags\`"; exit 1; }
 	test "$$(cat target/previous/built 2>/dev/null)" = $(PREVIOUS) || { set -e; \
 		rm -rf target/previous/built target/previous/source && mkdir -p target/previous/source; \
 		git archive $(PREVIOUS) | tar --extract --touch --directory target/previous/source; \
-		cargo build --release --locked --target $(MUSL) --target-dir target/previous/target \
+		cargo build --release --locked --target $(MUSL) --target-dir target \
 			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer; \
-		$(call archives,target/previous/$(RELEASE),target/previous/images) && \
+		$(call archives,$(RELEASE),target/previous/images) && \
 		echo $(PREVIOUS) > target/previous/built; }
 
 # What was built before is not taken for this one. Of the two flags in .cargo/config.toml, which are for musl, zig's linker does not know one.
