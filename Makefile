@@ -79,7 +79,7 @@ mutants: ## changes to FILES (those that decide; globs), each of which a unit or
 	test -x $(TOOLS)/bin/cargo-mutants || cargo install -q --locked --root $(TOOLS) cargo-mutants@27.1.0
 	mkdir -p target/mutants
 	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target cargo mutants --output target/mutants \
-		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --lib --bins
+		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --tests
 
 coverage: deps ## lines of core that its own tests run, file by file
 	rustup -q component add llvm-tools
@@ -105,17 +105,20 @@ image: deps ## two OCI archives in target/images, and the plugin in target/*-mus
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
 	$(call archives,$(RELEASE),$(IMAGES))
 
-# A commit is built once. It shares this tree's dependencies, which take most of the time, and so the place of the programs: `make image` puts
-# this tree's there again. Its files get the time of now: cargo rebuilds what is newer than what it built last.
-previous: deps ## the images of the release before this one, PREVIOUS (the newest tag), in target/previous
+# A commit is built once. Dependencies, which take most of the time, are copies of this tree's. Programs of two trees in one target directory
+# would be taken for each other. The files get the time of now: cargo rebuilds what is newer than what it built last.
+previous: image ## the images of the release before this one, PREVIOUS (the newest tag), in target/previous
 	@git cat-file -e "$(PREVIOUS)^{commit}" || { echo "the commit of the release before, $(PREVIOUS), is not here: run \`git fetch --unshallow --tags\`"; exit 1; }
 	test "$$(cat target/previous/built 2>/dev/null)" = $(PREVIOUS) || { set -e; \
-		rm -rf target/previous/built target/previous/source && mkdir -p target/previous/source; \
+		rm -rf target/previous && mkdir -p target/previous/source target/previous/target/$(MUSL); \
 		git archive $(PREVIOUS) | tar --extract --touch --directory target/previous/source; \
-		cargo build --release --locked --target $(MUSL) --target-dir target \
+		cp --archive target/release target/previous/target; \
+		cp --archive $(RELEASE) target/previous/target/$(MUSL); \
+		find target/previous/target -name '*globalps*' -prune -exec rm -r {} +; \
+		cargo build --release --locked --target $(MUSL) --target-dir target/previous/target \
 			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer; \
-		$(call archives,$(RELEASE),target/previous/images) && \
-		echo $(PREVIOUS) > target/previous/built; }
+		$(call archives,target/previous/$(RELEASE),target/previous/images) && \
+		rm -r target/previous/target && echo $(PREVIOUS) > target/previous/built; }
 
 # What was built before is not taken for this one. Of the two flags in .cargo/config.toml, which are for musl, zig's linker does not know one.
 dist: deps zig ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
