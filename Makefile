@@ -11,12 +11,26 @@ CLUSTER := target/debug/testcluster
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
 LLVM    := $(shell rustc --print target-libdir)/../bin
 
+# The release before this one, by its tag or its commit.
+PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
+
+# $(call archives,PROGRAMS,IMAGES): both images, of the programs in one folder.
+archives = mkdir -p $(2) && \
+	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-controller \
+		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
+	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-syncer \
+		--name globalps-syncer --user 0:0 --output $(2)/globalps-syncer.tar
+
 # What libFuzzer steers by: which edges ran, and what was compared with what.
 COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+# What decides and does nothing: what `make mutants` changes.
+DECIDING := core/src/rollout.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
+	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs controller/src/nodes/** controller/src/content/**
+
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -24,8 +38,8 @@ help: ## this list
 demo: image kubernetes ## three real nodes pick up a private registry's password (KEEP=1: leave them running)
 	cargo run -q -p globalps-tests --bin demo
 
-test: unit image kubernetes ## every promise, unit tests first, then on real nodes
-	cargo test -p globalps-tests --test '*'
+test: unit image previous kubernetes ## every promise, unit tests first, then on real nodes, side by side (tests/README.md)
+	cargo run -q -p globalps-tests --bin suite
 
 unit: ## the tests that need neither root nor a cluster
 	cargo test --workspace --lib --bins
@@ -60,6 +74,13 @@ fuzz-bytes: ## any bytes into what reads credentials, for SECONDS (an hour), on 
 	cd target/fuzz && $(HOST)/release/dockerconfig corpus ../../core/fuzz/seeds -dict=../../core/fuzz/dockerconfig.dict \
 		-max_len=$(or $(MAX_LEN),4096) -timeout=1 -max_total_time=$(or $(SECONDS),3600) -fork=$(or $(JOBS),1)
 
+# Each mutant is judged by the unit and property tests of its own crate.
+mutants: ## changes to FILES (those that decide; globs), each of which a unit or property test must catch; hours for all
+	test -x $(TOOLS)/bin/cargo-mutants || cargo install -q --locked --root $(TOOLS) cargo-mutants@27.1.0
+	mkdir -p target/mutants
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target cargo mutants --output target/mutants \
+		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --tests
+
 coverage: deps ## lines of core that its own tests run, file by file
 	rustup -q component add llvm-tools
 	rm -rf target/coverage/*.profraw
@@ -71,7 +92,10 @@ coverage: deps ## lines of core that its own tests run, file by file
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check
+	cargo fmt --manifest-path core/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/target/libfuzzer.a cargo clippy --manifest-path core/fuzz/Cargo.toml --target-dir target \
+		--all-targets --locked -- -D warnings # nothing is linked: the library need not be there
 
 fmt: ## format everything
 	cargo fmt --all
@@ -79,11 +103,22 @@ fmt: ## format everything
 image: deps ## two OCI archives in target/images, and the plugin in target/*-musl/release
 	cargo build --release --locked --target $(MUSL) -p globalps-controller -p globalps-syncer
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
-	mkdir -p $(IMAGES)
-	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-controller \
-		--name globalps-controller --user 65532:65532 --output $(IMAGES)/globalps-controller.tar
-	cargo run -q -p globalps-tests --bin ociimage -- --binary $(RELEASE)/globalps-syncer \
-		--name globalps-syncer --user 0:0 --output $(IMAGES)/globalps-syncer.tar
+	$(call archives,$(RELEASE),$(IMAGES))
+
+# A commit is built once. Dependencies, which take most of the time, are copies of this tree's. Programs of two trees in one target directory
+# would be taken for each other. The files get the time of now: cargo rebuilds what is newer than what it built last.
+previous: image ## the images of the release before this one, PREVIOUS (the newest tag), in target/previous
+	@git cat-file -e "$(PREVIOUS)^{commit}" || { echo "the commit of the release before, $(PREVIOUS), is not here: run \`git fetch --unshallow --tags\`"; exit 1; }
+	test "$$(cat target/previous/built 2>/dev/null)" = $(PREVIOUS) || { set -e; \
+		rm -rf target/previous && mkdir -p target/previous/source target/previous/target/$(MUSL); \
+		git archive $(PREVIOUS) | tar --extract --touch --directory target/previous/source; \
+		cp --archive target/release target/previous/target; \
+		cp --archive $(RELEASE) target/previous/target/$(MUSL); \
+		find target/previous/target -name '*globalps*' -prune -exec rm -r {} +; \
+		cargo build --release --locked --target $(MUSL) --target-dir target/previous/target \
+			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer; \
+		$(call archives,target/previous/$(RELEASE),target/previous/images) && \
+		rm -r target/previous/target && echo $(PREVIOUS) > target/previous/built; }
 
 # What was built before is not taken for this one. Of the two flags in .cargo/config.toml, which are for musl, zig's linker does not know one.
 dist: deps zig ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
@@ -100,9 +135,9 @@ dist: deps zig ## archives of the plugin for each platform that can be built for
 manifests: ## write manifests/ from the builders
 	UPDATE_MANIFESTS=1 cargo test -q -p globalps-core --lib the_committed_manifests
 
-docs: ## write docs/cli.md, docs/faults.md and docs/reference-cases.md from what they tell of
+docs: ## write docs/cli.md, docs/faults.md, docs/reference-cases.md and the table in tests/README.md from the code
 	UPDATE_DOCS=1 cargo test -q -p kubectl-globalps reference
-	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases
+	UPDATE_DOCS=1 cargo test -q -p globalps-tests --lib -- faults reference_cases map
 
 pictures: image kubernetes ## docs/img: the plugin at work on six real nodes, as a terminal shows it
 	cargo run -q -p globalps-tests --bin pictures

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{cluster, docker_config};
+use common::docker_config;
+use common::shared::{Shared, tests_on};
 use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
 use globalps_tests::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
@@ -51,25 +52,31 @@ fn table(node: &str) -> Vec<(String, Deed)> {
     ]
 }
 
-#[test]
-fn what_somebody_else_does_is_put_back_and_what_was_made_goes() {
-    let cluster = cluster("healing", 3);
-    let product = Product::install(&cluster).unwrap();
-    let nodes = cluster.nodes().unwrap();
+static SHARED: Shared = Shared::new("healing", 3);
+
+tests_on! { SHARED, |cluster, product, nodes|
+    what_somebody_else_does_is_put_back(cluster, product, nodes);
+    who_fights_is_not_fought(cluster, product);
+    a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(cluster, product, nodes);
+    nothing_is_uninstalled_while_no_controller_runs(cluster, product);
+    a_node_that_is_away_is_put_back_when_it_returns(product, &nodes[2]);
+    a_node_that_is_away_is_let_go_of_with_its_object(cluster, product, nodes);
+}
+
+/// What each test begins with.
+fn in_force(product: &Product) {
     product.apply(&content(1)).unwrap();
     product.wait_synced().unwrap();
+}
 
+fn what_somebody_else_does_is_put_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    in_force(product);
     for (what, deed) in table(nodes[1].name()) {
-        it_is_put_back_at_once_and_told(&cluster, &product, &what, &deed);
+        it_is_put_back_at_once_and_told(cluster, product, &what, &deed);
     }
     // Not only the objects: what they are for works too, with the tokens of another ServiceAccount.
     product.apply(&content(2)).unwrap();
     product.wait_synced().unwrap();
-    who_fights_is_not_fought(&cluster, &product);
-    a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(&cluster, &product, &nodes);
-    nothing_is_uninstalled_while_no_controller_runs(&cluster, &product);
-    a_node_that_is_away_is_put_back_when_it_returns(&product, &nodes[2]);
-    a_node_that_is_away_is_let_go_of_with_its_object(&cluster, &product, &nodes);
 }
 
 fn content(revision: u32) -> String {
@@ -208,6 +215,7 @@ fn put_back_events(cluster: &Cluster, since: SystemTime) -> anyhow::Result<Vec<S
 }
 
 fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
+    in_force(product);
     let what = format!("role/{SYNCER}");
     let before = meaning(&product.get(&what).unwrap());
     let begun = (SystemTime::now(), Instant::now());
@@ -232,6 +240,9 @@ fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
         Ok((meaning(&product.get(&what)?) == before).then_some(()))
     })
     .unwrap();
+    // Its patience with this Role ends with the process.
+    scale(cluster, 0);
+    scale(cluster, 2);
 }
 
 fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
@@ -239,6 +250,7 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
     product: &Product,
     nodes: &[Node],
 ) {
+    in_force(product);
     let revision = product.status().unwrap()["revision"].as_i64().unwrap();
     scale(cluster, 0);
     let starts: Vec<usize> = nodes
@@ -260,6 +272,7 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
 }
 
 fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &Product) {
+    in_force(product);
     scale(cluster, 0);
     let everything = || {
         ["nodepullsecrets", "secrets", "daemonsets", "roles"]
@@ -279,7 +292,7 @@ fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &
 }
 
 fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Node) {
-    product.wait_synced().unwrap();
+    in_force(product);
     node.power_cut().unwrap();
     product.delete().unwrap();
     let others = |product: &Product| {
@@ -304,11 +317,7 @@ fn a_node_that_is_away_is_let_go_of_with_its_object(
     product: &Product,
     nodes: &[Node],
 ) {
-    for node in nodes {
-        node.wait_ready(DEADLINE).unwrap();
-    }
-    product.apply(&content(3)).unwrap();
-    product.wait_synced().unwrap();
+    in_force(product);
     nodes[2].power_cut().unwrap();
     product.delete().unwrap();
     cluster

@@ -2,28 +2,27 @@
 
 mod common;
 
-use std::fs;
 use std::time::Duration;
 
-use common::{base64, cluster, docker_config};
+use common::shared::{Shared, tests_on};
+use common::{base64, docker_config};
+use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
 use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const HIDDEN: &str = "v3ry-hidden";
 
-#[test]
-fn bad_secrets_and_broken_kubelets_lose_nothing() {
-    let cluster = cluster("refusals", 2);
-    let product = Product::install(&cluster).unwrap();
-    let nodes = cluster.nodes().unwrap();
+static SHARED: Shared = Shared::new("refusals", 2);
 
-    a_bad_first_secret_touches_no_node(&cluster, &product, &nodes);
-    a_bad_rotation_changes_nothing(&product, &nodes);
-    a_kubelet_that_does_not_come_up_gets_its_file_back(&cluster, &product, &nodes);
-    a_node_that_rolled_back_takes_the_next_revision(&product, &nodes);
-    a_node_without_a_file_that_rolls_back_has_none_again(&product, &nodes);
+tests_on! { SHARED, |cluster, product, nodes|
+    a_bad_first_secret_touches_no_node(cluster, product, nodes);
+    a_bad_rotation_changes_nothing(product, nodes);
+    a_kubelet_that_does_not_come_up_gets_its_file_back(cluster, product, nodes);
+    a_node_without_a_file_that_rolls_back_has_none_again(product, nodes);
+}
 
+fn nothing_hidden_is_shown(product: &Product) {
     product
         .assert_never_shown(&[HIDDEN, &base64(&format!("u:{HIDDEN}"))])
         .unwrap();
@@ -78,7 +77,7 @@ fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, node
         assert_eq!(config_file::read(node).unwrap(), None);
         assert!(!node.kubelet_dir().join(".globalps").exists());
     }
-    product.delete().unwrap();
+    nothing_hidden_is_shown(product);
 }
 
 fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
@@ -117,22 +116,7 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
             .collect::<Vec<_>>()
     );
     assert_eq!(product.status().unwrap()["revision"], 1);
-    product.delete().unwrap();
-    product.wait_clean().unwrap();
-}
-
-/// From now on the node's kubelet does not start while its file names this registry.
-fn break_kubelet(node: &Node, registry: &str) {
-    let folder = node.root().join("etc/systemd/system/kubelet.service.d");
-    fs::create_dir_all(&folder).unwrap();
-    let check = format!(
-        "[Service]\nExecStartPre=/bin/sh -c '! grep -q {registry} /var/lib/kubelet/config.json'\n"
-    );
-    fs::write(folder.join("broken.conf"), check).unwrap();
-    node.exec(&["systemctl", "daemon-reload"])
-        .unwrap()
-        .ok()
-        .unwrap();
+    nothing_hidden_is_shown(product);
 }
 
 fn a_kubelet_that_does_not_come_up_gets_its_file_back(
@@ -151,7 +135,7 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
         .iter()
         .map(|node| config_file::read(node).unwrap())
         .collect();
-    break_kubelet(first, "broken.example.com");
+    break_kubelet(first, "broken.example.com").unwrap();
     product
         .apply(&docker_config(&[
             ("first.example.com", "u:first"),
@@ -196,6 +180,9 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     let starts = product.kubelet_starts(first).unwrap();
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(product.kubelet_starts(first).unwrap(), starts);
+    a_node_that_rolled_back_takes_the_next_revision(product, nodes);
+    mend_kubelet(first).unwrap();
+    nothing_hidden_is_shown(product);
 }
 
 fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[Node]) {
@@ -213,13 +200,12 @@ fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[N
         );
         assert_eq!(config_file::auth(node, "broken.example.com").unwrap(), None);
     }
-    product.delete().unwrap();
-    product.wait_clean().unwrap();
 }
 
 fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes: &[Node]) {
     let first = &nodes[0];
     assert_eq!(config_file::read(first).unwrap(), None);
+    break_kubelet(first, "broken.example.com").unwrap();
     product
         .apply(&docker_config(&[("broken.example.com", "u:p")]))
         .unwrap();
@@ -234,6 +220,7 @@ fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes
         .unwrap()
         .ok()
         .unwrap();
+    mend_kubelet(first).unwrap();
     product.delete().unwrap();
     product.wait_clean().unwrap();
     for node in nodes {

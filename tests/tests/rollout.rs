@@ -6,7 +6,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{base64, cluster, docker_config};
+use common::shared::{Shared, tests_on};
+use common::{base64, docker_config};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, Ran, merge};
 use globalps_tests::{Cluster, Node, config_file, until};
@@ -15,26 +16,22 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(100);
 const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 
-#[test]
-fn a_rollout_finds_its_way() {
-    let cluster = cluster("rollout", 3);
-    let product = Product::install(&cluster).unwrap();
-    let nodes = cluster.nodes().unwrap();
+static SHARED: Shared = Shared::new("rollout", 3);
 
-    a_configuration_that_makes_no_sense_is_refused_with_a_sentence(&cluster);
-    a_file_that_another_program_manages_is_left_to_it(&cluster, &product, &nodes);
-    a_node_that_failed_is_tried_again_when_somebody_asks(&product, &nodes);
-    a_fleet_that_failed_goes_back_where_the_user_wants_it(&cluster, &product, &nodes);
-    a_rollout_that_is_held_changes_no_node_until_it_goes_on(&product, &nodes);
-    what_was_rolled_out_is_remembered_and_comes_back(&product, &nodes);
-    a_node_that_joins_takes_what_is_proven_while_no_controller_runs(&cluster, &product);
+tests_on! { SHARED, |cluster, product, nodes|
+    a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster);
+    a_file_that_another_program_manages_is_left_to_it(cluster, product, nodes);
+    a_node_that_failed_is_tried_again_when_somebody_asks(product, nodes);
+    a_fleet_that_failed_goes_back_where_the_user_wants_it(cluster, product, nodes);
+    a_rollout_that_is_held_changes_no_node_until_it_goes_on(product, nodes);
+    what_was_rolled_out_is_remembered_and_comes_back(product, nodes);
+    a_node_that_joins_takes_what_is_proven_while_no_controller_runs(cluster, product);
+}
 
-    product.delete().unwrap();
-    product.wait_clean().unwrap();
-    for slot in 0..3 {
-        let name = format!("secret/additional-pull-secret-history-{slot}");
-        assert_eq!(product.get(&name).unwrap(), Value::Null, "{name}");
-    }
+/// Content that every node has.
+fn in_force(product: &Product, registry: &str, login: &str) {
+    product.apply(&docker_config(&[(registry, login)])).unwrap();
+    product.wait_synced().unwrap();
 }
 
 fn a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster: &Cluster) {
@@ -156,6 +153,7 @@ fn a_file_that_another_program_manages_is_left_to_it(
 }
 
 fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes: &[Node]) {
+    in_force(product, "r.example.com", "u:one");
     break_kubelet(&nodes[0], "flaky.example.com").unwrap();
     product
         .apply(&docker_config(&[("flaky.example.com", "u:two")]))
@@ -198,6 +196,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     product: &Product,
     nodes: &[Node],
 ) {
+    in_force(product, "flaky.example.com", "u:two");
     patch(
         cluster,
         &json!({"spec": {"rollout": {"onFailure": "Rollback"}}}),
@@ -250,6 +249,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
 }
 
 fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, nodes: &[Node]) {
+    in_force(product, "flaky.example.com", "u:two");
     let held = plugin(product, "pause", 0);
     assert_eq!(
         held.stdout,
@@ -285,6 +285,9 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
 }
 
 fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[Node]) {
+    in_force(product, "r.example.com", "u:one");
+    in_force(product, "flaky.example.com", "u:two");
+    in_force(product, "better.example.com", "u:four");
     let kept: Vec<Value> = (0..2)
         .map(|slot| {
             product
@@ -338,12 +341,19 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
     }
     let ready = plugin(product, "status", 0);
     assert!(ready.stderr.is_empty(), "{ready:?}");
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    for slot in 0..3 {
+        let name = format!("secret/additional-pull-secret-history-{slot}");
+        assert_eq!(product.get(&name).unwrap(), Value::Null, "{name}");
+    }
 }
 
 fn a_node_that_joins_takes_what_is_proven_while_no_controller_runs(
     cluster: &Cluster,
     product: &Product,
 ) {
+    in_force(product, "flaky.example.com", "u:two");
     scale_controller(cluster, 0);
     until("the end of the controller", DEADLINE, POLL, || {
         let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;

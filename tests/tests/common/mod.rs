@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 pub mod desk;
+pub mod shared;
 
 use std::path::PathBuf;
 

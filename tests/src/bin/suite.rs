@@ -1,0 +1,36 @@
+//! Runs the test programs of this package side by side: what `make test` does after the unit tests.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser;
+use globalps_tests::{exit_code, suite};
+
+#[derive(Parser)]
+struct Cli {
+    /// How much runs at the same time: a cluster counts one for its control plane and one for each node
+    #[arg(long, default_value_t = 9)]
+    capacity: u32,
+    /// Minutes after which a test program is killed
+    #[arg(long, default_value_t = 20)]
+    minutes: u64,
+    /// Test files to run, as `cargo test --test` names them; all where none is given
+    files: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    exit_code(&run(&Cli::parse()))
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let programs = suite::build(&cli.files)?;
+    let begun = Instant::now();
+    let outcomes = suite::run(programs, cli.capacity, Duration::from_mins(cli.minutes))?;
+    println!("\n===== {} s in all", begun.elapsed().as_secs());
+    for outcome in &outcomes {
+        let word = if outcome.passed { "ok" } else { "FAILED" };
+        println!("{:>5} s  {word:<6}  {}", outcome.seconds, outcome.name);
+    }
+    suite::verdict(&outcomes)
+}

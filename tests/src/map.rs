@@ -1,0 +1,305 @@
+//! The map of the test files: what each shows, what it runs on and how long it takes. `tests/README.md` has it as a
+//! table, and the suite starts the longest file first.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+
+/// What a test file needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// The programs themselves, with registries and servers of the test's own.
+    Programs,
+    /// The real syncer beside a systemd and an API server that the test plays.
+    BareNode,
+    /// The kubelet's and containers/image's own code, as a Go program.
+    Oracle,
+    /// A real control plane with this many real nodes.
+    Nodes(u8),
+    /// Two clusters side by side, with this many real nodes in all.
+    TwoClusters(u8),
+}
+
+/// One file in `tests/tests`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestFile {
+    /// As `cargo test --test` takes it.
+    pub name: &'static str,
+    pub on: On,
+    /// How long it takes by itself on two idle cores.
+    pub seconds: u16,
+    pub shows: &'static str,
+}
+
+impl TestFile {
+    /// How much of the machine it takes: one for a control plane and one for each node.
+    pub fn load(&self) -> u32 {
+        match self.on {
+            On::Programs | On::BareNode | On::Oracle => 2,
+            On::Nodes(nodes) => 1 + u32::from(nodes),
+            On::TwoClusters(nodes) => 2 + u32::from(nodes),
+        }
+    }
+}
+
+const fn file(name: &'static str, on: On, seconds: u16, shows: &'static str) -> TestFile {
+    TestFile {
+        name,
+        on,
+        seconds,
+        shows,
+    }
+}
+
+/// Every file in `tests/tests`, by name.
+pub const FILES: &[TestFile] = &[
+    file(
+        "add",
+        On::Nodes(1),
+        60,
+        "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
+    ),
+    file(
+        "crash_states",
+        On::BareNode,
+        60,
+        "every state that a power cut can leave on the disk, and a second cut during the recovery",
+    ),
+    file(
+        "crashes",
+        On::Nodes(2),
+        60,
+        "controllers and syncers killed at random moments",
+    ),
+    file(
+        "credential_sources",
+        On::Programs,
+        20,
+        "where `add` reads credentials: files, helpers, a terminal; what it rejects",
+    ),
+    file(
+        "drift",
+        On::Nodes(1),
+        90,
+        "entries that another process removes are restored; a storm of rotations",
+    ),
+    file(
+        "faults",
+        On::Nodes(5),
+        180,
+        "every row of the table in `docs/faults.md`",
+    ),
+    file(
+        "flow",
+        On::Nodes(3),
+        60,
+        "the main job: a Secret goes in, every node pulls; it goes, every node has its old bytes",
+    ),
+    file(
+        "healing",
+        On::Nodes(3),
+        120,
+        "managed objects that are changed or deleted out of band; nodes that are away at the removal",
+    ),
+    file(
+        "hosted",
+        On::TwoClusters(2),
+        60,
+        "the pull secret of a `HostedControlPlane`, from the management cluster",
+    ),
+    file(
+        "judge",
+        On::Oracle,
+        60,
+        "our reading of credentials files and that of the kubelet and CRI-O agree",
+    ),
+    file(
+        "krew",
+        On::Programs,
+        10,
+        "the plugin's archive installs as krew installs it",
+    ),
+    file(
+        "leader",
+        On::Nodes(5),
+        180,
+        "the leader is killed, frozen, cut off, evicted in the middle of a rollout",
+    ),
+    file(
+        "live_check",
+        On::Programs,
+        20,
+        "`add` asks the registry first: tokens, certificates, redirects, proxies",
+    ),
+    file(
+        "originals",
+        On::Nodes(1),
+        60,
+        "the cluster's own pull secret is merged, and never holds the additional one up",
+    ),
+    file(
+        "permissions",
+        On::Nodes(2),
+        60,
+        "the RBAC rules and the calls are the same; a syncer's token reads its own node only",
+    ),
+    file(
+        "plugin",
+        On::Nodes(2),
+        60,
+        "the plugin's whole job, from `install` to `uninstall`",
+    ),
+    file(
+        "plugin_connection",
+        On::Nodes(1),
+        60,
+        "kubeconfigs, contexts, impersonation, login programs, TLS, as with kubectl",
+    ),
+    file(
+        "plugin_operations",
+        On::Nodes(1),
+        60,
+        "pause, resume, retry, history, undo, status and check, on prepared objects",
+    ),
+    file(
+        "privileges",
+        On::Nodes(1),
+        180,
+        "without any one of the syncer's privileges something fails",
+    ),
+    file(
+        "reference_cases",
+        On::BareNode,
+        30,
+        "the cases of the reference implementation, in `docs/reference-cases.md`",
+    ),
+    file(
+        "refusals",
+        On::Nodes(2),
+        90,
+        "invalid Secrets change nothing; a kubelet that does not start gets its file back",
+    ),
+    file(
+        "rollout",
+        On::Nodes(3),
+        120,
+        "retry, rollback of the fleet, pause, history, a node that joins without a controller",
+    ),
+    file(
+        "sources",
+        On::Nodes(2),
+        60,
+        "several sources, each judged by itself; very large and immutable Secrets",
+    ),
+    file(
+        "terminal",
+        On::Programs,
+        10,
+        "messages on a narrow terminal, and without a cluster",
+    ),
+    file(
+        "testbed",
+        On::TwoClusters(2),
+        60,
+        "test clusters run side by side and leave nothing on the machine",
+    ),
+    file(
+        "upgrade",
+        On::TwoClusters(6),
+        180,
+        "from the previous release to this one and back, with a rollout in flight, in both orders",
+    ),
+];
+
+/// The entry of a file.
+pub fn find(name: &str) -> Result<TestFile> {
+    let found = FILES.iter().find(|file| file.name == name);
+    found
+        .copied()
+        .with_context(|| format!("there is no test file `{name}` in the map, `tests/src/map.rs`"))
+}
+
+/// The table for people.
+pub fn table() -> String {
+    let mut text = "| file | on | alone | shows |\n|---|---|---|---|\n".to_owned();
+    for file in FILES {
+        let on = match file.on {
+            On::Programs => "programs".to_owned(),
+            On::BareNode => "bare node".to_owned(),
+            On::Oracle => "oracle".to_owned(),
+            On::Nodes(1) => "1 node".to_owned(),
+            On::Nodes(nodes) => format!("{nodes} nodes"),
+            On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
+        };
+        let (name, seconds, shows) = (file.name, file.seconds, file.shows);
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            text,
+            "| [`{name}`](tests/{name}.rs) | {on} | {seconds} s | {shows} |"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    const BEGIN: &str = "<!-- from tests/src/map.rs -->\n";
+    const END: &str = "<!-- end -->\n";
+
+    fn package() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+    }
+
+    fn names(folder: &str) -> BTreeSet<String> {
+        fs::read_dir(package().join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|kind| kind == "rs"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn every_test_file_is_in_the_map_and_nothing_else() {
+        let mapped = FILES.iter().map(|file| file.name.to_owned());
+        assert_eq!(names("tests"), mapped.collect());
+        assert!(FILES.is_sorted_by_key(|file| file.name));
+    }
+
+    #[test]
+    fn the_committed_map_is_the_one_that_the_suite_uses() {
+        let path = package().join("README.md");
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (_, after) = rest.split_once(END).unwrap();
+        let expected = format!("{before}{BEGIN}{}{END}{after}", table());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&path, &expected).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    }
+
+    /// `flow::wait` in the README is the function `wait` in `tests/tests/flow.rs`.
+    #[test]
+    fn every_test_that_the_map_of_promises_names_exists() {
+        let text = fs::read_to_string(package().join("README.md")).unwrap();
+        let mut number = 0;
+        for name in text.split('`').skip(1).step_by(2) {
+            let Some((file, test)) = name.split_once("::") else {
+                continue;
+            };
+            let path = package().join(format!("tests/{file}.rs"));
+            let source = fs::read_to_string(&path).unwrap_or_default();
+            let is_there = source.contains(&format!("fn {test}("));
+            assert!(is_there, "`{name}` is not in `{}`", path.display());
+            number += 1;
+        }
+        assert!(number > 20, "{number}");
+    }
+}

@@ -1,0 +1,166 @@
+//! A release of the product as its manifests and images: this tree, or the release before it, which `make previous`
+//! builds. For tests that change from one to the other.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::product::run;
+use crate::{Access, Cluster, kubernetes};
+
+const CONTROLLER_LINE: &str = "image: globalps-controller:";
+const SYNCER_LINE: &str = "- --syncer-image=globalps-syncer:";
+
+/// A release that is built.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Tag of its images.
+    tag: &'static str,
+    manifests: PathBuf,
+    images: PathBuf,
+}
+
+/// A release whose images are in a cluster's registry.
+#[derive(Clone, Debug)]
+pub struct Pushed {
+    manifests: String,
+    controller: String,
+    syncer: String,
+}
+
+impl Release {
+    /// This tree, after `make image`.
+    pub fn current() -> Self {
+        Self {
+            tag: "current",
+            manifests: concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests").into(),
+            images: kubernetes::target_dir().join("images"),
+        }
+    }
+
+    /// The release before, after `make previous`.
+    pub fn previous() -> Self {
+        let root = kubernetes::target_dir().join("previous");
+        Self {
+            tag: "previous",
+            manifests: root.join("source/manifests"),
+            images: root.join("images"),
+        }
+    }
+
+    /// Pushes both images into the cluster's open registry.
+    pub fn push(&self, cluster: &Cluster) -> Result<Pushed> {
+        let push = |name: &str| {
+            let archive = self.images.join(format!("{name}.tar"));
+            ensure!(
+                archive.exists(),
+                "`{}` is missing: run `make image previous`",
+                archive.display()
+            );
+            let name = format!("{name}:{}", self.tag);
+            cluster.registry().push(&archive, Access::Open, &name)
+        };
+        let mut manifests = Vec::new();
+        for name in ["crds.yaml", "install.yaml"] {
+            let path = self.manifests.join(name);
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("could not read `{}`", path.display()))?;
+            manifests.push(text);
+        }
+        Ok(Pushed {
+            manifests: manifests.join("\n---\n"),
+            controller: push("globalps-controller")?,
+            syncer: push("globalps-syncer")?,
+        })
+    }
+}
+
+/// Applies the controller's manifests, with the syncer of the same release or another, and waits until only that
+/// controller runs. The syncers follow when the controller replaces them.
+pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Result<()> {
+    let manifests = with_images(
+        &controller.manifests,
+        &controller.controller,
+        &syncer.syncer,
+    )?;
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &manifests)?;
+    ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+    cluster.kubectl(&[
+        "rollout",
+        "status",
+        "deployment/globalps-controller",
+        "--namespace=globalps-system",
+        "--timeout=2m",
+    ])?;
+    Ok(())
+}
+
+/// Whether every syncer is of this release, and ready.
+pub fn syncers_are(cluster: &Cluster, release: &Pushed) -> Result<bool> {
+    let status = cluster.kubectl(&[
+        "get",
+        "daemonset/global-pull-secret-syncer",
+        "--namespace=kube-system",
+        "-o=jsonpath={.spec.template.spec.containers[0].image} {.metadata.generation} {.status.observedGeneration} \
+         {.status.desiredNumberScheduled} {.status.updatedNumberScheduled} {.status.numberReady}",
+    ])?;
+    let words: Vec<&str> = status.split(' ').collect();
+    Ok(match words[..] {
+        [image, generation, observed, desired, updated, ready] => {
+            image == release.syncer
+                && generation == observed
+                && desired == updated
+                && desired == ready
+        }
+        // Nothing is updated yet.
+        _ => false,
+    })
+}
+
+/// The manifests with other images than those that they name.
+fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String> {
+    let mut replaced = 0;
+    let lines: Vec<String> = manifests
+        .lines()
+        .map(|line| {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let new = if line.trim_start().starts_with(CONTROLLER_LINE) {
+                format!("{indent}image: {controller}")
+            } else if line.trim_start().starts_with(SYNCER_LINE) {
+                format!("{indent}- --syncer-image={syncer}")
+            } else {
+                return line.to_owned();
+            };
+            replaced += 1;
+            new
+        })
+        .collect();
+    ensure!(
+        replaced == 2,
+        "the manifests name {replaced} images, not the controller's and the syncer's"
+    );
+    Ok(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_images_of_the_committed_manifests_are_replaced_and_nothing_else() {
+        let path = Release::current().manifests.join("install.yaml");
+        let before = fs::read_to_string(path).unwrap();
+        let after = with_images(&before, "r/c:1", "r/s:1").unwrap();
+        let changed: Vec<&str> = before
+            .lines()
+            .zip(after.lines())
+            .filter(|(before, after)| before != after)
+            .map(|(_, after)| after.trim())
+            .collect();
+        assert_eq!(changed, ["- --syncer-image=r/s:1", "image: r/c:1"]);
+        with_images("image: other:1", "r/c:1", "r/s:1").unwrap_err();
+    }
+}

@@ -1,0 +1,243 @@
+//! The test programs of this package, several at once. Most of a test's time is spent waiting (for a Lease to expire, a
+//! kubelet to start, ten seconds to pass between two restarts), so programs that run side by side finish much sooner.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::kubernetes::target_dir;
+use crate::map::{self, TestFile};
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// One test program, as cargo built it.
+#[derive(Debug)]
+pub struct Program {
+    pub path: PathBuf,
+    pub file: TestFile,
+}
+
+/// How one program ended.
+#[derive(Debug)]
+pub struct Outcome {
+    pub name: &'static str,
+    pub seconds: u64,
+    pub passed: bool,
+}
+
+/// Builds the test programs with cargo and returns those of the named files, or all where none is named. The longest
+/// comes first.
+pub fn build(names: &[String]) -> Result<Vec<Program>> {
+    for name in names {
+        map::find(name)?;
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["test", "--package=globalps-tests", "--no-run"]);
+    command.arg("--message-format=json-render-diagnostics");
+    if names.is_empty() {
+        command.args(["--test", "*"]);
+    }
+    for name in names {
+        command.args(["--test", name]);
+    }
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not run cargo")?;
+    ensure!(output.status.success(), "the tests do not compile");
+    let mut programs = programs(&String::from_utf8_lossy(&output.stdout))?;
+    programs.sort_by_key(|program| std::cmp::Reverse(program.file.seconds));
+    Ok(programs)
+}
+
+/// The test programs that cargo's messages name.
+fn programs(messages: &str) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;
+        let target = &message["target"];
+        let is_test = target["kind"] == serde_json::json!(["test"]);
+        if let (true, Some(path)) = (is_test, message["executable"].as_str()) {
+            programs.push(Program {
+                path: path.into(),
+                file: map::find(target["name"].as_str().unwrap_or_default())?,
+            });
+        }
+    }
+    Ok(programs)
+}
+
+/// A program that runs.
+struct Running {
+    file: TestFile,
+    child: Child,
+    log: PathBuf,
+    since: Instant,
+}
+
+/// Runs all programs, at any time as many as their loads fit into `capacity`, and prints the whole output of each when
+/// it ends. A program that runs for longer than `limit` is killed and counts as failed.
+pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<Vec<Outcome>> {
+    let folder = target_dir().join("suite");
+    fs::create_dir_all(&folder)?;
+    let mut running: Vec<Running> = Vec::new();
+    let mut outcomes = Vec::new();
+    while !waiting.is_empty() || !running.is_empty() {
+        let loads: Vec<u32> = waiting.iter().map(|program| program.file.load()).collect();
+        let in_use = running.iter().map(|program| program.file.load()).sum();
+        if let Some(next) = next(&loads, in_use, capacity) {
+            let program = waiting.remove(next);
+            eprintln!("{} starts", program.file.name);
+            running.push(Running::start(&program, &folder)?);
+            continue;
+        }
+        let mut still = Vec::new();
+        for mut program in running {
+            match program.end(limit)? {
+                None => still.push(program),
+                Some(status) => outcomes.push(program.report(status)?),
+            }
+        }
+        running = still;
+        sleep(POLL);
+    }
+    Ok(outcomes)
+}
+
+/// Position of the next program to start: the first that fits beside those that run. One that is larger than the whole
+/// capacity runs alone.
+fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
+    loads
+        .iter()
+        .position(|load| in_use == 0 || in_use + load <= capacity)
+}
+
+impl Running {
+    fn start(program: &Program, folder: &Path) -> Result<Self> {
+        let log = folder.join(format!("{}.log", program.file.name));
+        let output = File::create(&log)?;
+        // However this process ends, the test ends with it, and the test's clusters end with the test.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "SIGKILL", "--"])
+            .arg(&program.path)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .context("could not run `setpriv`, which is part of util-linux")?;
+        Ok(Self {
+            file: program.file,
+            child,
+            log,
+            since: Instant::now(),
+        })
+    }
+
+    /// The exit status, where the program has ended or has run for too long.
+    fn end(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        if self.since.elapsed() > limit {
+            eprintln!(
+                "{} is killed after {} s",
+                self.file.name,
+                limit.as_secs_f32()
+            );
+            self.child.kill()?;
+            return Ok(Some(self.child.wait()?));
+        }
+        Ok(self.child.try_wait()?)
+    }
+
+    fn report(self, status: ExitStatus) -> Result<Outcome> {
+        let seconds = self.since.elapsed().as_secs();
+        let name = self.file.name;
+        println!("\n===== {name}: {seconds} s, {status}");
+        std::io::copy(&mut File::open(&self.log)?, &mut std::io::stdout().lock())?;
+        Ok(Outcome {
+            name,
+            seconds,
+            passed: status.success(),
+        })
+    }
+}
+
+/// An error that names the programs that failed.
+pub fn verdict(outcomes: &[Outcome]) -> Result<()> {
+    let failed: Vec<&str> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.passed)
+        .map(|outcome| outcome.name)
+        .collect();
+    if outcomes.is_empty() {
+        bail!("no test program ran");
+    }
+    if !failed.is_empty() {
+        bail!(
+            "{} of {} test programs failed: {}; their output is above and in `target/suite`",
+            failed.len(),
+            outcomes.len(),
+            failed.join(", ")
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_start_in_order_while_they_fit_and_a_large_one_runs_alone() {
+        for (case, loads, in_use, expected) in [
+            ("nothing waits", &[][..], 0, None),
+            ("the first fits", &[4, 1], 0, Some(0)),
+            ("exactly", &[4], 4, Some(0)),
+            ("the first does not, the second does", &[6, 2], 4, Some(1)),
+            ("none does", &[6, 5], 4, None),
+            ("larger than everything, alone", &[9], 0, Some(0)),
+            ("larger than everything, beside another", &[9], 1, None),
+        ] {
+            assert_eq!(next(loads, in_use, 8), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn one_failure_or_no_test_at_all_is_a_failure() {
+        let outcome = |name, passed| Outcome {
+            name,
+            seconds: 1,
+            passed,
+        };
+        verdict(&[outcome("flow", true)]).unwrap();
+        verdict(&[]).unwrap_err();
+        let failed = verdict(&[outcome("flow", true), outcome("leader", false)]).unwrap_err();
+        let text = failed.to_string();
+        assert!(
+            text.starts_with("1 of 2 test programs failed: leader;"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn only_test_programs_are_taken_from_what_cargo_says() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"flow"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"flow"},"executable":"/bin/flow"}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"flow"},"executable":"/deps/flow-1"}
+{"reason":"build-finished","success":true}"#;
+        let found = programs(messages).unwrap();
+        let paths: Vec<_> = found.iter().map(|program| program.path.clone()).collect();
+        assert_eq!(paths, [PathBuf::from("/deps/flow-1")]);
+        let unknown = messages.replace("\"flow\"", "\"unknown\"");
+        let error = programs(&unknown).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("tests/src/map.rs"),
+            "{error:#}"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! A cluster that the tests of a file share, one at a time. So each behaviour is a test of its own, without the half
+//! minute that a cluster and an installation take.
+
+use std::sync::{Mutex, PoisonError};
+
+use globalps_tests::product::{CONFIG, DEADLINE, Product};
+use globalps_tests::secrecy::Search;
+use globalps_tests::{Cluster, Node};
+
+use super::cluster;
+
+/// Started by the first test that asks for it; it ends with the test program.
+pub struct Shared {
+    name: &'static str,
+    nodes: u8,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` at first, and after a test that failed.
+    cluster: Option<Cluster>,
+    started: u32,
+}
+
+impl Shared {
+    pub const fn new(name: &'static str, nodes: u8) -> Self {
+        let state = State {
+            cluster: None,
+            started: 0,
+        };
+        Self {
+            name,
+            nodes,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Runs a test with globalps installed, the default configuration and nothing in force. A test that fails, adds nodes
+    /// or leaves one down takes the cluster with it: the next test has a new one.
+    pub fn run(&self, test: impl FnOnce(&Cluster, &Product, &[Node])) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = state.cluster.take().unwrap_or_else(|| {
+            state.started += 1;
+            // Under the same name the logs of the one before would go.
+            let cluster = cluster(&format!("{}-{}", self.name, state.started), self.nodes);
+            Product::install(&cluster).unwrap();
+            cluster
+        });
+        let product = Product::attach(&cluster);
+        test(&cluster, &product, &cluster.nodes().unwrap());
+        Search::for_all().cluster(&cluster).unwrap();
+        let nodes = cluster.nodes().unwrap();
+        let up = nodes.iter().filter(|node| node.is_running().unwrap());
+        if nodes.len() == usize::from(self.nodes) && up.count() == nodes.len() {
+            reset(&cluster, &product);
+            state.cluster = Some(cluster);
+        }
+    }
+}
+
+/// Everything goes, and the configuration, too: the controller creates the default one when there is something to do.
+fn reset(cluster: &Cluster, product: &Product) {
+    for node in cluster.nodes().unwrap() {
+        node.wait_ready(DEADLINE).unwrap();
+    }
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    cluster
+        .kubectl(&[
+            "delete",
+            CONFIG,
+            "--namespace=kube-system",
+            "--ignore-not-found",
+        ])
+        .unwrap();
+}
+
+/// Each call becomes a `#[test]` of the same name, in the module `on_a_shared_cluster`. The names between the bars are the
+/// cluster's, the product's and the nodes'.
+#[allow(unused_macros, reason = "not every test file needs it")]
+macro_rules! tests_on {
+    ($shared:ident, |$cluster:ident, $product:ident, $nodes:ident| $($test:ident($($argument:expr),*);)*) => {
+        mod on_a_shared_cluster {
+            $(
+                #[test]
+                #[allow(unused_variables, reason = "not every test needs all of it")]
+                fn $test() {
+                    super::$shared.run(|$cluster, $product, $nodes| super::$test($($argument),*));
+                }
+            )*
+        }
+    };
+}
+#[allow(unused_imports, reason = "not every test file needs it")]
+pub(crate) use tests_on;
