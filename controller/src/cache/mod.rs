@@ -1,16 +1,17 @@
 //! The watched objects, kept as plain data.
 
-pub(crate) mod hosted;
+mod event;
+mod hosted;
 mod node;
-pub(crate) mod object_watch;
-pub(crate) mod store;
+mod object_watch;
+mod store;
+mod versioned;
 mod watches;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 
-use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET,
 };
@@ -19,9 +20,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
 use kube::runtime::watcher::{self, Event};
-use kube::{Resource, ResourceExt as _};
 
-use store::{Store, Versioned};
+pub(crate) use event::{CacheEvent, OriginalRef};
+use store::Store;
+use versioned::Versioned;
 use watches::stripped;
 pub(crate) use watches::{CacheEvents, events, original_events, source_events};
 
@@ -31,69 +33,6 @@ use crate::nodes::clock::AssignmentClock;
 use crate::nodes::input::{NodeView, Snapshot, Syncers};
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 use crate::telemetry::client::without_content;
-
-macro_rules! versioned {
-    ($($object:ty),*) => {$(
-        impl Versioned for $object {
-            fn key(&self) -> String {
-                self.name_any()
-            }
-
-            fn version(&self) -> u64 {
-                version(self)
-            }
-        }
-    )*};
-}
-
-versioned!(
-    Secret,
-    PartialObjectMeta<Secret>,
-    GlobalPullSecret,
-    NodePullSecret
-);
-
-impl Versioned for LiveObject {
-    /// Each of these watches has one object.
-    fn key(&self) -> String {
-        String::new()
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// A `DaemonSet`'s status changes with each pod.
-    fn means_the_same(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint
-    }
-}
-
-fn version(object: &impl Resource) -> u64 {
-    object
-        .meta()
-        .resource_version
-        .as_deref()
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
-}
-
-/// An event of one of the watches.
-#[allow(clippy::large_enum_variant)] // Short-lived, and never stored.
-pub(crate) enum CacheEvent {
-    Additional(Event<Secret>),
-    Original(Source),
-    /// Of the Secret of this name in `spec.sources`.
-    Source(String, Source),
-    Global(Event<Secret>),
-    RolledOut(Event<PartialObjectMeta<Secret>>),
-    Config(Event<GlobalPullSecret>),
-    Managed(ManagedObject, Event<LiveObject>),
-    Node(Event<NodeView>),
-    NodePullSecret(Event<Box<NodePullSecret>>),
-    /// A watch failed, and retries.
-    Failed(&'static str, watcher::Error),
-}
 
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -385,11 +324,4 @@ fn out_of_band_change<T: Versioned + Clone>(
         name,
         is_deleted,
     })
-}
-
-/// Where the original pull secret is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum OriginalRef {
-    Secret(SecretRef),
-    Hosted(HostedControlPlaneRef),
 }

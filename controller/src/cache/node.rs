@@ -5,8 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt as _;
 
-use super::store::Versioned;
-use super::version;
+use super::versioned::{Versioned, version};
 use crate::nodes::input::{NodeView, NotReady};
 
 /// Taints that the cluster autoscaler and Karpenter (since 1.0, and before) set on a node before they drain and delete it.

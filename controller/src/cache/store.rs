@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use kube::runtime::watcher::Event;
 
+use super::versioned::Versioned;
+
 /// The objects of one watch by name, as of the newest event.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
@@ -92,32 +94,6 @@ impl<T: Versioned + Clone> Store<T> {
 
     pub(crate) fn names(&self) -> Vec<String> {
         self.live.keys().cloned().collect()
-    }
-}
-
-/// Name and `resourceVersion` of an object in a [`Store`]. Resource versions of one resource only increase.
-pub(crate) trait Versioned {
-    fn key(&self) -> String;
-    fn version(&self) -> u64;
-
-    /// Whether the two differ in nothing that the plan depends on.
-    fn means_the_same(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-/// Boxed objects, since a map reserves room for several values.
-impl<T: Versioned> Versioned for Box<T> {
-    fn key(&self) -> String {
-        T::key(self)
-    }
-
-    fn version(&self) -> u64 {
-        T::version(self)
-    }
-
-    fn means_the_same(&self, other: &Self) -> bool {
-        T::means_the_same(self, other)
     }
 }
 

@@ -20,10 +20,10 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::event::{CacheEvent, OriginalRef};
 use super::hosted;
 use super::node::node_view;
 use super::object_watch::{ObjectState, watch_object};
-use super::{CacheEvent, OriginalRef};
 use crate::content::source::{Data, Source};
 use crate::objects::managed::{LiveObject, ManagedObject};
 

@@ -1,42 +1,18 @@
 //! The conditions of the status. Pure.
 
 use globalps_core::api::condition;
-use globalps_core::dockerconfig::Finding;
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::counts::{NodeCounts, failures, list, restoring, rolling_out};
 use super::sources::first_bad;
+use super::statement::{MAY_NOT_READ, Statement, sentences, statement};
 use crate::content::source::Verdict;
 use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Hold, Plan};
 
 const TAKEN_BACK_HINT: &str =
     "the additional Secret from before is in force until this one is changed";
-
-pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
-
-/// A condition without its transition time.
-pub(super) struct Statement {
-    pub(super) type_: &'static str,
-    pub(super) status: &'static str,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
-
-pub(super) fn statement(
-    type_: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    message: String,
-) -> Statement {
-    Statement {
-        type_,
-        status,
-        reason,
-        message,
-    }
-}
 
 fn is_invalid(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Invalid(_))
@@ -264,18 +240,4 @@ fn type_warning(snapshot: &Snapshot) -> String {
         None | Some(SECRET_TYPE) => String::new(),
         Some(other) => format!("its type is `{other}`; `{SECRET_TYPE}` is the usual one"),
     }
-}
-
-/// At most 20 findings in one line, each with its registry.
-pub(super) fn sentences(findings: &[Finding]) -> String {
-    const MOST: usize = 20;
-    let mut sentences: Vec<String> = findings
-        .iter()
-        .take(MOST)
-        .map(ToString::to_string)
-        .collect();
-    if findings.len() > MOST {
-        sentences.push(format!("and {} more", findings.len() - MOST));
-    }
-    sentences.join("; ")
 }

@@ -5,15 +5,17 @@ mod counts;
 pub(crate) mod events;
 pub(crate) mod figures;
 mod sources;
+mod statement;
 
 use globalps_core::api::{Counts, GlobalPullSecretStatus};
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use conditions::{Statement, additional_valid, degraded, original_valid, progressing, ready};
+use conditions::{additional_valid, degraded, original_valid, progressing, ready};
 use counts::count;
 use sources::{source_statuses, sources_valid};
+use statement::Statement;
 
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
@@ -108,7 +110,7 @@ fn dated(
 
 #[cfg(test)]
 mod tests {
-    use super::conditions::statement;
+    use super::statement::statement;
     use super::*;
 
     #[test]

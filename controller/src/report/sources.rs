@@ -2,7 +2,7 @@
 
 use globalps_core::api::{SOURCE_REGISTRIES, SourceStatus, condition};
 
-use super::conditions::{MAY_NOT_READ, Statement, sentences, statement};
+use super::statement::{MAY_NOT_READ, Statement, sentences, statement};
 use crate::content::resolve::ResolvedSource;
 use crate::content::source::Verdict;
 

@@ -1,0 +1,80 @@
+//! Names and versions of the objects in a store.
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PartialObjectMeta;
+use kube::{Resource, ResourceExt as _};
+
+use crate::objects::managed::LiveObject;
+
+/// Name and `resourceVersion` of an object in a [`Store`](super::store::Store). Resource versions of one resource only increase.
+pub(crate) trait Versioned {
+    fn key(&self) -> String;
+    fn version(&self) -> u64;
+
+    /// Whether the two differ in nothing that the plan depends on.
+    fn means_the_same(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+/// Boxed objects, since a map reserves room for several values.
+impl<T: Versioned> Versioned for Box<T> {
+    fn key(&self) -> String {
+        T::key(self)
+    }
+
+    fn version(&self) -> u64 {
+        T::version(self)
+    }
+
+    fn means_the_same(&self, other: &Self) -> bool {
+        T::means_the_same(self, other)
+    }
+}
+
+macro_rules! versioned {
+    ($($object:ty),*) => {$(
+        impl Versioned for $object {
+            fn key(&self) -> String {
+                self.name_any()
+            }
+
+            fn version(&self) -> u64 {
+                version(self)
+            }
+        }
+    )*};
+}
+
+versioned!(
+    Secret,
+    PartialObjectMeta<Secret>,
+    GlobalPullSecret,
+    NodePullSecret
+);
+
+impl Versioned for LiveObject {
+    /// Each of these watches has one object.
+    fn key(&self) -> String {
+        String::new()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A `DaemonSet`'s status changes with each pod.
+    fn means_the_same(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+pub(super) fn version(object: &impl Resource) -> u64 {
+    object
+        .meta()
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
