@@ -34,6 +34,15 @@ fn hold(hold: Hold) -> &'static str {
     }
 }
 
+/// Revision that is rolled out or held; 0: none.
+pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> i64 {
+    match plan.aim {
+        Aim::Reach(Goal::Revision(revision)) => revision,
+        Aim::Hold(_) => snapshot.global.as_ref().map_or(0, |global| global.revision),
+        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => 0,
+    }
+}
+
 pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     let status = counts.status;
@@ -55,7 +64,7 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
             _ => no("Restoring", restoring(counts)),
         };
     };
-    let revision = super::revision(snapshot, plan);
+    let revision = revision(snapshot, plan);
     if let Verdict::Invalid(findings) = &plan.resolved.additional {
         let message = format!(
             "revision {revision} stays in force: {}",

@@ -12,7 +12,7 @@ use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use conditions::{additional_valid, degraded, original_valid, progressing, ready};
+use conditions::{additional_valid, degraded, original_valid, progressing, ready, revision};
 use counts::count;
 use sources::{source_statuses, sources_valid};
 use statement::Statement;
@@ -61,15 +61,6 @@ pub(crate) fn report(
         conflicts: plan.resolved.conflicts.clone(),
         sources: source_statuses(&plan.resolved.sources),
         conditions,
-    }
-}
-
-/// Revision that is rolled out or held; 0: none.
-fn revision(snapshot: &Snapshot, plan: &Plan) -> i64 {
-    match plan.aim {
-        Aim::Reach(Goal::Revision(revision)) => revision,
-        Aim::Hold(_) => snapshot.global.as_ref().map_or(0, |global| global.revision),
-        Aim::Reach(Goal::Restore) | Aim::Nothing | Aim::CleanUp => 0,
     }
 }
 
