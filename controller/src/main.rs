@@ -73,8 +73,8 @@ async fn main() -> anyhow::Result<()> {
     let health = Arc::new(health::Health::new());
     let metrics = Arc::new(metrics::Metrics::default());
     let listener = probes::listen(args.port).await?;
-    let answers = probes::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
-    tokio::spawn(answers);
+    let server = probes::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
+    tokio::spawn(server);
     Box::pin(run::run(run::Setup {
         client: client::instrumented_client(&health, &metrics).await?,
         namespace: args.namespace,

@@ -218,14 +218,14 @@ fn all() -> watcher::Config {
 pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.
-    let asked = metadata.annotations.and_then(|mut annotations| {
+    let kept = metadata.annotations.and_then(|mut annotations| {
         annotations.retain(|key, _| [RETRY_ANNOTATION, ABANDON_ANNOTATION].contains(&key.as_str()));
         (!annotations.is_empty()).then_some(annotations)
     });
     object.metadata = ObjectMeta {
         name: metadata.name,
         uid: metadata.uid,
-        annotations: asked,
+        annotations: kept,
         generation: metadata.generation,
         resource_version: metadata.resource_version,
         ..ObjectMeta::default()

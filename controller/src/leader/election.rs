@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_it_is_free_or_was_not_renewed_for_its_whole_time() {
+    fn a_lease_is_taken_when_it_is_free_or_expired() {
         let free = LeaseState::of(&lease("1", ""), None, at(100));
         let mine = LeaseState::of(&lease("1", "me"), None, at(100));
         let held = LeaseState::of(&lease("1", "other"), None, at(100));
@@ -230,7 +230,7 @@ mod tests {
             ("no Lease at all is created", &never, 100, Step::Create),
             ("one without a holder is taken", &free, 100, take("1")),
             (
-                "one of ours, of a call that seemed to have failed, as well",
+                "so is one of this controller, from a request without a response",
                 &mine,
                 100,
                 take("1"),
@@ -238,7 +238,12 @@ mod tests {
             ("another's is waited for", &held, 100, Step::Wait(at(10))),
             ("however old it says it is", &held, 104, Step::Wait(at(6))),
             ("and taken after its time", &held, 110, take("1")),
-            ("each renewal counts anew", &renewed, 110, Step::Wait(at(3))),
+            (
+                "each renewal restarts the time",
+                &renewed,
+                110,
+                Step::Wait(at(3)),
+            ),
             ("and then too it ends", &renewed, 113, take("2")),
             (
                 "seeing the same again is no renewal",
@@ -264,14 +269,19 @@ mod tests {
                 110,
                 Step::Wait(at(20)),
             ),
-            ("nonsense counts as ours", &nonsense, 109, Step::Wait(at(1))),
+            (
+                "an invalid duration counts as the default",
+                &nonsense,
+                109,
+                Step::Wait(at(1)),
+            ),
         ] {
             assert_eq!(step(state, "me", at(now)), expected, "{sentence}");
         }
     }
 
     #[test]
-    fn no_two_runs_have_one_name() {
+    fn every_run_has_its_own_identity() {
         assert_ne!(identity(), identity());
     }
 }

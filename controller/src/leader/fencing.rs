@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_write_has_ended_before_the_lease_may_be_anothers() {
+    fn the_last_write_ends_before_another_controller_may_lead() {
         let token = FencingToken::default();
         assert!(
             !token.may_begin(at(100)),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_write_is_made_in_the_term_only_and_given_up_at_its_end() {
+    async fn a_write_starts_only_with_a_valid_token_and_is_aborted_at_its_end() {
         let token = FencingToken::default();
         assert!(write(&token, ready(Ok(1))).await.is_err(), "no token yet");
         token.renewed(clock::now());
@@ -210,19 +210,19 @@ mod tests {
         assert!(futures::poll!(stuck.as_mut()).is_pending());
         assert_eq!(*token.writes.borrow(), 1);
         token.renewed(clock::now().saturating_sub(LEASE_DURATION));
-        assert!(stuck.await.is_err(), "a token that is over cuts it off");
+        assert!(stuck.await.is_err(), "an expired token aborts it");
         token.settled().await;
     }
 
     /// As after a freeze: the call could go on, and must not.
     #[tokio::test(flavor = "current_thread")]
-    async fn what_could_go_on_after_the_end_does_not() {
+    async fn a_write_that_could_continue_after_the_end_does_not() {
         let token = FencingToken::default();
         token.renewed(clock::now());
-        let mut asked = 0;
+        let mut polls = 0;
         let call = poll_fn(|_| {
-            asked += 1;
-            if asked == 1 {
+            polls += 1;
+            if polls == 1 {
                 Poll::Pending
             } else {
                 Poll::Ready(Ok(()))
@@ -234,6 +234,6 @@ mod tests {
             token.renewed(clock::now().saturating_sub(LEASE_DURATION));
             assert!(futures::poll!(writing.as_mut()).is_ready());
         }
-        assert_eq!(asked, 1, "it was not let go on");
+        assert_eq!(polls, 1, "it was not polled again");
     }
 }

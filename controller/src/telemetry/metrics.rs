@@ -43,7 +43,7 @@ struct Figures {
     fleet: Option<Fleet>,
     reconciles: u64,
     errors: u64,
-    /// By verb and code; `None`: no answer.
+    /// By verb and code; `None`: no response.
     requests: BTreeMap<(&'static str, Option<u16>), u64>,
     rollouts: Histogram,
     restarts: Restarts,

@@ -1,4 +1,4 @@
-//! What `manifests/monitoring` asks for is what the controller tells.
+//! Every metric that `manifests/monitoring` uses exists, and every metric is used there.
 
 use serde_json::Value;
 
@@ -41,8 +41,8 @@ fn metrics(expression: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Whether the page has such a metric, with each of the labels and, where it is named as a word, its value.
-fn is_told(page: &str, name: &str, selector: &str) -> bool {
+/// Whether the page has the metric with each label of the selector, and with each value that is a plain word.
+fn exists(page: &str, name: &str, selector: &str) -> bool {
     let samples: Vec<&str> = page
         .lines()
         .filter(|line| {
@@ -68,7 +68,7 @@ fn is_told(page: &str, name: &str, selector: &str) -> bool {
 }
 
 #[test]
-fn every_metric_of_the_dashboard_and_the_alerts_is_told() {
+fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let page = page();
     let alerts: Value = serde_saphyr::from_str(ALERTS).expect("YAML");
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
@@ -81,7 +81,7 @@ fn every_metric_of_the_dashboard_and_the_alerts_is_told() {
             assert!(!metrics.is_empty(), "{file}: {expression}");
             for (name, selector) in metrics {
                 assert!(
-                    is_told(&page, &name, &selector),
+                    exists(&page, &name, &selector),
                     "{file}: {name}{{{selector}}} in {expression}"
                 );
                 used.push(name);
@@ -92,15 +92,15 @@ fn every_metric_of_the_dashboard_and_the_alerts_is_told() {
         let name = line.split(' ').nth(2).unwrap_or_default();
         assert!(
             used.iter().any(|used| used.starts_with(name)),
-            "nobody looks at {name}"
+            "neither the dashboard nor an alert uses {name}"
         );
     }
 }
 
 #[test]
-fn what_is_not_told_is_found_out() {
+fn a_missing_metric_is_found() {
     let page = page();
-    for (name, selector, told) in [
+    for (name, selector, expected) in [
         ("globalps_nodes", "phase=\"Failed\"", true),
         ("globalps_nodes", "phase=~\"Failed|RolledBack\"", true),
         ("globalps_nodes", "phase=~\"Failed|Broken\"", false),
@@ -110,7 +110,11 @@ fn what_is_not_told_is_found_out() {
         ("globalps_rollout_duration_seconds", "", false),
         ("globalps_rollout_duration_seconds_bucket", "", true),
     ] {
-        assert_eq!(is_told(&page, name, selector), told, "{name}{{{selector}}}");
+        assert_eq!(
+            exists(&page, name, selector),
+            expected,
+            "{name}{{{selector}}}"
+        );
     }
 }
 

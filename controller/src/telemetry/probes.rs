@@ -65,7 +65,7 @@ pub(crate) async fn serve(listener: TcpListener, health: Arc<Health>, metrics: A
         let (health, metrics) = (Arc::clone(&health), Arc::clone(&metrics));
         tokio::spawn(async move {
             let service = service_fn(|request| {
-                let response = answer(request.method(), request.uri().path(), &health, &metrics);
+                let response = respond(request.method(), request.uri().path(), &health, &metrics);
                 async { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new()
@@ -79,7 +79,7 @@ pub(crate) async fn serve(listener: TcpListener, health: Arc<Health>, metrics: A
     }
 }
 
-fn answer(
+fn respond(
     method: &Method,
     path: &str,
     health: &Health,
@@ -124,12 +124,12 @@ mod tests {
     use super::*;
 
     /// Status line and body of the answer to a request.
-    async fn ask(port: u16, request: &str) -> (String, String) {
+    async fn request(port: u16, line: &str) -> (String, String) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
             .await
             .expect("it listens");
         stream
-            .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+            .write_all(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
             .await
             .expect("it reads");
         let mut answer = String::new();
@@ -147,23 +147,23 @@ mod tests {
         let metrics = Arc::new(Metrics::default());
         tokio::spawn(serve(listener, Arc::clone(&health), Arc::clone(&metrics)));
 
-        assert_eq!(ask(port, "GET /livez").await.1, "ok\n");
-        let (status, _) = ask(port, "GET /readyz").await;
+        assert_eq!(request(port, "GET /livez").await.1, "ok\n");
+        let (status, _) = request(port, "GET /readyz").await;
         assert_eq!(status, "HTTP/1.1 503 Service Unavailable", "no API server");
         health.answered();
-        assert_eq!(ask(port, "GET /readyz").await.1, "ok\n");
-        let (status, page) = ask(port, "GET /metrics").await;
+        assert_eq!(request(port, "GET /readyz").await.1, "ok\n");
+        let (status, page) = request(port, "GET /metrics").await;
         assert_eq!(status, "HTTP/1.1 200 OK");
         assert_eq!(page, metrics.page());
         health.stuck_for(Duration::from_secs(61));
         for path in ["/livez", "/readyz"] {
-            let (status, reason) = ask(port, &format!("GET {path}")).await;
+            let (status, reason) = request(port, &format!("GET {path}")).await;
             assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
             assert_eq!(reason, "the loop is stuck for 61 s\n");
         }
-        let (status, _) = ask(port, "GET /secrets").await;
+        let (status, _) = request(port, "GET /secrets").await;
         assert_eq!(status, "HTTP/1.1 404 Not Found");
-        let (status, _) = ask(port, "POST /metrics").await;
+        let (status, _) = request(port, "POST /metrics").await;
         assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
     }
 
@@ -179,7 +179,7 @@ mod tests {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
             silent.push(stream.expect("it listens"));
         }
-        let late = timeout(DEADLINE * 2, ask(port, "GET /livez")).await;
+        let late = timeout(DEADLINE * 2, request(port, "GET /livez")).await;
         assert_eq!(late.map(|(_, body)| body), Ok("ok\n".to_owned()));
     }
 }
