@@ -30,6 +30,8 @@ pub mod terminal;
 pub mod watch;
 pub mod web;
 
+#[cfg(test)]
+mod architecture;
 mod cgroup;
 mod cluster;
 mod control_plane;
