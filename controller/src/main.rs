@@ -13,6 +13,7 @@ mod telemetry;
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
 use globalps_core::names;
 use tracing_subscriber::filter::Targets;
@@ -20,7 +21,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, registry};
 
-use telemetry::{client, health, metrics, probes};
+use telemetry::{client, health, http, metrics, probes};
 
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
@@ -43,9 +44,12 @@ struct RunArgs {
     /// Image of the syncer that the nodes run
     #[arg(long)]
     syncer_image: String,
-    /// Port of `/metrics`, `/livez` and `/readyz`
+    /// Port of `/metrics`
     #[arg(long, default_value_t = names::METRICS_PORT)]
     port: u16,
+    /// Port of `/livez` and `/readyz`
+    #[arg(long, default_value_t = names::PROBES_PORT)]
+    probes_port: u16,
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
 }
@@ -73,9 +77,25 @@ async fn main() -> anyhow::Result<()> {
     }
     let health = Arc::new(health::Health::new());
     let metrics = Arc::new(metrics::Metrics::default());
-    let listener = probes::listen(args.port).await?;
-    let server = probes::serve(listener, Arc::clone(&health), Arc::clone(&metrics));
-    tokio::spawn(server);
+    for (port, flag, deadline, pages) in [
+        (
+            args.probes_port,
+            "--probes-port",
+            probes::PROBE,
+            probes::probes(Arc::clone(&health)),
+        ),
+        (
+            args.port,
+            "--port",
+            probes::SCRAPE,
+            probes::metrics(Arc::clone(&metrics)),
+        ),
+    ] {
+        let listener = http::listen(port)
+            .await
+            .with_context(|| format!("could not listen on port {port}; `{flag}` sets another"))?;
+        tokio::spawn(http::serve(listener, deadline, pages));
+    }
     Box::pin(run::run(run::Setup {
         client: client::instrumented_client(&health, &metrics).await?,
         namespace: args.namespace,

@@ -16,9 +16,12 @@ pub const ROLLED_OUT_SECRET: &str = "global-pull-secret-rolled-out";
 pub const SYNCER: &str = "global-pull-secret-syncer";
 /// Lease by which the controllers agree who leads, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
-/// Port of the controller's probes and metrics, and its name in the pod.
+/// Port of the controller's metrics, and its name in the pod.
 pub const METRICS_PORT: u16 = 8080;
 pub const METRICS_PORT_NAME: &str = "metrics";
+/// Port of the controller's probes, and its name in the pod.
+pub const PROBES_PORT: u16 = 8081;
+pub const PROBES_PORT_NAME: &str = "probes";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 

@@ -6,6 +6,7 @@ mod common;
 use std::time::{Duration, SystemTime};
 
 use common::{cluster, docker_config};
+use globalps_core::names::{METRICS_PORT, PROBES_PORT};
 use globalps_tests::product::{DEADLINE, Product, run};
 use globalps_tests::watch::Watch;
 use globalps_tests::{Cluster, Node, until};
@@ -303,13 +304,13 @@ fn the_probes_and_metrics_of_both_say_what_is(cluster: &Cluster, nodes: usize) {
         .collect();
     assert_eq!(pods.len(), 2, "{pods:?}");
     for pod in pods {
-        let page = |path: &str| {
-            let url = format!("/api/v1/namespaces/{SYSTEM}/pods/{pod}:8080/proxy/{path}");
+        let page = |port: u16, path: &str| {
+            let url = format!("/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy/{path}");
             cluster.kubectl(&["get", "--raw", &url]).unwrap()
         };
-        assert_eq!(page("livez"), "ok\n");
-        assert_eq!(page("readyz"), "ok\n");
-        let metrics = page("metrics");
+        assert_eq!(page(PROBES_PORT, "livez"), "ok\n");
+        assert_eq!(page(PROBES_PORT, "readyz"), "ok\n");
+        let metrics = page(METRICS_PORT, "metrics");
         let has = |line: &str| metrics.lines().any(|found| found == line);
         let synced = format!("globalps_nodes{{phase=\"Synced\"}} {nodes}");
         if pod == leader {

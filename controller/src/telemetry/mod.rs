@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod clock;
 pub(crate) mod health;
+pub(crate) mod http;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod monitoring_tests;

@@ -77,7 +77,7 @@ impl Stage {
         );
         let mut command = Command::new(program);
         command
-            .args(["run", "--syncer-image=none", "--port=0"])
+            .args(["run", "--syncer-image=none", "--port=0", "--probes-port=0"])
             .env("KUBECONFIG", &file);
         spawn(layout, CONTROLLER, &mut command)?;
         self.controller()?.context("the controller ended at once")
