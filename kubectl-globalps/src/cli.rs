@@ -185,7 +185,10 @@ Examples:
   kubectl globalps remove --registry quay.io --wait
 
   # Put every node back as it was, without a question
-  kubectl globalps remove --all --yes --wait",
+  kubectl globalps remove --all --yes --wait
+
+  # The same, without nodes that never return
+  kubectl globalps remove --all --skip-unreachable --wait",
     group(ArgGroup::new("what").required(true))
 )]
 pub(crate) struct Remove {
@@ -200,6 +203,9 @@ pub(crate) struct Remove {
     /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
     #[arg(long, group = "what")]
     pub all: bool,
+    /// Finish without unreachable nodes, and name what stays on them
+    #[arg(long, conflicts_with = "registry")]
+    pub skip_unreachable: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
@@ -274,9 +280,15 @@ Examples:
   kubectl globalps uninstall
 
   # Without a question
-  kubectl globalps uninstall --yes"
+  kubectl globalps uninstall --yes
+
+  # Without nodes that never return
+  kubectl globalps uninstall --skip-unreachable"
 )]
 pub(crate) struct Uninstall {
+    /// Finish without unreachable nodes, and name what stays on them
+    #[arg(long)]
+    pub skip_unreachable: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
@@ -364,6 +376,12 @@ mod tests {
             ("status -o xml", Some(ErrorKind::InvalidValue)),
             ("remove --registry a --registry b --yes", None),
             ("remove --all", None),
+            ("remove --all --skip-unreachable --wait", None),
+            (
+                "remove --registry a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("uninstall --skip-unreachable --yes", None),
             ("remove", Some(ErrorKind::MissingRequiredArgument)),
             (
                 "remove --all --registry a",

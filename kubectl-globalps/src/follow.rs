@@ -19,7 +19,8 @@ use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::{Facts, NodeFacts, Scope, version_of};
 use crate::printer::{Frame, Stream, is_terminal, terminal_size};
-use crate::status::{FOLLOW, Goal, Row, Status, Verdict, advice, verdict};
+use crate::skipped::Skipped;
+use crate::status::{FOLLOW, Goal, Row, SKIP, Status, Verdict, advice, verdict};
 use crate::table::{self, Layout};
 
 /// Changes that arrive together are shown together.
@@ -61,6 +62,11 @@ pub(crate) async fn follow_some(
     let mut changes = watch_all(cluster, &facts);
     let mut view = View::new(cluster, how);
     let deadline = how.timeout.map(|timeout| Instant::now() + timeout.0);
+    let skips = how.goal
+        == Some(Goal::Restored {
+            skip_unreachable: true,
+        });
+    let mut skipped = Skipped::default();
     loop {
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
@@ -70,12 +76,16 @@ pub(crate) async fn follow_some(
             return Err(Failure::no(message, hint));
         }
         view.show(&facts, &status, now);
+        if skips {
+            skipped.skip(cluster, &facts, &status).await?;
+        }
         if view.is_closed() {
             return Ok(Exit::Done);
         }
         match how.goal.map(|goal| verdict(&facts, goal, &status)) {
             Some(Verdict::Done) => {
                 view.end(&status);
+                skipped.report(cluster.printer());
                 return Ok(Exit::Done);
             }
             Some(Verdict::Stuck { reason, hint }) => {
@@ -243,21 +253,35 @@ fn changes<K: Send + 'static>(
         .boxed()
 }
 
+/// Whether the view shows this advice. A wait ends with it, unless the wait could last for ever.
+fn is_news(goal: Option<Goal>, hint: &str) -> bool {
+    match goal {
+        None => hint != FOLLOW,
+        Some(Goal::Restored {
+            skip_unreachable: false,
+        }) => hint == SKIP,
+        Some(_) => false,
+    }
+}
+
 /// A table that redraws itself on a terminal, and lines for what changed elsewhere.
 struct View<'a> {
     frame: Option<Frame<'a>>,
     cluster: &'a Cluster<'a>,
     stream: Stream,
     shown: Vec<Row>,
-    /// Nobody waits for an end, whose error would say what is the matter.
-    is_open: bool,
+    /// `None`: nobody waits for an end, whose error would name the reason.
+    goal: Option<Goal>,
+    /// The hint that a wait may last for ever was printed.
+    has_hinted: bool,
 }
 
 impl<'a> View<'a> {
     fn new(cluster: &'a Cluster<'a>, how: Follow) -> Self {
         let stream = how.stream;
         Self {
-            is_open: how.goal.is_none(),
+            goal: how.goal,
+            has_hinted: false,
             frame: is_terminal(stream).then(|| Frame::new(cluster.printer(), stream)),
             cluster,
             stream,
@@ -266,6 +290,7 @@ impl<'a> View<'a> {
     }
 
     fn show(&mut self, facts: &Facts, status: &Status, now: Timestamp) {
+        let advice = advice(facts, status).filter(|(_, hint)| is_news(self.goal, hint));
         if let Some(frame) = &mut self.frame {
             let (height, width) = terminal_size(self.stream).unzip();
             let layout = Layout {
@@ -275,11 +300,15 @@ impl<'a> View<'a> {
                 live: true,
                 ..Layout::default()
             };
-            let advice = advice(facts, status).filter(|(_, hint)| self.is_open && *hint != FOLLOW);
             frame.draw(&table::render(status, now, layout, advice.as_ref()));
         } else {
             for line in table::changes(&self.shown, &status.nodes) {
                 self.write(&line);
+            }
+            if let Some((message, hint)) = advice.filter(|_| self.goal.is_some())
+                && !std::mem::replace(&mut self.has_hinted, true)
+            {
+                self.write(&format!("{message}\nhint: {hint}"));
             }
             self.shown.clone_from(&status.nodes);
         }

@@ -1,6 +1,7 @@
 //! `kubectl globalps`: registry credentials for every node of a cluster.
 
 mod additional;
+mod annotate;
 mod auth_file;
 mod changes;
 mod check;
@@ -27,6 +28,7 @@ mod pull;
 mod reference;
 mod registry;
 mod registry_name;
+mod skipped;
 mod status;
 mod table;
 mod usage;

@@ -21,6 +21,9 @@ pub(crate) use verdict::{Goal, Verdict, verdict};
 /// What to do where all goes well; nothing that is news to who does it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
 
+/// Where a cleanup waits for unreachable nodes only.
+pub(crate) const SKIP: &str = "restoring goes on when they are back; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
+
 /// `status -o json`: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Status {
@@ -257,6 +260,19 @@ fn count(rows: &[Row]) -> Counts {
     counts
 }
 
+/// Whether every node restores its own file, as there is nothing to sync.
+pub(crate) fn is_restoring(facts: &Facts) -> bool {
+    matches!(current(facts), Current::Nothing)
+}
+
+/// Nodes that a cleanup still waits for, if all of them are unreachable.
+fn unreachable_only(status: &Status) -> Option<Vec<&str>> {
+    let is_open = |row: &&Row| !matches!(row.phase, Phase::Restored | Phase::Excluded);
+    let open: Vec<&Row> = status.nodes.iter().filter(is_open).collect();
+    let is_met = !open.is_empty() && open.iter().all(|row| row.phase == Phase::Unreachable);
+    is_met.then(|| open.iter().map(|row| row.name.as_str()).collect())
+}
+
 /// What is the matter in one sentence, and what to do next; `None`: nothing.
 pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static str)> {
     if !facts.installed {
@@ -269,6 +285,10 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         return None;
     }
     let advice = match current(facts) {
+        Current::Nothing if let Some(names) = unreachable_only(status) => (
+            format!("only unreachable nodes are left to restore: `{}`", names.join("`, `")),
+            SKIP,
+        ),
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
             "there is no additional pull secret any more; the nodes are being put back as they were"
                 .to_owned(),

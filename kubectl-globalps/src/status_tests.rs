@@ -334,7 +334,15 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
 fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
     let mut facts = ready();
     set_additional(&mut facts, None);
-    let look = |facts: &Facts| verdict(facts, Goal::Restored, &Status::of(facts, now()));
+    let look = |facts: &Facts| {
+        verdict(
+            facts,
+            Goal::Restored {
+                skip_unreachable: false,
+            },
+            &Status::of(facts, now()),
+        )
+    };
     assert_eq!(look(&facts), Verdict::Going);
     report(&mut facts, |status| {
         status.observed_additional = String::new();
@@ -392,7 +400,13 @@ fn sources_are_rolled_out_without_the_additional_secret() {
             Verdict::Going => "going",
             Verdict::Stuck { .. } => "stuck",
         };
-        (status.ready, word(Goal::Synced), word(Goal::Restored))
+        (
+            status.ready,
+            word(Goal::Synced),
+            word(Goal::Restored {
+                skip_unreachable: false,
+            }),
+        )
     };
     let holds = |facts: &Facts, sentence: &str, expected: (bool, &str, &str)| {
         assert_eq!(look(facts), expected, "{sentence}");
@@ -426,6 +440,56 @@ fn sources_are_rolled_out_without_the_additional_secret() {
     holds(&facts, "nothing is left", (false, "stuck", "done"));
 }
 
+/// The node sends no heartbeat.
+fn lose(facts: &mut Facts, name: &str) {
+    let node = NodeFacts {
+        excluded: false,
+        not_ready: Some((now(), Lost::Yes)),
+    };
+    facts.nodes.get_or_insert_default().insert(name, node);
+}
+
+#[test]
+fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
+    let mut facts = ready();
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    let mut restore = node_secret(3, true, Phase::Restored, 0);
+    restore.spec.restore = true;
+    facts.node_secrets.insert("node-2", restore);
+    let found = |facts: &Facts| advice(facts, &Status::of(facts, now()));
+    assert_eq!(found(&facts).map(|(_, hint)| hint), Some(FOLLOW));
+    lose(&mut facts, "node-1");
+    let (message, hint) = found(&facts).expect("node-1 is left");
+    assert_eq!(
+        message,
+        "only unreachable nodes are left to restore: `node-1`"
+    );
+    assert!(hint.contains("--skip-unreachable"), "{hint}");
+}
+
+#[test]
+fn where_sources_go_on_a_wait_that_skips_unreachable_nodes_ends_without_them() {
+    let mut facts = with_sources(ready());
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    let wait = |facts: &Facts, skip_unreachable| {
+        let status = Status::of(facts, now());
+        verdict(facts, Goal::Restored { skip_unreachable }, &status)
+    };
+    assert_eq!(wait(&facts, true), Verdict::Going, "node-2 can change");
+    lose(&mut facts, "node-2");
+    assert_eq!(wait(&facts, false), Verdict::Going);
+    assert_eq!(wait(&facts, true), Verdict::Done);
+}
+
 #[test]
 fn who_is_not_ready_is_told_why_and_what_to_do() {
     let told = |facts: &Facts| {
@@ -454,13 +518,7 @@ fn who_is_not_ready_is_told_why_and_what_to_do() {
         Some("the controller has not taken up the additional pull secret yet")
     );
     let mut lost = ready();
-    lost.nodes.get_or_insert_default().insert(
-        "node-1",
-        NodeFacts {
-            excluded: false,
-            not_ready: Some((now(), Lost::Yes)),
-        },
-    );
+    lose(&mut lost, "node-1");
     assert_eq!(told(&lost).as_deref(), Some("1 node can't be reached"));
 }
 

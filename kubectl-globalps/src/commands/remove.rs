@@ -3,6 +3,7 @@
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::shown_key;
 use globalps_core::names;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 
@@ -11,10 +12,12 @@ use crate::additional::{Rest, config_of, may_change, without_registries};
 use crate::cli::{Connection, Remove};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
+use crate::facts::Facts;
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
 use crate::registry_name::registry_key;
-use crate::status::{Goal, sources_that_give};
+use crate::skipped::Skipped;
+use crate::status::{Goal, Status, sources_that_give};
 
 pub(super) async fn run(
     args: &Remove,
@@ -30,34 +33,48 @@ pub(super) async fn run(
     let cluster = Cluster::connect(flags, printer).await?;
     let mut asked = args.yes;
     let mut attempt = 1;
-    let goal = loop {
+    let (goal, word) = loop {
         let Some(plan) = plan(&cluster, args, &registries).await? else {
             printer.note("there is nothing to remove");
             return Ok(Exit::Done);
         };
-        if matches!(plan, Plan::Delete(_)) && attempt == 1 {
-            tell_what_stays(&cluster).await;
+        if attempt == 1 {
+            if matches!(plan, Plan::Delete(_)) {
+                tell_what_stays(&cluster).await;
+            }
+            if args.skip_unreachable {
+                let facts = Facts::observe(&cluster).await?;
+                let status = Status::of(&facts, Timestamp::now());
+                Skipped::expected(&facts, &status).announce(printer);
+            }
         }
         confirm(&question(&plan, &registries), asked)?;
         asked = true;
-        match carry_out(&cluster, plan).await {
+        match carry_out(&cluster, plan, args.skip_unreachable).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
             done => break done?,
         }
         attempt += 1;
     };
-    let word = match goal {
-        Goal::Restored => "deleted",
-        Goal::Synced => "configured",
-    };
-    printer.data(&format!("secret/{} {word}", names::ADDITIONAL_SECRET));
-    printer.note("images that are on the nodes already stay usable");
+    if let Some(word) = word {
+        printer.data(&format!("secret/{} {word}", names::ADDITIONAL_SECRET));
+        printer.note("images that are on the nodes already stay usable");
+    }
+    if args.skip_unreachable && !args.wait.wait {
+        let facts = Facts::observe(&cluster).await?;
+        let status = Status::of(&facts, Timestamp::now());
+        let mut skipped = Skipped::default();
+        skipped.skip(&cluster, &facts, &status).await?;
+        skipped.report(printer);
+    }
     follow_if(&cluster, goal, &args.wait).await
 }
 
 enum Plan {
     Delete(Box<Secret>),
     Keep(Box<Secret>),
+    /// The Secret is gone, and nodes are left to restore.
+    Finish,
 }
 
 /// `None`: there is nothing to remove, and that is no error.
@@ -75,6 +92,9 @@ async fn plan(
         }
     };
     let Some(secret) = additional(cluster).await? else {
+        if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
+            return Ok(Some(Plan::Finish));
+        }
         let what = format!(
             "there is no Secret `{}/{}`",
             cluster.namespace,
@@ -136,11 +156,18 @@ fn question(plan: &Plan, registries: &[String]) -> String {
             "Take every registry of `additional-pull-secret` away from all nodes?".to_owned()
         }
         Plan::Keep(_) => format!("Take `{}` away from all nodes?", registries.join("`, `")),
+        Plan::Finish => "Finish without the unreachable nodes?".to_owned(),
     }
 }
 
-/// Changes the Secret, if it is still what it was when it was read: else the API server says 409.
-async fn carry_out(cluster: &Cluster<'_>, plan: Plan) -> Result<Goal, Failure> {
+/// Changes the Secret, if it is still what it was when it was read: else the API server says 409. Returns what to wait for,
+/// and what became of the Secret.
+async fn carry_out(
+    cluster: &Cluster<'_>,
+    plan: Plan,
+    skip_unreachable: bool,
+) -> Result<(Goal, Option<&'static str>), Failure> {
+    let restored = Goal::Restored { skip_unreachable };
     let api = cluster.api::<Secret>();
     let name = format!("{}/{}", cluster.namespace, names::ADDITIONAL_SECRET);
     match plan {
@@ -155,7 +182,7 @@ async fn carry_out(cluster: &Cluster<'_>, plan: Plan) -> Result<Goal, Failure> {
                     api.replace(names::ADDITIONAL_SECRET, &params, &secret),
                 )
                 .await?;
-            Ok(Goal::Synced)
+            Ok((Goal::Synced, Some("configured")))
         }
         Plan::Delete(secret) => {
             let params = DeleteParams::default().preconditions(Preconditions {
@@ -173,7 +200,8 @@ async fn carry_out(cluster: &Cluster<'_>, plan: Plan) -> Result<Goal, Failure> {
                 Err(failure) if failure.is(404) => {}
                 other => drop(other?),
             }
-            Ok(Goal::Restored)
+            Ok((restored, Some("deleted")))
         }
+        Plan::Finish => Ok((restored, None)),
     }
 }

@@ -1,22 +1,18 @@
 //! `retry`: nodes that did not take a revision try it once more.
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use globalps_core::api::{NodePullSecret, Phase};
 use globalps_core::names;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::ListParams;
 
 use super::follow_if;
+use crate::annotate::annotate;
 use crate::cli::{Connection, Retry};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
 use crate::status::{Goal, has_failed};
-
-/// Requests at the same time.
-const AT_ONCE: usize = 16;
 
 pub(super) async fn run(
     args: &Retry,
@@ -47,28 +43,15 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {names::RETRY_ANNOTATION: now}}}));
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    stream::iter(&choice.failed)
-        .map(|node| {
-            let (cluster, api, patch, params) = (&cluster, &api, &patch, &params);
-            async move {
-                let patched = api.patch_metadata(node, params, patch);
-                cluster
-                    .call(&format!("patch NodePullSecret `{node}`"), patched)
-                    .await?;
-                printer.data(&format!(
-                    "nodepullsecret.globalps.io/{node} will be retried"
-                ));
-                Ok(())
-            }
-        })
-        .buffered(AT_ONCE)
-        .try_collect::<()>()
-        .await?;
+    let annotation = (names::RETRY_ANNOTATION, now.as_str());
+    annotate(&cluster, &choice.failed, annotation, |node, result| {
+        result?;
+        printer.data(&format!(
+            "nodepullsecret.globalps.io/{node} will be retried"
+        ));
+        Ok(())
+    })
+    .await?;
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 

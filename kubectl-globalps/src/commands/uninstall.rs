@@ -5,6 +5,7 @@ use std::time::Duration;
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef};
 use globalps_core::manifests::Install as Manifests;
 use globalps_core::names;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -20,7 +21,8 @@ use crate::facts::{Facts, Seen};
 use crate::follow::{Follow, follow};
 use crate::printer::{Printer, Stream};
 use crate::prompt::{can_confirm, confirm};
-use crate::status::Goal;
+use crate::skipped::Skipped;
+use crate::status::{Goal, Status};
 use crate::table::nodes;
 
 /// Between two looks at whether an object is gone.
@@ -44,6 +46,9 @@ pub(super) async fn run(
             "see `kubectl -n globalps-system get pods`; once it runs, uninstall again",
         ));
     }
+    if args.skip_unreachable {
+        Skipped::expected(&facts, &Status::of(&facts, Timestamp::now())).announce(printer);
+    }
     confirm(
         "Put every node back as it was and remove globalps from the cluster?",
         args.yes,
@@ -53,7 +58,9 @@ pub(super) async fn run(
     delete_additional(&cluster).await?;
     if to_restore {
         let how = Follow {
-            goal: Some(Goal::Restored),
+            goal: Some(Goal::Restored {
+                skip_unreachable: args.skip_unreachable,
+            }),
             timeout: Some(args.timeout),
             stream: Stream::Err,
         };

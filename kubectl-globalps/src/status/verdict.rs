@@ -1,11 +1,11 @@
 //! Whether a wait is over. Pure.
 
-use globalps_core::api::{NodePullSecret, condition};
+use globalps_core::api::{NodePullSecret, Phase, condition};
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use super::{Current, Status, current, find, has_failed, reported};
+use super::{Current, Row, Status, current, find, has_failed, reported};
 use crate::facts::{Facts, Seen};
 
 /// What a wait is for.
@@ -14,7 +14,10 @@ pub(crate) enum Goal {
     /// Every node has the additional Secret as it is now.
     Synced,
     /// There is no additional Secret, and every node is as it was; or has what further sources give, where there are some.
-    Restored,
+    Restored {
+        /// The wait does not include nodes that are unreachable.
+        skip_unreachable: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +48,7 @@ fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
 pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
     match goal {
         Goal::Synced => synced(facts, status),
-        Goal::Restored => restored(facts, status),
+        Goal::Restored { skip_unreachable } => restored(facts, status, skip_unreachable),
     }
 }
 
@@ -109,7 +112,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
             .any(|(_, object)| is_failed(object))
 }
 
-fn restored(facts: &Facts, status: &Status) -> Verdict {
+fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
     if matches!(facts.additional(), Seen::Present(_)) {
         return stuck(
             "somebody created the additional pull secret again",
@@ -118,7 +121,16 @@ fn restored(facts: &Facts, status: &Status) -> Verdict {
     }
     match current(facts) {
         Current::Nothing => {}
-        Current::Stale | Current::Reported(_) => return synced(facts, status),
+        Current::Stale => return Verdict::Going,
+        Current::Reported(_) => {
+            let is_unreachable = |row: &Row| row.phase == Phase::Unreachable;
+            return match synced(facts, status) {
+                Verdict::Going if skip_unreachable && status.lagging().all(is_unreachable) => {
+                    Verdict::Done
+                }
+                verdict => verdict,
+            };
+        }
     }
     if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
         return Verdict::Done;
