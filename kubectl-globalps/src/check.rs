@@ -11,7 +11,7 @@ use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::table;
+use crate::syncers::Trouble;
 
 pub(crate) use credentials::credentials;
 pub(crate) use nodes::{Owners, of_nodes};
@@ -183,8 +183,8 @@ pub(crate) struct Installed {
     pub controller: Sight<Workload>,
     pub lease: Sight<LeaseSeen>,
     pub syncer: Sight<Workload>,
-    /// Pods of the syncer that wait, with the reason that the kubelet gives.
-    pub waiting: Vec<(String, String)>,
+    /// What keeps the syncers' pods from running.
+    pub troubles: Vec<Trouble>,
 }
 
 pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
@@ -255,7 +255,11 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 "{} of {} syncers are ready",
                 found.ready, found.wanted
             ))
-            .warn("a pod is ready some seconds after its node is synced; see `kubectl globalps status`"),
+            .warn(if seen.troubles.is_empty() {
+                "if it lasts, see `kubectl -n kube-system describe pods -l name=global-pull-secret-syncer`"
+            } else {
+                "the next line names the reason"
+            }),
         ),
         Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
         Sight::Absent => checks.push(pods("no syncer, as nothing is to be synced".to_owned())),
@@ -264,25 +268,11 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 .warn("ask somebody who may list DaemonSets in the Secrets' namespace"),
         ),
     }
-    let pulls: Vec<&str> = seen
-        .waiting
-        .iter()
-        .filter(|(_, reason)| matches!(reason.as_str(), "ErrImagePull" | "ImagePullBackOff"))
-        .map(|(pod, _)| pod.as_str())
-        .collect();
-    if let Some(first) = pulls.first() {
-        checks.push(
-            well(
-                INSTALLATION,
-                "syncer-image",
-                format!(
-                    "{} can't pull the syncer's image, pod `{first}` is one",
-                    table::nodes(pulls.len() as u64)
-                ),
-            )
-            .fail("it must be in a registry that nodes may pull from without a password"),
-        );
-    }
+    checks.extend(
+        seen.troubles.iter().map(|trouble| {
+            well(INSTALLATION, trouble.name(), trouble.message()).fail(trouble.hint())
+        }),
+    );
     checks
 }
 

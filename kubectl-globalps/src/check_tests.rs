@@ -40,7 +40,15 @@ fn running() -> Installed {
         controller: Sight::Here(workload(1)),
         lease: lease_of("2026-01-01T00:09:55Z"),
         syncer: Sight::Here(workload(3)),
-        waiting: Vec::new(),
+        troubles: Vec::new(),
+    }
+}
+
+fn not_running(reason: &str) -> Trouble {
+    Trouble::NotRunning {
+        daemon_set: "d".to_owned(),
+        reason: reason.to_owned(),
+        nodes: vec!["node-1".to_owned()],
     }
 }
 
@@ -59,7 +67,7 @@ type Case = (&'static str, Change, Vec<(&'static str, Verdict)>);
 #[test]
 fn an_installation_is_judged_by_what_runs() {
     use Verdict::{Failure, Warning};
-    let table: [Case; 10] = [
+    let table: [Case; 11] = [
         ("all runs", |_| {}, vec![]),
         (
             "nothing is installed",
@@ -69,7 +77,7 @@ fn an_installation_is_judged_by_what_runs() {
                     controller: Sight::Absent,
                     lease: Sight::Absent,
                     syncer: Sight::Absent,
-                    waiting: Vec::new(),
+                    troubles: Vec::new(),
                 };
             },
             vec![("custom-resources", Failure), ("controller", Failure)],
@@ -112,17 +120,28 @@ fn an_installation_is_judged_by_what_runs() {
         ),
         (
             "an image that nodes can't pull",
-            |seen| {
-                seen.waiting = vec![("pod".to_owned(), "ImagePullBackOff".to_owned())];
-            },
+            |seen| seen.troubles = vec![not_running("ImagePullBackOff")],
             vec![("syncer-image", Failure)],
         ),
         (
-            "a pod that is being made",
+            "a syncer that ends again and again",
             |seen| {
-                seen.waiting = vec![("pod".to_owned(), "ContainerCreating".to_owned())];
+                seen.syncer = Sight::Here(workload(2));
+                seen.troubles = vec![not_running("CrashLoopBackOff")];
             },
-            vec![],
+            vec![("syncer-pods", Warning), ("syncer-not-running", Failure)],
+        ),
+        (
+            "pods that the API server refuses",
+            |seen| {
+                seen.syncer = Sight::Here(workload(0));
+                seen.troubles = vec![Trouble::NotCreated {
+                    daemon_set: "d".to_owned(),
+                    nodes: 3,
+                    message: "no".to_owned(),
+                }];
+            },
+            vec![("syncer-pods", Warning), ("syncer-not-created", Failure)],
         ),
         (
             "HyperShift's own syncer",
@@ -186,7 +205,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         ],
         ..GlobalPullSecretStatus::default()
     });
-    let checks = credentials(Some(&gps));
+    let checks = credentials(Some(&gps), true);
     assert_eq!(
         bad(&checks),
         [
@@ -198,13 +217,16 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         checks[0].message,
         "the additional pull secret is not valid: `r`: bad"
     );
-    assert_eq!(credentials(None), []);
+    assert_eq!(credentials(None, false), []);
+    let absent = credentials(None, true);
+    assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
+    assert!(absent[0].hint.contains("kubectl apply"), "{absent:?}");
     let mut taken_back = condition(condition::DEGRADED, "True");
     taken_back.reason = "TakenBack".to_owned();
     gps.spec.rollout.paused = false;
     gps.status.get_or_insert_default().conditions = vec![taken_back];
     assert_eq!(
-        bad(&credentials(Some(&gps))),
+        bad(&credentials(Some(&gps), true)),
         [("taken-back", Verdict::Failure)]
     );
 }
@@ -324,6 +346,10 @@ fn the_guide_has_a_section_for_every_check() {
         include_str!("check/nodes.rs"),
         include_str!("check/permissions.rs"),
         include_str!("check/registries.rs"),
+        include_str!("syncers.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
     ]
     .concat();
     let mut names: Vec<&str> = source
@@ -345,6 +371,13 @@ fn the_guide_has_a_section_for_every_check() {
         "lease",
         "syncer-pods",
         "syncer-image",
+        "syncer-not-created",
+        "syncer-not-running",
+        "syncers-unhealthy",
+        "no-configuration",
+        "held",
+        "canary-waiting",
+        "config-file-differs",
         "additional-invalid",
         "original-invalid",
         "sources-invalid",

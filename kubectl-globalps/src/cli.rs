@@ -191,6 +191,7 @@ Examples:
   kubectl globalps remove --all --skip-unreachable --wait",
     group(ArgGroup::new("what").required(true))
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Remove {
     /// Registry; may be repeated
     #[arg(

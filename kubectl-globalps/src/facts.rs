@@ -241,6 +241,11 @@ impl Facts {
         self.global.get(names::GLOBAL_SECRET)
     }
 
+    /// Nodes have credentials of globalps, or may have.
+    pub(crate) fn is_in_force(&self) -> bool {
+        !self.node_secrets.is_empty() || matches!(self.merged(), Seen::Present(_))
+    }
+
     pub(crate) fn additional(&self) -> Seen<&str> {
         seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
     }

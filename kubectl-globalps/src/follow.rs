@@ -20,7 +20,8 @@ use crate::error::{Exit, Failure};
 use crate::facts::{Facts, NodeFacts, Scope, version_of};
 use crate::printer::{Frame, Stream, is_terminal, terminal_size};
 use crate::skipped::Skipped;
-use crate::status::{FOLLOW, Goal, Row, SKIP, Status, Verdict, advice, verdict};
+use crate::status::{FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, verdict};
+use crate::syncers::look;
 use crate::table::{self, Layout};
 
 /// Changes that arrive together are shown together.
@@ -114,7 +115,7 @@ pub(crate) async fn follow_some(
             }
             () = until(deadline) => {
                 view.end(&status);
-                return Err(timed_out(&facts, &status, how.timeout));
+                return Err(timed_out(cluster, &facts, &status, how.timeout).await?);
             }
         }
     }
@@ -133,13 +134,22 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn timed_out(facts: &Facts, status: &Status, timeout: Option<Span>) -> Failure {
+async fn timed_out(
+    cluster: &Cluster<'_>,
+    facts: &Facts,
+    status: &Status,
+    timeout: Option<Span>,
+) -> Result<Failure, Failure> {
     let waited = timeout.map_or(String::new(), |timeout| format!(" within {timeout}"));
     let (state, hint) = advice(facts, status).unwrap_or((
         table::headline(status),
         "look again with `kubectl globalps status --watch`",
     ));
-    Failure::no(format!("not done{waited}: {state}"), hint)
+    let (state, hint) = match look(cluster).await?.first() {
+        Some(trouble) if [FOLLOW, SYNCERS].contains(&hint) => (trouble.message(), trouble.hint()),
+        _ => (state, hint.to_owned()),
+    };
+    Ok(Failure::no(format!("not done{waited}: {state}"), hint))
 }
 
 type Changes = BoxStream<'static, Result<Change, Failure>>;

@@ -30,6 +30,7 @@ mod registry;
 mod registry_name;
 mod skipped;
 mod status;
+mod syncers;
 mod table;
 mod usage;
 

@@ -15,11 +15,17 @@ use serde::Serialize;
 use crate::facts::{Facts, Lost, NodeFacts, Seen};
 use crate::table::nodes;
 
-use verdict::synced;
+use verdict::{CHECK, said, synced};
 pub(crate) use verdict::{Goal, Verdict, verdict};
 
 /// What to do where all goes well; nothing that is news to who does it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
+
+/// Where syncers don't run.
+pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
+
+/// Where no node can be the first.
+pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and has no trouble of its own; see `kubectl globalps check`";
 
 /// Where a cleanup waits for unreachable nodes only.
 pub(crate) const SKIP: &str = "restoring goes on when they are back; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
@@ -94,8 +100,16 @@ impl Status {
     }
 }
 
+/// What is wrong where there is no `GlobalPullSecret`, and the command that creates one.
+pub(crate) const NO_CONFIGURATION: (&str, &str) = (
+    "there is no GlobalPullSecret, so the controller holds every node as it is",
+    r#"apply yours again, or create one with defaults: `echo '{"apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"name": "global-pull-secret"}, "spec": {}}' | kubectl apply -n kube-system -f -`"#,
+);
+
 /// Whether the controller's report is about what is in the cluster now.
 enum Current<'a> {
+    /// Something is in force, and no `GlobalPullSecret` says how to go on.
+    NoConfiguration,
     /// No additional Secret, and no other source.
     Nothing,
     /// The controller has not taken the additional Secret or the spec up yet.
@@ -104,6 +118,9 @@ enum Current<'a> {
 }
 
 fn current(facts: &Facts) -> Current<'_> {
+    if facts.gps().is_none() && facts.is_in_force() {
+        return Current::NoConfiguration;
+    }
     let has_sources = facts.gps().is_some_and(|gps| !gps.spec.sources.is_empty());
     let Some((gps, status)) = reported(facts) else {
         return match facts.additional() {
@@ -285,6 +302,10 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         return None;
     }
     let advice = match current(facts) {
+        Current::NoConfiguration => {
+            let (message, hint) = NO_CONFIGURATION;
+            (message.to_owned(), hint)
+        }
         Current::Nothing if let Some(names) = unreachable_only(status) => (
             format!("only unreachable nodes are left to restore: `{}`", names.join("`, `")),
             SKIP,
@@ -318,6 +339,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
                 "no node takes the credentials".to_owned(),
                 "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
             ),
+            _ if let Some(advice) = of_conditions(reported) => advice,
             _ => (
                 "the rollout goes on".to_owned(),
                 FOLLOW,
@@ -325,6 +347,27 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         },
     };
     Some(advice)
+}
+
+/// What slows the rollout down, without stopping it.
+fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
+    let find = |type_, value, reasons: &[&str]| {
+        let found = find(status, type_).filter(|found| found.status == value)?;
+        let is_meant = reasons.is_empty() || reasons.contains(&found.reason.as_str());
+        is_meant.then(|| said(found))
+    };
+    if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &[]) {
+        return Some((message.to_owned(), SYNCERS));
+    }
+    if let Some(message) = find(condition::PROGRESSING, "True", &["WaitingForCanary"]) {
+        let message = format!("the rollout waits for a canary: {message}");
+        return Some((message, CANARY));
+    }
+    let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
+    Some((
+        format!("the rollout goes on without blocked nodes: {message}"),
+        CHECK,
+    ))
 }
 
 #[cfg(test)]

@@ -440,6 +440,93 @@ fn sources_are_rolled_out_without_the_additional_secret() {
     holds(&facts, "nothing is left", (false, "stuck", "done"));
 }
 
+#[test]
+fn without_a_global_pull_secret_what_is_in_force_is_held() {
+    let mut facts = ready();
+    facts.global = Store::default();
+    for additional in [Some("8"), None] {
+        set_additional(&mut facts, additional);
+        let status = Status::of(&facts, now());
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(found.as_deref(), Some(NO_CONFIGURATION.0), "{additional:?}");
+        let found = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(found, stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1));
+        assert!(NO_CONFIGURATION.1.contains("kubectl apply"));
+    }
+    let goal = Goal::Restored {
+        skip_unreachable: true,
+    };
+    let found = verdict(&facts, goal, &Status::of(&facts, now()));
+    assert!(matches!(found, Verdict::Stuck { .. }), "{found:?}");
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    let found = verdict(&facts, goal, &Status::of(&facts, now()));
+    assert_eq!(found, Verdict::Done, "nothing is in force");
+}
+
+#[test]
+fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
+    let reason = |type_: &str, value: &str, reason: &str| Condition {
+        reason: reason.to_owned(),
+        ..condition(type_, value, "in words")
+    };
+    let progressing = |word: &str| reason(condition::PROGRESSING, "True", word);
+    let blocked = || reason(condition::DEGRADED, "True", "NodesBlocked");
+    for (conditions, expected, stuck) in [
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "True", "AllRunning")],
+            "the rollout goes on",
+            false,
+        ),
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "False", "NotRunning")],
+            "in words",
+            false,
+        ),
+        (
+            vec![progressing("WaitingForCanary")],
+            "the rollout waits for a canary: in words",
+            false,
+        ),
+        (
+            vec![progressing("RollingOut"), blocked()],
+            "the rollout goes on without blocked nodes: in words",
+            false,
+        ),
+        (
+            vec![
+                reason(condition::PROGRESSING, "False", "Complete"),
+                blocked(),
+            ],
+            "only blocked nodes are left: in words",
+            true,
+        ),
+        (
+            vec![reason(condition::DEGRADED, "True", "Held")],
+            "the rollout stopped: in words",
+            true,
+        ),
+        (
+            vec![reason(condition::DEGRADED, "True", "ConfigFileDiffers")],
+            "the rollout goes on",
+            false,
+        ),
+    ] {
+        let mut facts = facts(conditions);
+        let object = node_secret(2, true, Phase::Synced, 2);
+        facts.node_secrets.insert("node-1", object);
+        let status = Status::of(&facts, now());
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(found.as_deref(), Some(expected));
+        let verdict = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(
+            matches!(verdict, Verdict::Stuck { .. }),
+            stuck,
+            "{expected}"
+        );
+    }
+}
+
 /// The node sends no heartbeat.
 fn lose(facts: &mut Facts, name: &str) {
     let node = NodeFacts {

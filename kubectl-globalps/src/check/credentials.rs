@@ -4,17 +4,25 @@ use globalps_core::api::{GlobalPullSecret, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Check, well};
+use crate::status::{CANARY, NO_CONFIGURATION};
 
 const CREDENTIALS: &str = "credentials";
 
-pub(crate) fn credentials(gps: Option<&GlobalPullSecret>) -> Vec<Check> {
+/// `in_force`: nodes have credentials of globalps.
+pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec<Check> {
+    if gps.is_none() && in_force {
+        let (message, hint) = NO_CONFIGURATION;
+        return vec![line("no-configuration", message).fail(hint)];
+    }
     let status = gps.and_then(|gps| gps.status.as_ref());
     let conditions = status.map_or(&[][..], |status| &status.conditions);
     let mut checks: Vec<Check> = [
         condition::ADDITIONAL_VALID,
         condition::ORIGINAL_VALID,
         condition::SOURCES_VALID,
+        condition::SYNCERS_HEALTHY,
         condition::DEGRADED,
+        condition::PROGRESSING,
         condition::READY,
     ]
     .iter()
@@ -76,6 +84,24 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 Some(line("rollout-halted", &message).fail(
                     "mend these nodes, then `kubectl globalps retry`; or go back with `kubectl globalps undo`",
                 ))
+            }
+            "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
+                "set `spec.kubelet.configFile` back; to move the file, clean up first with `kubectl globalps remove --all --wait`",
+            )),
+            _ => None,
+        },
+        condition::SYNCERS_HEALTHY if found.status == "False" => {
+            Some(line("syncers-unhealthy", &found.message).fail(
+                "the lines about the installation name the pods and the reason; see `kubectl -n kube-system describe daemonset global-pull-secret-syncer`",
+            ))
+        }
+        condition::PROGRESSING => match found.reason.as_str() {
+            "Held" => Some(line("held", &format!("no node changes: {}", found.message)).fail(
+                "repair the pull secrets that the lines above name, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` restores the nodes",
+            )),
+            "WaitingForCanary" => {
+                let message = format!("the rollout waits for a canary: {}", found.message);
+                Some(line("canary-waiting", &message).warn(CANARY))
             }
             _ => None,
         },

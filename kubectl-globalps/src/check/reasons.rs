@@ -62,7 +62,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 28] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 37] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 46] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, DEGRADED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID,
@@ -158,17 +158,37 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 37] = {
         (DEGRADED, "True", "SourceForbidden", None),
         (DEGRADED, "True", "SourceUnreadable", None),
         (DEGRADED, "True", "SourceInvalid", None),
+        (DEGRADED, "True", "NodesBlocked", None),
+        // Told by Progressing.
+        (DEGRADED, "True", "Held", None),
+        (
+            DEGRADED,
+            "True",
+            "ConfigFileDiffers",
+            Some(("config-file-differs", Warning)),
+        ),
         (READY, "True", "Synced", Some(("rollout", Ok))),
         (READY, "False", "RollingOut", Some(("rollout", Ok))),
         (READY, "False", "Restoring", Some(("rollout", Ok))),
         (READY, "False", "NoNodes", Some(("no-nodes", Warning))),
         (READY, "False", "NoAdditional", None),
         (READY, "False", "AdditionalInvalid", None),
+        (READY, "False", "Held", None),
+        (READY, "False", "NodesFailed", None),
+        (READY, "False", "NodesBlocked", None),
         (PROGRESSING, "False", "Complete", None),
         (PROGRESSING, "False", "Paused", None),
         (PROGRESSING, "False", "Halted", None),
         (PROGRESSING, "False", "NothingToDo", None),
         (PROGRESSING, "True", "CleaningUp", None),
+        (PROGRESSING, "True", "SyncersRolling", None),
+        (PROGRESSING, "False", "Held", Some(("held", Failure))),
+        (
+            PROGRESSING,
+            "True",
+            "WaitingForCanary",
+            Some(("canary-waiting", Warning)),
+        ),
     ]
 };
 
@@ -194,7 +214,7 @@ fn every_reason_is_told_as_it_deserves() {
             }],
             ..GlobalPullSecretStatus::default()
         });
-        let checks = credentials(Some(&gps));
+        let checks = credentials(Some(&gps), true);
         let found = checks.first().map(|check| (check.name, check.result));
         assert_eq!(found, expected, "{type_} {status} {reason}");
         for check in checks {

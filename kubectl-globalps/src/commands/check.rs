@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Node, PodSpec};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 
@@ -26,6 +26,7 @@ use crate::facts::Facts;
 use crate::printer::{Printer, Stream};
 use crate::registry::Trust;
 use crate::status::Status;
+use crate::syncers::{RESTORER, is_ours, troubles};
 
 pub(super) async fn run(
     args: &Args,
@@ -102,7 +103,7 @@ async fn look(
     };
     checks.extend(installation(&installed, now));
     if let Some(facts) = &facts {
-        checks.extend(credentials(facts.gps()));
+        checks.extend(credentials(facts.gps(), facts.is_in_force()));
         let status = Status::of(facts, now);
         let lost: Vec<&str> = status
             .nodes
@@ -158,9 +159,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
     let deployments: Api<Deployment> = Api::namespaced(client(), names::CONTROLLER_NAMESPACE);
     let leases: Api<Lease> = Api::namespaced(client(), names::CONTROLLER_NAMESPACE);
     let daemon_sets = cluster.api::<DaemonSet>();
-    let pods = cluster.api::<Pod>();
-    let of_syncer = ListParams::default().labels(&format!("name={}", names::SYNCER));
-    let (controller, lease, syncer, pods) = tokio::join!(
+    let (controller, lease, syncer, restorer) = tokio::join!(
         cluster.call(
             "get the controller's Deployment",
             deployments.get_opt(names::CONTROLLER)
@@ -170,12 +169,20 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
             "get the syncer's DaemonSet",
             daemon_sets.get_opt(names::SYNCER)
         ),
-        cluster.call("list the syncer's pods", pods.list(&of_syncer)),
+        cluster.call(
+            "get the DaemonSet of excluded nodes",
+            daemon_sets.get_opt(RESTORER)
+        ),
     );
-    let waiting = match sight(pods.map(Some))? {
-        Sight::Here(pods) => pods.items.iter().filter_map(waits).collect(),
-        Sight::Hidden | Sight::Absent => Vec::new(),
-    };
+    let syncer = sight(syncer)?;
+    let mut found = Vec::new();
+    for daemon_set in [&syncer, &sight(restorer)?] {
+        if let Sight::Here(daemon_set) = daemon_set
+            && is_ours(daemon_set)
+        {
+            found.extend(troubles(cluster, daemon_set).await?);
+        }
+    }
     Ok(Installed {
         crds: true,
         controller: map(sight(controller)?, |found| Workload {
@@ -205,7 +212,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
                 seconds: spec.lease_duration_seconds.unwrap_or_default(),
             }
         }),
-        syncer: map(sight(syncer)?, |found| {
+        syncer: map(syncer, |found| {
             let status = found.status.as_ref();
             Workload {
                 wanted: status.map_or(0, |status| status.desired_number_scheduled),
@@ -219,7 +226,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
                 ours: is_ours(&found),
             }
         }),
-        waiting,
+        troubles: found,
     })
 }
 
@@ -240,25 +247,9 @@ fn map<T, U>(sight: Sight<T>, with: impl FnOnce(T) -> U) -> Sight<U> {
     }
 }
 
-fn is_ours(object: &impl kube::Resource) -> bool {
-    let labels = object.meta().labels.as_ref();
-    labels.is_some_and(|labels| {
-        labels
-            .get("app.kubernetes.io/managed-by")
-            .is_some_and(|who| who == "globalps")
-    })
-}
-
 fn image(pod: Option<&PodSpec>) -> String {
     pod.and_then(|pod| pod.containers.first()?.image.clone())
         .unwrap_or_default()
-}
-
-/// A pod whose container waits, and for what.
-fn waits(pod: &Pod) -> Option<(String, String)> {
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let waiting = containers.first()?.state.as_ref()?.waiting.as_ref()?;
-    Some((pod.name_any(), waiting.reason.clone()?))
 }
 
 /// `default`: nobody else, or the Nodes can't be seen.

@@ -9,7 +9,8 @@ use crate::facts::{Facts, Scope};
 use crate::follow::{Follow, follow_some};
 use crate::hypershift;
 use crate::printer::{Printer, Stream, is_terminal, terminal_size};
-use crate::status::{Goal, Status, advice};
+use crate::status::{FOLLOW, Goal, SYNCERS, Status, advice};
+use crate::syncers::look;
 use crate::table::{self, Layout};
 
 pub(super) async fn run(
@@ -73,8 +74,18 @@ async fn show(cluster: &Cluster<'_>, args: &Args, scope: Scope) -> Result<Exit, 
     if !(nothing && table) {
         print(printer, &status, now, args)?;
     }
-    if let Some((message, hint)) = advice(&facts, &status) {
-        if !nothing && table {
+    let troubles = if facts.installed && !status.ready {
+        look(cluster).await?
+    } else {
+        Vec::new()
+    };
+    // The reason itself says more than these.
+    let advice = advice(&facts, &status)
+        .filter(|(_, hint)| troubles.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
+        .map(|(message, hint)| (message, hint.to_owned()));
+    let troubles = troubles.iter().map(|found| (found.message(), found.hint()));
+    for (at, (message, hint)) in advice.into_iter().chain(troubles).enumerate() {
+        if at > 0 || !nothing && table {
             printer.note("");
         }
         printer.note(message);

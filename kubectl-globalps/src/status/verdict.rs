@@ -1,11 +1,11 @@
 //! Whether a wait is over. Pure.
 
-use globalps_core::api::{NodePullSecret, Phase, condition};
+use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use super::{Current, Row, Status, current, find, has_failed, reported};
+use super::{Current, NO_CONFIGURATION, Row, Status, current, find, has_failed, is, reported};
 use crate::facts::{Facts, Seen};
 
 /// What a wait is for.
@@ -33,10 +33,13 @@ pub(crate) enum Verdict {
     },
 }
 
+/// Of a Degraded condition: nodes have trouble of their own, which stops no other node.
+const BLOCKED: &str = "NodesBlocked";
 /// Of a Degraded condition that is there because nodes have failed.
 const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
 
-const CHECK: &str = "`kubectl globalps check` says what is in the way, and what to do about it";
+pub(super) const CHECK: &str =
+    "`kubectl globalps check` says what is in the way, and what to do about it";
 
 fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
     Verdict::Stuck {
@@ -54,6 +57,7 @@ pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
 
 pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
     match current(facts) {
+        Current::NoConfiguration => stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1),
         Current::Nothing => stuck(
             "there is no additional pull secret",
             "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
@@ -72,14 +76,18 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 );
             }
             if let Some(bad) = find(reported, condition::DEGRADED)
-                .filter(|c| c.status == "True" && stops(c) && !is_answered(facts, c))
+                .filter(|c| c.status == "True" && stops(reported, c) && !is_answered(facts, c))
             {
                 let hint = if NODES_FAILED.contains(&bad.reason.as_str()) {
                     "`kubectl globalps check` says what to do on the node; then `kubectl globalps retry`, or go back with `kubectl globalps undo`"
                 } else {
                     CHECK
                 };
-                return stuck(format!("the rollout stopped: {}", said(bad)), hint);
+                let what = match bad.reason.as_str() {
+                    BLOCKED => "only blocked nodes are left",
+                    _ => "the rollout stopped",
+                };
+                return stuck(format!("{what}: {}", said(bad)), hint);
             }
             if status.ready {
                 Verdict::Done
@@ -90,9 +98,13 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
     }
 }
 
-/// A source, or an original, that is not what it should be holds nobody up.
-fn stops(degraded: &Condition) -> bool {
-    !(degraded.reason.starts_with("Source") || degraded.reason == "OriginalUnreadable")
+/// A wrong source, original or path of the file stops no rollout. Blocked nodes stop a wait once the other nodes are done.
+fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
+    match degraded.reason.as_str() {
+        BLOCKED => !is(status, condition::PROGRESSING, "True"),
+        "OriginalUnreadable" | "ConfigFileDiffers" => false,
+        reason => !reason.starts_with("Source"),
+    }
 }
 
 /// Whether it tells of failed nodes only, and each of them was asked to try again since, or is at it.
@@ -121,6 +133,7 @@ fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
     }
     match current(facts) {
         Current::Nothing => {}
+        Current::NoConfiguration => return synced(facts, status),
         Current::Stale => return Verdict::Going,
         Current::Reported(_) => {
             let is_unreachable = |row: &Row| row.phase == Phase::Unreachable;
@@ -140,15 +153,15 @@ fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
             status.observed_additional.is_empty()
                 && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
         })
-        .and_then(|(_, status)| find(status, condition::DEGRADED))
-        .filter(|c| c.status == "True" && stops(c));
+        .and_then(|(_, status)| Some((status, find(status, condition::DEGRADED)?)))
+        .filter(|(status, c)| c.status == "True" && stops(status, c));
     match degraded {
-        Some(bad) => stuck(format!("the way back stopped: {}", said(bad)), CHECK),
+        Some((_, bad)) => stuck(format!("the way back stopped: {}", said(bad)), CHECK),
         None => Verdict::Going,
     }
 }
 
-fn said(condition: &Condition) -> &str {
+pub(super) fn said(condition: &Condition) -> &str {
     if condition.message.is_empty() {
         &condition.reason
     } else {
