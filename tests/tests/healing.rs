@@ -61,6 +61,8 @@ tests_on! { SHARED, |cluster, product, nodes|
     nothing_is_uninstalled_while_no_controller_runs(cluster, product);
     a_node_that_is_away_is_put_back_when_it_returns(product, &nodes[2]);
     a_node_that_is_away_is_let_go_of_with_its_object(cluster, product, nodes);
+    // It comes last: nothing is installed afterwards.
+    an_uninstall_that_skips_unreachable_nodes_ends(cluster, product, nodes);
 }
 
 /// What each test begins with.
@@ -327,6 +329,34 @@ fn a_node_that_is_away_is_let_go_of_with_its_object(
     for node in &nodes[..2] {
         assert_eq!(config_file::read(node).unwrap(), None);
     }
+}
+
+/// The last: it leaves nothing in the cluster.
+fn an_uninstall_that_skips_unreachable_nodes_ends(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    product.apply(&content(4)).unwrap();
+    product.wait_synced().unwrap();
+    let gone = &nodes[1];
+    gone.power_cut().unwrap();
+    let words = [
+        "uninstall",
+        "--yes",
+        "--skip-unreachable",
+        "--timeout",
+        "4m",
+    ];
+    let ran = product.plugin(&words, "").unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let skipped = format!("unreachable nodes were skipped: `{}`", gone.name());
+    assert!(ran.stderr.contains(&skipped), "{ran:?}");
+    assert_eq!(config_file::read(&nodes[0]).unwrap(), None);
+    assert!(config_file::read(gone).unwrap().is_some(), "as it was said");
+    assert!(gone.kubelet_dir().join(".globalps").exists());
+    let left = kubectl(cluster, &["get", "crd", "-o", "name"]);
+    assert!(!left.contains("globalps"), "{left}");
 }
 
 fn scale(cluster: &Cluster, replicas: u8) {

@@ -1,0 +1,252 @@
+//! What the plugin says and does where a rollout or a cleanup doesn't get on: on a real API server, with the objects that
+//! controller and nodes would leave.
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::{cluster, docker_config};
+use globalps_tests::product::{ADDITIONAL, Product, run};
+use globalps_tests::terminal::Terminal;
+use globalps_tests::{Cluster, until};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "kube-system";
+const SOON: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(200);
+
+#[test]
+fn the_plugin_names_what_holds_a_rollout_or_a_cleanup() {
+    let cluster = cluster("plugin-holds", 1);
+    let stage = Stage {
+        cluster: &cluster,
+        product: Product::attach(&cluster),
+    };
+    stage.install();
+    without_a_global_pull_secret_the_way_on_is_named_and_works(&stage);
+    pods_that_are_refused_or_do_not_run_are_named_with_their_reason(&stage);
+    a_cleanup_finishes_without_unreachable_nodes_when_asked(&stage);
+}
+
+struct Stage<'a> {
+    cluster: &'a Cluster,
+    product: Product<'a>,
+}
+
+impl Stage<'_> {
+    fn kubectl(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.cluster.kubectl(&words).unwrap()
+    }
+
+    fn install(&self) {
+        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
+        self.kubectl(&format!("apply -f {crds}"));
+        for crd in ["globalpullsecrets", "nodepullsecrets"] {
+            self.kubectl(&format!(
+                "wait --for=condition=Established crd/{crd}.globalps.io"
+            ));
+        }
+    }
+
+    fn apply(&self, object: &Value) {
+        let mut kubectl = self.cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "-n", NAMESPACE, "-f", "-"]);
+        let ran = run(&mut kubectl, &object.to_string()).unwrap();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+
+    fn set_status(&self, object: &str, status: &Value) {
+        let patch = json!({"status": status}).to_string();
+        let line = format!("patch {object} -n {NAMESPACE} --subresource=status --type=merge -p");
+        let words: Vec<&str> = line.split_whitespace().chain([patch.as_str()]).collect();
+        self.cluster.kubectl(&words).unwrap();
+    }
+
+    /// A node's object with this spec, and with this phase as its syncer would report it.
+    fn node(&self, name: &str, spec: &Value, phase: &str) {
+        self.apply(&json!({
+            "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret", "metadata": {"name": name}, "spec": spec,
+        }));
+        let generation = self.product.get(&format!("nodepullsecret/{name}")).unwrap();
+        let generation = generation["metadata"]["generation"].clone();
+        let status = json!({"observedGeneration": generation, "revision": 1, "phase": phase});
+        self.set_status(&format!("nodepullsecret/{name}"), &status);
+    }
+
+    /// Standard output and standard error of a command that says no.
+    fn says_no(&self, line: &str) -> (String, String) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ran = self.product.plugin(&words, "").unwrap();
+        assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
+        (ran.stdout, ran.stderr)
+    }
+
+    /// Message of a check that fails; `None`: none of this name does.
+    fn failed_check(&self, name: &str) -> Option<String> {
+        let report: Value = serde_json::from_str(&self.says_no("check -o json").0).unwrap();
+        let checks = report["checks"].as_array().unwrap();
+        let found = checks
+            .iter()
+            .find(|check| check["name"] == name && check["result"] == "failure")?;
+        Some(found["message"].as_str().unwrap().to_owned())
+    }
+
+    fn apply_additional(&self) {
+        let content = docker_config(&[("a.example.com", "robot:h0lds-s3cret")]);
+        self.product.apply(&content).unwrap();
+    }
+}
+
+fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>) {
+    stage.apply_additional();
+    stage.node("node-1", &json!({"revision": 1}), "Synced");
+    let said = "there is no GlobalPullSecret, so the controller holds every node as it is";
+    let (_, status) = stage.says_no("status");
+    assert!(status.contains(said), "{status}");
+    let (_, waited) = stage.says_no("status --wait --timeout 20s");
+    assert!(waited.contains(said), "{waited}");
+    let check = stage.failed_check("no-configuration");
+    assert_eq!(check.as_deref(), Some(said));
+
+    let way_on = status.split('`').nth(1).unwrap();
+    let kubectl = stage.cluster.kubectl_command();
+    let kubectl = kubectl.get_program().to_string_lossy();
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &way_on.replace("kubectl", &kubectl)])
+        .env("KUBECONFIG", stage.cluster.kubeconfig());
+    let ran = run(&mut shell, "").unwrap();
+    assert_eq!(ran.code, Some(0), "{way_on}: {ran:?}");
+    let (_, status) = stage.says_no("status");
+    assert!(!status.contains(said), "{status}");
+    assert_eq!(stage.failed_check("no-configuration"), None);
+}
+
+fn pods_that_are_refused_or_do_not_run_are_named_with_their_reason(stage: &Stage<'_>) {
+    let daemon_set = |name: &str| {
+        stage.apply(&json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "globalps"}},
+            "spec": {
+                "selector": {"matchLabels": {"name": name}},
+                "template": {
+                    "metadata": {"labels": {"name": name}},
+                    "spec": {
+                        "volumes": [{"name": "run", "hostPath": {"path": "/run"}}],
+                        "containers": [{"name": "c", "image": "not.there.invalid/c:1"}],
+                    },
+                },
+            },
+        }));
+    };
+    let check = |name: &str| {
+        let what = format!("check `{name}`");
+        until(&what, SOON, POLL, || Ok(stage.failed_check(name))).unwrap()
+    };
+    let enforce = "label namespace kube-system pod-security.kubernetes.io/enforce";
+    stage.kubectl(&format!("{enforce}=baseline"));
+    daemon_set("global-pull-secret-syncer");
+    let refused = "pods of DaemonSet `global-pull-secret-syncer` can't be created for 1 node: ";
+    let message = check("syncer-not-created");
+    assert!(message.starts_with(refused), "{message}");
+    assert!(message.contains("violates PodSecurity"), "{message}");
+    for line in ["status", "status --wait --timeout 1s"] {
+        let (_, said) = stage.says_no(line);
+        assert!(said.contains(refused), "{line}: {said}");
+        assert!(said.contains("kubectl label namespace"), "{line}: {said}");
+    }
+
+    stage.kubectl(&format!("{enforce}-"));
+    stage.kubectl("delete daemonset global-pull-secret-syncer -n kube-system");
+    daemon_set("global-pull-secret-restorer");
+    let message = check("syncer-image");
+    let waits = "pods of DaemonSet `global-pull-secret-restorer` don't run: ";
+    assert!(message.starts_with(waits), "{message}");
+    assert!(message.ends_with(" on node-1"), "{message}");
+    let (_, said) = stage.says_no("status");
+    assert!(said.contains(waits), "{said}");
+    stage.kubectl("delete daemonset global-pull-secret-restorer -n kube-system");
+}
+
+fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
+    stage.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gone-1"}}));
+    let ready =
+        json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    stage.set_status("node/gone-1", &json!({"conditions": [ready]}));
+    let restore = json!({"revision": 1, "restore": true});
+    stage.node("gone-1", &restore, "Synced");
+    stage.node("node-1", &restore, "Restored");
+
+    let (_, said) = stage.says_no("remove --all --yes --wait --timeout 3s");
+    let only = "only unreachable nodes are left to restore: `gone-1`";
+    assert!(
+        said.contains(&format!("not done within 3s: {only}")),
+        "{said}"
+    );
+    assert!(said.contains("`--skip-unreachable`"), "{said}");
+    let annotation = |node: &str| {
+        let object = stage
+            .product
+            .get(&format!("nodepullsecret/{node}"))
+            .unwrap();
+        object["metadata"]["annotations"]["globalps.io/abandon"].clone()
+    };
+    assert_eq!(annotation("gone-1"), Value::Null, "nobody asked for it");
+
+    // The Secret is gone, and with it the usual way in; on a terminal "no" changes nothing.
+    let terminal = |line: &str| {
+        let mut command = Command::new(Product::plugin_path());
+        command
+            .args(line.split_whitespace())
+            .env("KUBECONFIG", stage.cluster.kubeconfig());
+        Terminal::start(&command, 300, 24).unwrap()
+    };
+    let line = "remove --all --skip-unreachable --wait --timeout 1m";
+    let question = "Finish without the unreachable nodes?";
+    let mut refused = terminal(line);
+    let shown = refused.wait_for(question, SOON).unwrap();
+    let stays = "`gone-1`; the managed entries of `/var/lib/kubelet/config.json` and the directory `/var/lib/kubelet/.globalps` stay";
+    let announced = format!("unreachable nodes will be skipped: {stays}");
+    assert!(shown.contains(&announced), "{shown}");
+    refused.press("n").unwrap();
+    assert_eq!(refused.end(SOON).unwrap().0, Some(1));
+    assert_eq!(annotation("gone-1"), Value::Null, "no is no");
+
+    let mut agreed = terminal(line);
+    agreed.wait_for(question, SOON).unwrap();
+    agreed.press("y").unwrap();
+    until("the annotation", SOON, POLL, || {
+        Ok((annotation("gone-1") == "true").then_some(()))
+    })
+    .unwrap();
+    assert_eq!(annotation("node-1"), Value::Null, "it is restored");
+    // As the controller cleans up then.
+    stage.kubectl("delete nodepullsecret -n kube-system gone-1 node-1");
+    let (code, shown) = agreed.end(SOON).unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        shown.contains(&format!("unreachable nodes were skipped: {stays}")),
+        "{shown}"
+    );
+    assert!(shown.contains("`globalps-syncer restore`"), "{shown}");
+
+    // In one go, off a terminal and without a wait.
+    stage.apply_additional();
+    stage.node("gone-1", &json!({"revision": 1}), "Synced");
+    let words = ["remove", "--all", "--skip-unreachable", "--yes"];
+    let ran = stage.product.plugin(&words, "").unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stdout.contains(&format!("secret/{ADDITIONAL} deleted")),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr
+            .contains("unreachable nodes were skipped: `gone-1`"),
+        "{ran:?}"
+    );
+    assert_eq!(annotation("gone-1"), "true");
+    stage.kubectl("delete node gone-1");
+}
