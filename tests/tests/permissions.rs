@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, SecretRef};
-use globalps_core::manifests::{Install, syncer_objects};
+use globalps_core::manifests::{Allowed, Install, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, until};
@@ -376,6 +376,7 @@ fn rights() -> BTreeSet<Right> {
         original: Some(original()),
         sources: Vec::new(),
         hosted_control_plane: None,
+        allowed: Allowed::default(),
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();

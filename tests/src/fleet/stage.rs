@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::manifests::Install;
+use globalps_core::manifests::{Allowed, Install};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -48,6 +48,7 @@ impl Stage {
             original: None,
             sources: Vec::new(),
             hosted_control_plane: None,
+            allowed: Allowed::default(),
         };
         let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
         stage.apply(&list.to_string())?;
