@@ -125,13 +125,9 @@ impl Applier {
     ) -> Result<PerObject<LiveObject>, ApplyError> {
         let SyncerObjects { syncer, restorer } =
             syncer_objects(&self.namespace, &self.syncer_image, spec);
-        let is_kept = |agent| kept.contains(&agent);
-        let syncer = self
-            .agent(Agent::Syncer, syncer, is_kept(Agent::Syncer))
-            .await?;
-        let restorer = self
-            .agent(Agent::Restorer, restorer, is_kept(Agent::Restorer))
-            .await?;
+        let apply = |agent, objects| Box::pin(self.agent(agent, objects, kept.contains(&agent)));
+        let syncer = apply(Agent::Syncer, syncer).await?;
+        let restorer = apply(Agent::Restorer, restorer).await?;
         Ok(PerObject::of(|object| {
             let of_agent = match object.agent {
                 Agent::Syncer => &syncer,
