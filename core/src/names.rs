@@ -14,6 +14,8 @@ pub const GLOBAL_SECRET: &str = "global-pull-secret";
 pub const ROLLED_OUT_SECRET: &str = "global-pull-secret-rolled-out";
 /// `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding` of the nodes' agent; value of its pods' label `name`.
 pub const SYNCER: &str = "global-pull-secret-syncer";
+/// The same for nodes that are not selected: the agent there restores, and its account can't read the content.
+pub const RESTORER: &str = "global-pull-secret-restorer";
 /// Lease by which the controllers agree who leads, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
 /// Port of the controller's metrics, and its name in the pod.

@@ -19,7 +19,7 @@ pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{ControlPlane, Named, Original, Span};
+pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -232,7 +232,10 @@ Examples:
   kubectl globalps install --controller-image ... --syncer-image ... --apply
 
   # Let the Secret of another team be one more source
-  kubectl globalps install --source team-a-pull-secret --apply"
+  kubectl globalps install --source team-a-pull-secret --apply
+
+  # Let `spec.kubelet.unit` name a unit that is of no known distribution
+  kubectl globalps install --allow-unit my-kubelet.service --apply"
 )]
 pub(crate) struct Install {
     /// Image of the controller; with --apply, the one that is installed
@@ -259,6 +262,13 @@ pub(crate) struct Install {
     /// Secret of namespace globalps-system with a kubeconfig of its management cluster, under the key `kubeconfig`
     #[arg(long, value_name = "NAME", requires = "hosted_control_plane")]
     pub kubeconfig_secret: Option<String>,
+    /// systemd unit that `spec.kubelet.unit` can name beside those of known kubelets; may be repeated. Each node restarts it
+    #[arg(long, value_name = "NAME.service")]
+    pub allow_unit: Vec<KubeletUnit>,
+    /// File that `spec.kubelet.configFile` can name beside those of known kubelets; may be repeated. Each node's syncer
+    /// may write in its directory
+    #[arg(long, value_name = "PATH")]
+    pub allow_config_file: Vec<KubeletFile>,
     /// Apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,

@@ -62,6 +62,9 @@ struct RunArgs {
     /// Whether the kubelet is restarted after a change
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
     restart: Restart,
+    /// Restore the node when asked to, and never fetch any content
+    #[arg(long)]
+    restore_only: bool,
     /// Socket of the node's system bus
     #[arg(long, default_value = "/run/dbus/system_bus_socket")]
     bus: PathBuf,
@@ -131,6 +134,7 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         config_file: args.config_file.clone(),
         ready_file: args.ready_file,
         restart: args.restart == Restart::Always,
+        restores_only: args.restore_only,
     };
     tracing::info!(node = args.node_name, file = %args.config_file.display(), "started");
     let mut agent = agent::Agent::new(options, cluster, systemd);

@@ -146,6 +146,7 @@ impl<'a> Product<'a> {
                 for what in [
                     "nodepullsecrets",
                     "daemonset/global-pull-secret-syncer",
+                    "daemonset/global-pull-secret-restorer",
                     "secret/global-pull-secret",
                 ] {
                     left.push(self.cluster.kubectl(&[

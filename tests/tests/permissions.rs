@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, SecretRef};
-use globalps_core::manifests::{Install, syncer_objects};
+use globalps_core::manifests::{Allowed, Install, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, until};
@@ -25,6 +25,8 @@ const SYSTEM: &str = "globalps-system";
 const SYNCER: &str = "global-pull-secret-syncer";
 const CONTROLLER_USER: &str = "system:serviceaccount:globalps-system:globalps-controller";
 const SYNCER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-syncer";
+const RESTORER: &str = "global-pull-secret-restorer";
+const RESTORER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-restorer";
 const ORIGINAL: (&str, &str) = ("default", "original-pull-secret");
 
 /// One verb on one object, or on all of a resource.
@@ -71,7 +73,7 @@ const UNUSED: &[(&str, &str)] = &[
         "whoever makes a Role must hold what it allows",
     ),
     (
-        "globalps-controller: get /secrets `global-pull-secret`",
+        "globalps-controller: get /secrets `global-pull-secret",
         "whoever makes a Role must hold what it allows",
     ),
     (
@@ -81,10 +83,16 @@ const UNUSED: &[(&str, &str)] = &[
 ];
 
 /// Rights that a call needs now and then, and when.
-const SOMETIMES: &[(&str, &str)] = &[(
-    "globalps-controller: get coordination.k8s.io/leases",
-    "where a renewal is answered with a conflict, or not at all",
-)];
+const SOMETIMES: &[(&str, &str)] = &[
+    (
+        "globalps-controller: get coordination.k8s.io/leases",
+        "where a renewal is answered with a conflict, or not at all",
+    ),
+    (
+        "globalps-controller: list events.k8s.io/events",
+        "where pods of a DaemonSet are missing",
+    ),
+];
 
 /// What is asked for and not allowed, and why.
 const REFUSED: &[(&str, &str)] = &[(
@@ -103,6 +111,7 @@ fn the_rules_and_the_calls_are_the_same_and_a_token_is_good_for_its_own_node() {
     product.apply(&content(2)).unwrap();
     product.wait_synced().unwrap();
     a_token_is_good_for_its_own_node(&cluster, &nodes);
+    an_excluded_node_is_restored_and_can_t_read_the_content(&cluster, &product, &nodes[1]);
     a_fleet_goes_back(&cluster, &product, &nodes);
     another_one_leads(&cluster);
     product.delete().unwrap();
@@ -182,40 +191,12 @@ fn another_one_leads(cluster: &Cluster) {
 }
 
 fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
-    let pod_of = |node: &Node| {
-        let field = format!("spec.nodeName={}", node.name());
-        let label = format!("name={SYNCER}");
-        let jsonpath = "-o=jsonpath={.items[0].metadata.name}";
-        cluster
-            .kubectl(&[
-                "get",
-                "pods",
-                "-n",
-                NAMESPACE,
-                "-l",
-                &label,
-                "--field-selector",
-                &field,
-                jsonpath,
-            ])
-            .unwrap()
-    };
-    let token = |bound: &[&str]| {
-        let args = [&["create", "token", SYNCER, "-n", NAMESPACE], bound].concat();
-        cluster.kubectl(&args).unwrap().trim().to_owned()
-    };
-    let bound = |node: &Node| {
-        let pod = pod_of(node);
-        token(&[
-            "--bound-object-kind=Pod",
-            &format!("--bound-object-name={pod}"),
-        ])
-    };
+    let bound = |node: &Node| token(cluster, SYNCER, &pod_of(cluster, SYNCER, node));
     let own = patch_status(cluster, &bound(&nodes[1]), nodes[1].name());
     own.expect("a syncer may tell of its own node");
     for (sentence, token) in [
         ("another node's token", bound(&nodes[0])),
-        ("a token of no pod", token(&[])),
+        ("a token of no pod", token(cluster, SYNCER, "")),
     ] {
         let refused = patch_status(cluster, &token, nodes[1].name());
         let Err(kube::Error::Api(status)) = refused else {
@@ -230,6 +211,80 @@ fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
         );
         println!("{sentence}: {}", status.message);
     }
+}
+
+/// Its pod runs under an account of its own, whose token is refused by name.
+fn an_excluded_node_is_restored_and_can_t_read_the_content(
+    cluster: &Cluster,
+    product: &Product,
+    node: &Node,
+) {
+    let name = node.name();
+    let label = |label: &str| cluster.kubectl(&["label", "node", name, label]).unwrap();
+    label("globalps.io/exclude=true");
+    until("the excluded node is restored", DEADLINE, POLL, || {
+        Ok((product.node_status(name)?["phase"] == "Restored").then_some(()))
+    })
+    .unwrap();
+    until("no syncer on the excluded node", DEADLINE, POLL, || {
+        Ok(pod_of(cluster, SYNCER, node).is_empty().then_some(()))
+    })
+    .unwrap();
+    let token = token(cluster, RESTORER, &pod_of(cluster, RESTORER, node));
+    patch_status(cluster, &token, name).expect("a restorer reports its own node");
+    let asks = |args: &[&str]| {
+        let mut kubectl = cluster.kubectl_command();
+        run(kubectl.args(args).args(["-n", NAMESPACE]), "").unwrap()
+    };
+    let secret = "secret/global-pull-secret";
+    for (user, may) in [(SYNCER_USER, true), (RESTORER_USER, false)] {
+        let asked = asks(&["get", secret, "--as", user, "-o", "name"]);
+        assert_eq!(asked.code == Some(0), may, "{user}: {asked:?}");
+    }
+    // Its kubelet makes tokens for the accounts of its own pods only.
+    let kubelet = format!("system:node:{name}");
+    let pod = format!("--bound-object-name={}", pod_of(cluster, RESTORER, node));
+    for (account, may) in [(RESTORER, true), (SYNCER, false)] {
+        let bound = ["--bound-object-kind=Pod", &pod];
+        let who = ["--as", &kubelet, "--as-group=system:nodes"];
+        let asked = asks(&[&["create", "token", account], &bound[..], &who].concat());
+        assert_eq!(asked.code == Some(0), may, "{account}: {}", asked.stderr);
+    }
+    label("globalps.io/exclude-");
+    product.wait_synced().unwrap();
+    until("the node is synced again", DEADLINE, POLL, || {
+        Ok((product.node_status(name)?["phase"] == "Synced").then_some(()))
+    })
+    .unwrap();
+}
+
+/// The agent's pod on the node that is not about to end; empty: none.
+fn pod_of(cluster: &Cluster, agent: &str, node: &Node) -> String {
+    let field = format!("spec.nodeName={}", node.name());
+    let label = format!("name={agent}");
+    let jsonpath = "-o=jsonpath={.items[0].metadata.name}";
+    let args = [
+        "get",
+        "pods",
+        "-n",
+        NAMESPACE,
+        "-l",
+        &label,
+        "--field-selector",
+        &field,
+        jsonpath,
+    ];
+    cluster.kubectl(&args).unwrap_or_default()
+}
+
+/// A token of the agent's account, bound to this pod; empty: to none.
+fn token(cluster: &Cluster, account: &str, pod: &str) -> String {
+    let name = format!("--bound-object-name={pod}");
+    let mut args = vec!["create", "token", account, "-n", NAMESPACE];
+    if !pod.is_empty() {
+        args.extend(["--bound-object-kind=Pod", &name]);
+    }
+    cluster.kubectl(&args).unwrap().trim().to_owned()
 }
 
 /// A patch of a node's status that changes nothing, with this token.
@@ -330,6 +385,7 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
     let is_rbac = target["resource"] == "roles" || target["resource"] == "rolebindings";
     let user = match target["name"].as_str() {
         Some(SYNCER) => SYNCER_USER,
+        Some(RESTORER) => RESTORER_USER,
         Some("globalps-controller") => CONTROLLER_USER,
         _ => return,
     };
@@ -348,7 +404,7 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
 fn call(event: &Value) -> Option<Right> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let user = text(&event["user"]["username"]);
-    if user != CONTROLLER_USER && user != SYNCER_USER {
+    if ![CONTROLLER_USER, SYNCER_USER, RESTORER_USER].contains(&user.as_str()) {
         return None;
     }
     // The first of the two tests of a token asks as a syncer, too, and no more than a syncer does.
@@ -376,6 +432,7 @@ fn rights() -> BTreeSet<Right> {
         original: Some(original()),
         sources: Vec::new(),
         hosted_control_plane: None,
+        allowed: Allowed::default(),
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();

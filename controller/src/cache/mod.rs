@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::manifests::Agent;
 use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET,
 };
@@ -31,7 +32,7 @@ use crate::content::secret::{self, revision};
 use crate::content::source::{Data, Source};
 use crate::nodes::clock::AssignmentClock;
 use crate::nodes::input::{NodeView, Snapshot, Syncers};
-use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
+use crate::objects::managed::{Fingerprints, LiveObject, ManagedKind, ManagedObject, PerObject};
 use crate::telemetry::client::without_content;
 
 #[derive(Default)]
@@ -181,8 +182,9 @@ impl Cache {
         self.additional.get(ADDITIONAL_SECRET)
     }
 
-    pub(crate) fn has_daemon_set(&self) -> bool {
-        self.managed(ManagedObject::DaemonSet).is_some()
+    pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
+        let kind = ManagedKind::DaemonSet;
+        self.managed(ManagedObject { agent, kind }).is_some()
     }
 
     fn managed(&self, object: ManagedObject) -> Option<&LiveObject> {
@@ -211,7 +213,7 @@ impl Cache {
         self.global.live.clear();
         self.deleted_global = None;
         self.rolled_out.live.clear();
-        for object in ManagedObject::ALL {
+        for object in ManagedObject::all() {
             self.managed.get_mut(object).live.clear();
         }
         self.node_pull_secrets.live.clear();
@@ -282,7 +284,7 @@ impl Cache {
             last_rolled_out: None,
             syncers: Syncers::default(),
             clock: Cow::Borrowed(&self.clock),
-            daemon_set: self.has_daemon_set(),
+            daemon_set: self.has_daemon_set(Agent::Syncer),
             nodes: Cow::Borrowed(&self.nodes.live),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),

@@ -7,7 +7,7 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt as _};
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RETRY_ANNOTATION,
-    ROLLED_OUT_SECRET, SYNCER,
+    ROLLED_OUT_SECRET,
 };
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -25,7 +25,7 @@ use super::hosted;
 use super::node::node_view;
 use super::object_watch::{ObjectState, watch_object};
 use crate::content::source::{Data, Source};
-use crate::objects::managed::{LiveObject, ManagedObject};
+use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 
 pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
 
@@ -58,22 +58,14 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         "GlobalPullSecret",
         CacheEvent::Config,
     ));
-    events.push(managed::<ServiceAccount>(
-        client,
-        namespace,
-        ManagedObject::ServiceAccount,
-    ));
-    events.push(managed::<Role>(client, namespace, ManagedObject::Role));
-    events.push(managed::<RoleBinding>(
-        client,
-        namespace,
-        ManagedObject::RoleBinding,
-    ));
-    events.push(managed::<DaemonSet>(
-        client,
-        namespace,
-        ManagedObject::DaemonSet,
-    ));
+    for object in ManagedObject::all() {
+        events.push(match object.kind {
+            ManagedKind::ServiceAccount => managed::<ServiceAccount>(client, namespace, object),
+            ManagedKind::Role => managed::<Role>(client, namespace, object),
+            ManagedKind::RoleBinding => managed::<RoleBinding>(client, namespace, object),
+            ManagedKind::DaemonSet => managed::<DaemonSet>(client, namespace, object),
+        });
+    }
     // Nodes are large objects: only the fields that the plan needs are kept.
     events.push(
         watch(Api::<Node>::all(client.clone()), all())
@@ -186,7 +178,7 @@ where
         + 'static,
 {
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
-    watch(api, by_name(SYNCER))
+    watch(api, by_name(object.agent.name()))
         .default_backoff()
         .map(move |result| {
             result.map_or_else(

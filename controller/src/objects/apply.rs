@@ -9,10 +9,10 @@ use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret,
     NodePullSecretSpec,
 };
-use globalps_core::manifests::{SyncerObjects, syncer_objects};
+use globalps_core::manifests::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 use globalps_core::names::{
     ACCOUNT_ANNOTATION, CONTROLLER_MANAGER, GLOBAL_SECRET, HISTORY_SLOTS, LEADER_ANNOTATION,
-    ROLLED_OUT_SECRET, SYNCER, history_secret,
+    ROLLED_OUT_SECRET, history_secret,
 };
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::managed::{LiveObject, ManagedObject, PerObject};
+use super::managed::{LiveObject, ManagedKind, PerObject};
 use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::telemetry::client::without_content;
@@ -116,45 +116,69 @@ impl Applier {
         Ok(())
     }
 
-    /// Applies the syncer and its permissions, and returns them as the API server has them then. During a restore
-    /// (`restores`) the pods keep their template, even if the configuration changed.
+    /// Applies the syncer and the restorer with their permissions, and returns them as the API server has them then. The
+    /// pods of the agents in `kept` keep their template, even if the configuration changed.
     pub(crate) async fn syncer(
         &self,
         spec: &GlobalPullSecretSpec,
-        restores: bool,
+        kept: &[Agent],
     ) -> Result<PerObject<LiveObject>, ApplyError> {
-        let SyncerObjects {
+        let SyncerObjects { syncer, restorer } =
+            syncer_objects(&self.namespace, &self.syncer_image, spec);
+        let apply = |agent, objects| Box::pin(self.agent(agent, objects, kept.contains(&agent)));
+        let syncer = apply(Agent::Syncer, syncer).await?;
+        let restorer = apply(Agent::Restorer, restorer).await?;
+        Ok(PerObject::of(|object| {
+            let of_agent = match object.agent {
+                Agent::Syncer => &syncer,
+                Agent::Restorer => &restorer,
+            };
+            LiveObject::of(match object.kind {
+                ManagedKind::ServiceAccount => &of_agent.service_account.metadata,
+                ManagedKind::Role => &of_agent.role.metadata,
+                ManagedKind::RoleBinding => &of_agent.role_binding.metadata,
+                ManagedKind::DaemonSet => &of_agent.daemon_set.metadata,
+            })
+        }))
+    }
+
+    async fn agent(
+        &self,
+        agent: Agent,
+        objects: AgentObjects,
+        is_kept: bool,
+    ) -> Result<AgentObjects, ApplyError> {
+        let AgentObjects {
             service_account,
             role,
             role_binding,
             mut daemon_set,
-        } = syncer_objects(&self.namespace, &self.syncer_image, spec);
-        let service_account = self.apply(SYNCER, &service_account).await?;
-        let role = self.apply(SYNCER, &role).await?;
-        let role_binding = self.apply(SYNCER, &role_binding).await?;
+        } = objects;
+        let name = agent.name();
+        let service_account = self.apply(name, &service_account).await?;
+        let role = self.apply(name, &role).await?;
+        let role_binding = self.apply(name, &role_binding).await?;
         // A pod's token is bound to its account: a recreated account needs new pods.
         let account = service_account.metadata.uid.clone().unwrap_or_default();
         let annotations: BTreeMap<String, String> =
             [(ACCOUNT_ANNOTATION.to_owned(), account)].into();
-        let daemon_set = if restores {
+        let daemon_set = if is_kept {
             let template = json!({"metadata": {"annotations": annotations}});
-            self.merge(SYNCER, &json!({"spec": {"template": template}}))
+            self.merge(name, &json!({"spec": {"template": template}}))
                 .await?
         } else {
             if let Some(spec) = &mut daemon_set.spec {
                 let metadata = spec.template.metadata.get_or_insert_default();
                 metadata.annotations = Some(annotations);
             }
-            self.apply(SYNCER, &daemon_set).await?
+            self.apply(name, &daemon_set).await?
         };
-        Ok(PerObject::of(|object| {
-            LiveObject::of(match object {
-                ManagedObject::ServiceAccount => &service_account.metadata,
-                ManagedObject::Role => &role.metadata,
-                ManagedObject::RoleBinding => &role_binding.metadata,
-                ManagedObject::DaemonSet => &daemon_set.metadata,
-            })
-        }))
+        Ok(AgentObjects {
+            service_account,
+            role,
+            role_binding,
+            daemon_set,
+        })
     }
 
     async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSet, ApplyError> {
@@ -215,15 +239,19 @@ impl Applier {
     /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the
     /// cleanup.
     pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
-        self.delete::<DaemonSet>(SYNCER).await?;
+        for agent in Agent::ALL {
+            self.delete::<DaemonSet>(agent.name()).await?;
+        }
         stream::iter(node_pull_secrets)
             .map(|node| self.delete::<NodePullSecret>(node))
             .buffer_unordered(DELETES_AT_ONCE)
             .try_collect::<()>()
             .await?;
-        self.delete::<RoleBinding>(SYNCER).await?;
-        self.delete::<Role>(SYNCER).await?;
-        self.delete::<ServiceAccount>(SYNCER).await?;
+        for agent in Agent::ALL {
+            self.delete::<RoleBinding>(agent.name()).await?;
+            self.delete::<Role>(agent.name()).await?;
+            self.delete::<ServiceAccount>(agent.name()).await?;
+        }
         self.forget_history(0).await?;
         self.forget_rolled_out().await?;
         self.delete::<Secret>(GLOBAL_SECRET).await

@@ -1,7 +1,9 @@
-//! The syncer's objects: as the controller wrote them and as the API server has them, and how often they are reverted. Pure.
+//! The objects of the syncer and the restorer: as the controller wrote them and as the API server has them, and how often they are reverted. Pure.
 
+use std::fmt;
 use std::time::Duration;
 
+use globalps_core::manifests::Agent;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 
@@ -12,27 +14,50 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mi
 /// Without a revert for this time, the backoff is reset.
 const RESET_AFTER: Duration = Duration::from_mins(5);
 
-/// An object of the syncer that the controller manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ManagedObject {
+pub(crate) enum ManagedKind {
     ServiceAccount,
     Role,
     RoleBinding,
     DaemonSet,
 }
 
+/// An object of the syncer or the restorer that the controller manages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ManagedObject {
+    pub(crate) agent: Agent,
+    pub(crate) kind: ManagedKind,
+}
+
 impl ManagedObject {
-    pub(crate) const ALL: [Self; 4] = [
-        Self::ServiceAccount,
-        Self::Role,
-        Self::RoleBinding,
-        Self::DaemonSet,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Agent::ALL.into_iter().flat_map(|agent| {
+            [
+                ManagedKind::ServiceAccount,
+                ManagedKind::Role,
+                ManagedKind::RoleBinding,
+                ManagedKind::DaemonSet,
+            ]
+            .map(|kind| Self { agent, kind })
+        })
+    }
+}
+
+impl fmt::Display for ManagedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} `{}`", self.kind, self.agent.name())
+    }
 }
 
 /// One value for each managed object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PerObject<T> {
+    syncer: PerKind<T>,
+    restorer: PerKind<T>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PerKind<T> {
     service_account: T,
     role: T,
     role_binding: T,
@@ -41,36 +66,49 @@ pub(crate) struct PerObject<T> {
 
 impl<T> PerObject<T> {
     pub(crate) fn of(mut value: impl FnMut(ManagedObject) -> T) -> Self {
+        let mut of_agent = |agent| {
+            let mut of_kind = |kind| value(ManagedObject { agent, kind });
+            PerKind {
+                service_account: of_kind(ManagedKind::ServiceAccount),
+                role: of_kind(ManagedKind::Role),
+                role_binding: of_kind(ManagedKind::RoleBinding),
+                daemon_set: of_kind(ManagedKind::DaemonSet),
+            }
+        };
         Self {
-            service_account: value(ManagedObject::ServiceAccount),
-            role: value(ManagedObject::Role),
-            role_binding: value(ManagedObject::RoleBinding),
-            daemon_set: value(ManagedObject::DaemonSet),
+            syncer: of_agent(Agent::Syncer),
+            restorer: of_agent(Agent::Restorer),
         }
     }
 
     pub(crate) fn get(&self, object: ManagedObject) -> &T {
-        match object {
-            ManagedObject::ServiceAccount => &self.service_account,
-            ManagedObject::Role => &self.role,
-            ManagedObject::RoleBinding => &self.role_binding,
-            ManagedObject::DaemonSet => &self.daemon_set,
+        let of_agent = match object.agent {
+            Agent::Syncer => &self.syncer,
+            Agent::Restorer => &self.restorer,
+        };
+        match object.kind {
+            ManagedKind::ServiceAccount => &of_agent.service_account,
+            ManagedKind::Role => &of_agent.role,
+            ManagedKind::RoleBinding => &of_agent.role_binding,
+            ManagedKind::DaemonSet => &of_agent.daemon_set,
         }
     }
 
     pub(crate) fn get_mut(&mut self, object: ManagedObject) -> &mut T {
-        match object {
-            ManagedObject::ServiceAccount => &mut self.service_account,
-            ManagedObject::Role => &mut self.role,
-            ManagedObject::RoleBinding => &mut self.role_binding,
-            ManagedObject::DaemonSet => &mut self.daemon_set,
+        let of_agent = match object.agent {
+            Agent::Syncer => &mut self.syncer,
+            Agent::Restorer => &mut self.restorer,
+        };
+        match object.kind {
+            ManagedKind::ServiceAccount => &mut of_agent.service_account,
+            ManagedKind::Role => &mut of_agent.role,
+            ManagedKind::RoleBinding => &mut of_agent.role_binding,
+            ManagedKind::DaemonSet => &mut of_agent.daemon_set,
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ManagedObject, &T)> {
-        ManagedObject::ALL
-            .map(|object| (object, self.get(object)))
-            .into_iter()
+        ManagedObject::all().map(|object| (object, self.get(object)))
     }
 }
 
@@ -191,48 +229,52 @@ mod tests {
         let fingerprint = |uid, version, generation| {
             Some(LiveObject::of(&metadata(uid, version, generation)).fingerprint)
         };
-        let written = PerObject {
-            service_account: fingerprint("a", 1, None),
-            role: fingerprint("b", 2, None),
-            role_binding: fingerprint("c", 3, None),
-            daemon_set: fingerprint("d", 4, Some(1)),
-        };
-        for (sentence, object, found, expected) in [
+        let written = PerObject::of(|object| match object.kind {
+            ManagedKind::ServiceAccount => fingerprint("a", 1, None),
+            ManagedKind::Role => fingerprint("b", 2, None),
+            ManagedKind::RoleBinding => fingerprint("c", 3, None),
+            ManagedKind::DaemonSet => fingerprint("d", 4, Some(1)),
+        });
+        for (sentence, kind, found, expected) in [
             (
                 "a status of the DaemonSet",
-                ManagedObject::DaemonSet,
+                ManagedKind::DaemonSet,
                 fingerprint("d", 9, Some(1)),
                 None,
             ),
             (
                 "another spec of the DaemonSet",
-                ManagedObject::DaemonSet,
+                ManagedKind::DaemonSet,
                 fingerprint("d", 9, Some(2)),
                 Some("changed"),
             ),
             (
                 "a recreated DaemonSet",
-                ManagedObject::DaemonSet,
+                ManagedKind::DaemonSet,
                 fingerprint("e", 9, Some(1)),
                 Some("changed"),
             ),
             (
                 "other rules",
-                ManagedObject::Role,
+                ManagedKind::Role,
                 fingerprint("b", 9, None),
                 Some("changed"),
             ),
             (
                 "no account",
-                ManagedObject::ServiceAccount,
+                ManagedKind::ServiceAccount,
                 None,
                 Some("deleted"),
             ),
         ] {
-            let mut live = written.clone();
-            *live.get_mut(object) = found;
-            let expected: Vec<_> = expected.map(|done| (object, done)).into_iter().collect();
-            assert_eq!(out_of_band_changes(&written, &live), expected, "{sentence}");
+            for agent in Agent::ALL {
+                let object = ManagedObject { agent, kind };
+                let mut live = written.clone();
+                live.get_mut(object).clone_from(&found);
+                let expected: Vec<_> = expected.map(|done| (object, done)).into_iter().collect();
+                let changes = out_of_band_changes(&written, &live);
+                assert_eq!(changes, expected, "{sentence} of {agent:?}");
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use globalps_core::api::{GlobalPullSecretSpec, NodePullSecretSpec};
-use globalps_core::names::SYNCER;
+use globalps_core::manifests::Agent;
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -150,8 +150,10 @@ impl Controller {
         match plan.aim {
             Aim::Nothing | Aim::Hold(_) => {}
             Aim::Reach(goal) => {
-                let restores = goal == Goal::Restore && self.cache.has_daemon_set();
-                revert_delay = self.install(spec, generation, restores).await?;
+                let is_kept =
+                    |agent: &Agent| goal == Goal::Restore && self.cache.has_daemon_set(*agent);
+                let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
+                revert_delay = self.install(spec, generation, &kept).await?;
             }
             Aim::CleanUp => {
                 tracing::info!("every node is restored, removing what was created");
@@ -192,13 +194,15 @@ impl Controller {
         self.recorder.record_reverted(&changed, "changed");
     }
 
-    /// Applies the syncer's objects where they differ. Returns the time until the next revert, if the rate limiter delays it.
+    /// Applies the objects of the syncer and the restorer where they differ. While the fleet is restored, pods keep their
+    /// template (`kept`). Returns the time until the next revert, if the rate limiter delays it.
     async fn install(
         &mut self,
         spec: &GlobalPullSecretSpec,
         generation: i64,
-        restores: bool,
+        kept: &[Agent],
     ) -> Result<Option<Duration>, ApplyError> {
+        let restores = !kept.is_empty();
         let found = self.cache.fingerprints();
         let mut changes = Vec::new();
         if let Some(installed) = &self.installed {
@@ -219,17 +223,16 @@ impl Controller {
                 self.reverts.get_mut(*object).reverted(now);
             }
         }
-        let written = self.applier.syncer(spec, restores).await?;
+        let written = self.applier.syncer(spec, kept).await?;
         for (object, live) in written.iter() {
             // An out-of-band change that the write did not revert does not concern the managed fields.
             let is_reverted = found.get(object).as_ref() != Some(&live.fingerprint);
             let change = changes.iter().find(|(changed, _)| *changed == object);
             if let Some((_, done)) = change.filter(|_| is_reverted) {
-                let reverted = format!("{object:?} `{SYNCER}`");
-                self.recorder.record_reverted(&[reverted], done);
+                self.recorder.record_reverted(&[object.to_string()], done);
             }
         }
-        for object in ManagedObject::ALL {
+        for object in ManagedObject::all() {
             self.cache.put_managed(object, written.get(object).clone());
         }
         if !restores {

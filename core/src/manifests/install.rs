@@ -7,18 +7,18 @@ use k8s_openapi::api::core::v1::{
     TopologySpreadConstraint,
 };
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
-use super::{leader, named, own_node, syncer, value};
+use super::{Agent, Allowed, bounds, leader, named, network, own_node, quantities, syncer, value};
 use crate::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use crate::names::{
     self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
-    METRICS_PORT, METRICS_PORT_NAME, OPENSHIFT_ORIGINAL, SYNCER,
+    METRICS_PORT, METRICS_PORT_NAME, OPENSHIFT_ORIGINAL, PROBES_PORT, PROBES_PORT_NAME, RESTORER,
+    ROLLED_OUT_SECRET, SYNCER,
 };
 
 /// uid and gid of the controller; the image names them too.
@@ -38,6 +38,8 @@ pub struct Install {
     pub sources: Vec<String>,
     /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
+    /// Units and files that `spec.kubelet` can name.
+    pub allowed: Allowed,
 }
 
 impl Install {
@@ -46,7 +48,7 @@ impl Install {
         let account = (CONTROLLER, CONTROLLER_NAMESPACE);
         let mut objects = vec![
             value(namespace()),
-            value(GlobalPullSecret::crd()),
+            value(self.allowed.crd()),
             value(NodePullSecret::crd()),
             value(named::<ServiceAccount>(CONTROLLER, CONTROLLER_NAMESPACE)),
             value(ClusterRole {
@@ -95,6 +97,9 @@ impl Install {
         }
         objects.extend(leader::objects(account));
         objects.extend(own_node::objects(&self.namespace));
+        objects.extend(bounds::objects(&self.namespace, &self.allowed));
+        objects.extend(network::objects(&self.namespace));
+        // After the policies: a new controller never runs without them.
         objects.push(value(self.deployment()));
         // Only what was asked for: every other field is the user's, with its default.
         let mut spec = serde_json::Map::new();
@@ -133,20 +138,16 @@ impl Install {
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
             ]),
-            ports: Some(vec![ContainerPort {
-                name: Some(METRICS_PORT_NAME.to_owned()),
-                container_port: METRICS_PORT.into(),
-                ..ContainerPort::default()
-            }]),
+            ports: Some(vec![
+                port(METRICS_PORT_NAME, METRICS_PORT),
+                port(PROBES_PORT_NAME, PROBES_PORT),
+            ]),
             // Not hasty: a loop that is stuck is told a minute later anyway, and a machine may be busy.
             liveness_probe: Some(probe("/livez", 10, 6)),
             readiness_probe: Some(probe("/readyz", 3, 3)),
             resources: Some(ResourceRequirements {
-                requests: Some(
-                    [("cpu", "10m"), ("memory", "32Mi")]
-                        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
-                        .into(),
-                ),
+                requests: Some(quantities([("cpu", "10m"), ("memory", "32Mi")])),
+                limits: Some(quantities([("memory", "128Mi")])),
                 ..ResourceRequirements::default()
             }),
             security_context: Some(SecurityContext {
@@ -202,11 +203,19 @@ impl Install {
     }
 }
 
+fn port(name: &str, number: u16) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number.into(),
+        ..ContainerPort::default()
+    }
+}
+
 fn probe(path: &str, period: i32, failures: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
             path: Some(path.to_owned()),
-            port: IntOrString::String(METRICS_PORT_NAME.to_owned()),
+            port: IntOrString::String(PROBES_PORT_NAME.to_owned()),
             ..HTTPGetAction::default()
         }),
         period_seconds: Some(period),
@@ -231,19 +240,19 @@ fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
         rule("", ["secrets"], [ADDITIONAL_SECRET], ["list", "watch"]),
-        rule("", ["secrets"], [GLOBAL_SECRET], OWN),
+        rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], OWN),
         PolicyRule {
             resource_names: Some((0..HISTORY_SLOTS).map(names::history_secret).collect()),
             ..rule("", ["secrets"], [], ["get", "create", "patch", "delete"])
         },
-        rule("", ["serviceaccounts"], [SYNCER], OWN),
+        rule("", ["serviceaccounts"], [SYNCER, RESTORER], OWN),
         rule(
             "rbac.authorization.k8s.io",
             ["roles", "rolebindings"],
-            [SYNCER],
+            [SYNCER, RESTORER],
             OWN,
         ),
-        rule("apps", ["daemonsets"], [SYNCER], OWN),
+        rule("apps", ["daemonsets"], [SYNCER, RESTORER], OWN),
         rule(
             GROUP,
             ["globalpullsecrets"],
@@ -263,8 +272,10 @@ fn controller_rules() -> Vec<PolicyRule> {
             [],
             ["list", "watch", "create", "patch", "delete"],
         ),
-        rule("events.k8s.io", ["events"], [], ["create"]),
+        // A DaemonSet whose pods can't be made says why in events.
+        rule("events.k8s.io", ["events"], [], ["create", "list"]),
     ];
-    rules.extend(syncer::rules());
+    // The restorer's are among them.
+    rules.extend(syncer::rules(Agent::Syncer));
     rules
 }

@@ -1,29 +1,29 @@
-//! What leader election needs: a Lease that the controller may hold, and an API server that takes a grant from nobody but
+//! What leader election needs: a Lease that the controller may hold, and an API server that takes writes from nobody but
 //! its holder.
 
-use k8s_openapi::api::admissionregistration::v1::{
-    MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicySpec, Validation,
-};
+use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
-use super::policy::{binding, by_account, writes};
+use super::policy::{Policy, binding, param, validation, writes_and_deletes};
 use super::rbac::{role, role_binding, rule};
-use super::{named, strings, value};
+use super::value;
 use crate::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, LEADER_ANNOTATION, LEASE, VERSION,
+    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEADER_ANNOTATION,
+    LEASE, ROLLED_OUT_SECRET, VERSION, history_secret,
 };
 
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-leader";
+/// What the API server says of a token that was made for a pod: the name of that pod.
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
-pub(super) fn objects(account: (&str, &str)) -> Vec<Value> {
+pub(super) fn objects(account: (&'static str, &str)) -> Vec<Value> {
     vec![
         value(role(CONTROLLER, CONTROLLER_NAMESPACE, lease_rules())),
         value(role_binding(CONTROLLER, CONTROLLER_NAMESPACE, account)),
-        value(policy(account)),
-        value(binding(POLICY, Some(lease()))),
+        value(policy(account).build(POLICY)),
+        value(binding(POLICY, Some(param(LEASE)))),
     ]
 }
 
@@ -36,49 +36,53 @@ fn lease_rules() -> Vec<PolicyRule> {
     )]
 }
 
-/// A controller that was frozen, or whose write was held up on its way, may not know that another one leads. It never
-/// passes this: what it writes names itself, and the Lease names the other.
-fn policy(account: (&str, &str)) -> ValidatingAdmissionPolicy {
-    ValidatingAdmissionPolicy {
-        spec: Some(ValidatingAdmissionPolicySpec {
-            failure_policy: Some("Fail".to_owned()),
-            param_kind: Some(ParamKind {
-                api_version: Some("coordination.k8s.io/v1".to_owned()),
-                kind: Some("Lease".to_owned()),
-            }),
-            match_constraints: Some(MatchResources {
-                resource_rules: Some(vec![
-                    writes(GROUP, VERSION, ["nodepullsecrets"]),
-                    NamedRuleWithOperations {
-                        resource_names: Some(strings([GLOBAL_SECRET])),
-                        ..writes("", "v1", ["secrets"])
-                    },
-                ]),
-                ..MatchResources::default()
-            }),
-            match_conditions: Some(vec![by_account("by-the-controller", account)]),
-            validations: Some(vec![Validation {
-                expression: format!(
-                    "has(params.spec.holderIdentity) && has(object.metadata.annotations) && \
-                     '{LEADER_ANNOTATION}' in object.metadata.annotations && \
-                     object.metadata.annotations['{LEADER_ANNOTATION}'] == params.spec.holderIdentity"
+/// A controller that was frozen, or whose write was delayed on its way, may not know that another one leads. It never
+/// passes this. What moves the rollout names the process that wrote it. A deletion can't name anybody, and the other
+/// objects need not: for those the API server knows the pod that the token was made for, and the Lease's holder begins
+/// with the name of its pod.
+fn policy((name, namespace): (&'static str, &str)) -> Policy {
+    let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
+    secrets.extend((0..HISTORY_SLOTS).map(history_secret));
+    Policy {
+        params: Some(("coordination.k8s.io/v1", "Lease")),
+        rules: vec![
+            writes_and_deletes(GROUP, VERSION, ["nodepullsecrets"]),
+            NamedRuleWithOperations {
+                resource_names: Some(secrets),
+                ..writes_and_deletes("", "v1", ["secrets"])
+            },
+            writes_and_deletes("", "v1", ["serviceaccounts"]),
+            writes_and_deletes("apps", "v1", ["daemonsets"]),
+            writes_and_deletes("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"]),
+        ],
+        accounts: vec![(name, namespace.to_owned())],
+        variables: vec![
+            (
+                "holder",
+                "has(params.spec.holderIdentity) ? params.spec.holderIdentity : ''".to_owned(),
+            ),
+            (
+                "pod",
+                format!(
+                    "has(request.userInfo.extra) ? request.userInfo.extra[?'{POD_NAME}'][?0].orValue('') : ''"
                 ),
-                message: Some(format!(
-                    "another controller leads: the Lease `{LEASE}` does not name this one"
-                )),
-                ..Validation::default()
-            }]),
-            ..ValidatingAdmissionPolicySpec::default()
-        }),
-        ..named(POLICY, "")
-    }
-}
-
-fn lease() -> ParamRef {
-    ParamRef {
-        name: Some(LEASE.to_owned()),
-        namespace: Some(CONTROLLER_NAMESPACE.to_owned()),
-        parameter_not_found_action: Some("Deny".to_owned()),
-        ..ParamRef::default()
+            ),
+            (
+                "namesItself",
+                format!(
+                    "request.operation != 'DELETE' && (request.resource.resource == 'nodepullsecrets' || \
+                     request.name in ['{GLOBAL_SECRET}', '{ROLLED_OUT_SECRET}'])"
+                ),
+            ),
+        ],
+        validations: vec![validation(
+            format!("another controller leads: the Lease `{LEASE}` does not name this one"),
+            format!(
+                "variables.holder != '' && (variables.namesItself ? \
+                 has(object.metadata.annotations) && '{LEADER_ANNOTATION}' in object.metadata.annotations && \
+                 object.metadata.annotations['{LEADER_ANNOTATION}'] == variables.holder : \
+                 variables.pod != '' && variables.holder.startsWith(variables.pod + '_'))"
+            ),
+        )],
     }
 }

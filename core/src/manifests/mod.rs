@@ -1,16 +1,24 @@
 //! Every object that is installed, as typed builders: the only source of the YAML in `manifests/`.
 
+mod allowed;
+mod bounds;
+mod daemon_set;
 mod install;
 mod leader;
+mod network;
 mod own_node;
 mod policy;
 mod rbac;
 mod syncer;
 
+use std::collections::BTreeMap;
+
+pub use allowed::Allowed;
 pub use install::Install;
-pub use syncer::{SyncerObjects, syncer_objects};
+pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
@@ -60,6 +68,12 @@ fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
+fn quantities<const N: usize>(amounts: [(&str, &str); N]) -> BTreeMap<String, Quantity> {
+    amounts
+        .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())))
+        .into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +89,7 @@ mod tests {
             original: None,
             sources: Vec::new(),
             hosted_control_plane: None,
+            allowed: Allowed::default(),
         };
         let (crds, rest): (Vec<Value>, Vec<Value>) = install
             .objects()

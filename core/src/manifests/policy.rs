@@ -1,11 +1,76 @@
 //! `ValidatingAdmissionPolicy` objects: what the API server refuses where RBAC can't say it.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, NamedRuleWithOperations, ParamRef, ValidatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicyBindingSpec,
+    MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation, Variable,
 };
 
+use super::allowed::cel_list;
 use super::{named, strings};
+use crate::names::CONTROLLER_NAMESPACE;
+
+/// A policy that binds some accounts. A request that can't be judged is refused.
+#[derive(Default)]
+pub(super) struct Policy {
+    /// API version and kind of the object that the expressions know as `params`.
+    pub params: Option<(&'static str, &'static str)>,
+    pub rules: Vec<NamedRuleWithOperations>,
+    /// `ServiceAccount`s, as name and namespace.
+    pub accounts: Vec<(&'static str, String)>,
+    /// Name and expression, each of which may use those before it.
+    pub variables: Vec<(&'static str, String)>,
+    pub validations: Vec<Validation>,
+}
+
+impl Policy {
+    pub(super) fn build(self, name: &str) -> ValidatingAdmissionPolicy {
+        let users: Vec<String> = self
+            .accounts
+            .iter()
+            .map(|(name, namespace)| format!("system:serviceaccount:{namespace}:{name}"))
+            .collect();
+        ValidatingAdmissionPolicy {
+            spec: Some(ValidatingAdmissionPolicySpec {
+                failure_policy: Some("Fail".to_owned()),
+                param_kind: self.params.map(|(api_version, kind)| ParamKind {
+                    api_version: Some(api_version.to_owned()),
+                    kind: Some(kind.to_owned()),
+                }),
+                match_constraints: Some(MatchResources {
+                    resource_rules: Some(self.rules),
+                    ..MatchResources::default()
+                }),
+                match_conditions: Some(vec![MatchCondition {
+                    name: "by-our-accounts".to_owned(),
+                    expression: format!("request.userInfo.username in {}", cel_list(&users)),
+                }]),
+                variables: Some(
+                    self.variables
+                        .into_iter()
+                        .map(|(name, expression)| Variable {
+                            name: name.to_owned(),
+                            expression,
+                        })
+                        .collect(),
+                ),
+                validations: Some(self.validations),
+                ..ValidatingAdmissionPolicySpec::default()
+            }),
+            ..named(name, "")
+        }
+    }
+}
+
+/// `message`: what the API server says where the expression is false.
+pub(super) fn validation(message: impl Into<String>, expression: impl Into<String>) -> Validation {
+    Validation {
+        expression: expression.into(),
+        message: Some(message.into()),
+        reason: Some("Forbidden".to_owned()),
+        ..Validation::default()
+    }
+}
 
 /// New objects and changes of these resources.
 pub(super) fn writes<const R: usize>(
@@ -22,13 +87,25 @@ pub(super) fn writes<const R: usize>(
     }
 }
 
-/// Only what this `ServiceAccount`, given as name and namespace, asks for.
-pub(super) fn by_account(condition: &str, (name, namespace): (&str, &str)) -> MatchCondition {
-    MatchCondition {
-        name: condition.to_owned(),
-        expression: format!(
-            "request.userInfo.username == 'system:serviceaccount:{namespace}:{name}'"
-        ),
+/// The same, and deletions.
+pub(super) fn writes_and_deletes<const R: usize>(
+    group: &str,
+    version: &str,
+    resources: [&str; R],
+) -> NamedRuleWithOperations {
+    NamedRuleWithOperations {
+        operations: Some(strings(["CREATE", "UPDATE", "DELETE"])),
+        ..writes(group, version, resources)
+    }
+}
+
+/// A parameter of the controller's namespace. Where it is missing every request is refused.
+pub(super) fn param(name: &str) -> ParamRef {
+    ParamRef {
+        name: Some(name.to_owned()),
+        namespace: Some(CONTROLLER_NAMESPACE.to_owned()),
+        parameter_not_found_action: Some("Deny".to_owned()),
+        ..ParamRef::default()
     }
 }
 

@@ -101,6 +101,44 @@ impl FromStr for ControlPlane {
     }
 }
 
+/// Name of a systemd service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KubeletUnit(pub String);
+
+impl FromStr for KubeletUnit {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || ":_.@-".contains(c);
+        match text.strip_suffix(".service") {
+            Some(name) if !name.is_empty() && name.chars().all(is_of_a_name) => {
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err("must be the name of a systemd service, for example `my-kubelet.service`"),
+        }
+    }
+}
+
+/// Absolute path of a file that is not in the root directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KubeletFile(pub String);
+
+impl FromStr for KubeletFile {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split('/');
+        let is_absolute = parts.next() == Some("");
+        let parts: Vec<&str> = parts.collect();
+        let is_plain = parts.iter().all(|part| !matches!(*part, "" | "." | ".."));
+        if is_absolute && is_plain && parts.len() >= 2 {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("must be an absolute path without `..`, for example `/data/kubelet/config.json`")
+        }
+    }
+}
+
 fn namespaced(text: &str) -> Option<(String, String)> {
     let (namespace, name) = text.split_once('/')?;
     let is_one = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
@@ -110,6 +148,33 @@ fn namespaced(text: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_is_a_service_and_a_file_is_an_absolute_path_in_a_directory() {
+        for (text, is_unit) in [
+            ("my-kubelet.service", true),
+            ("kubelet@1.service", true),
+            (".service", false),
+            ("kubelet", false),
+            ("kubelet.socket", false),
+            ("a b.service", false),
+            ("a/b.service", false),
+        ] {
+            assert_eq!(text.parse::<KubeletUnit>().is_ok(), is_unit, "{text:?}");
+        }
+        for (text, is_file) in [
+            ("/data/kubelet/config.json", true),
+            ("/etc/config.json", true),
+            ("/config.json", false),
+            ("data/config.json", false),
+            ("/data/../etc/config.json", false),
+            ("/data//config.json", false),
+            ("/data/kubelet/", false),
+            ("", false),
+        ] {
+            assert_eq!(text.parse::<KubeletFile>().is_ok(), is_file, "{text:?}");
+        }
+    }
 
     #[test]
     fn times_are_written_as_kubectl_takes_them() {

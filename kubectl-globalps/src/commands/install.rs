@@ -3,7 +3,7 @@
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
 };
-use globalps_core::manifests::{Install as Manifests, to_yaml};
+use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -45,6 +45,18 @@ pub(super) async fn run(
                     },
                 },
             ),
+        allowed: Allowed::with(
+            &args
+                .allow_unit
+                .iter()
+                .map(|unit| unit.0.clone())
+                .collect::<Vec<_>>(),
+            &args
+                .allow_config_file
+                .iter()
+                .map(|file| file.0.clone())
+                .collect::<Vec<_>>(),
+        ),
     };
     if !args.apply {
         printer.data(&to_yaml(&manifests.objects()));
@@ -128,20 +140,48 @@ async fn complete(manifests: &mut Manifests, cluster: &Cluster<'_>) -> Result<()
             }
         }
     }
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    let config = match cluster.call("see what is configured", call).await {
+        Ok(Some(config)) => config.spec,
+        Ok(None) => return Ok(()),
+        // Not even its kind is known yet.
+        Err(failure) if failure.is(404) => return Ok(()),
+        Err(failure) => return Err(failure),
+    };
+    allows(&manifests.allowed, &config)?;
     let asks_nothing = manifests.original.is_none()
         && manifests.hosted_control_plane.is_none()
         && manifests.sources.is_empty();
-    if asks_nothing {
-        return Ok(());
+    if !asks_nothing {
+        extend(manifests, config);
     }
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    match cluster.call("see what is configured", call).await {
-        Ok(Some(config)) => extend(manifests, config.spec),
-        Ok(None) => {}
-        // Not even its kind is known yet.
-        Err(failure) if failure.is(404) => {}
-        Err(failure) => return Err(failure),
+    Ok(())
+}
+
+/// Whether syncers can run with this configuration. One from before there were lists may name anything, and the policy
+/// would refuse the next syncer.
+fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failure> {
+    for (field, value, values, flag) in [
+        (
+            "unit",
+            &config.kubelet.unit,
+            allowed.units(),
+            "--allow-unit",
+        ),
+        (
+            "configFile",
+            &config.kubelet.config_file,
+            allowed.config_files(),
+            "--allow-config-file",
+        ),
+    ] {
+        if !values.contains(value) {
+            return Err(Failure::new(
+                format!("`spec.kubelet.{field}` is `{value}`, which is not allowed"),
+                format!("if that is right, install with `{flag} {value}`"),
+            ));
+        }
     }
     Ok(())
 }
@@ -305,6 +345,7 @@ mod tests {
             original: None,
             sources: vec!["b".to_owned(), "c".to_owned()],
             hosted_control_plane: None,
+            allowed: Allowed::default(),
         };
         let objects = manifests.objects();
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
@@ -328,6 +369,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_configured_must_be_allowed() {
+        let mut config = GlobalPullSecretSpec::default();
+        assert!(allows(&Allowed::default(), &config).is_ok());
+        "own.service".clone_into(&mut config.kubelet.unit);
+        let refused = allows(&Allowed::default(), &config).expect_err("not allowed");
+        assert!(
+            format!("{refused:?}").contains("--allow-unit own.service"),
+            "{refused:?}"
+        );
+        let with = Allowed::with(&["own.service".to_owned()], &[]);
+        assert!(allows(&with, &config).is_ok());
+        "/own/config.json".clone_into(&mut config.kubelet.config_file);
+        assert!(allows(&with, &config).is_err());
+    }
+
+    #[test]
     fn objects_are_named_and_placed_as_kubectl_does() {
         let manifests = Manifests {
             controller_image: "c".to_owned(),
@@ -336,6 +393,7 @@ mod tests {
             original: None,
             sources: Vec::new(),
             hosted_control_plane: None,
+            allowed: Allowed::default(),
         };
         let objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
         let titles: Vec<String> = objects.iter().map(Object::title).collect();

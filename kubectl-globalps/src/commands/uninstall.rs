@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef};
-use globalps_core::manifests::Install as Manifests;
+use globalps_core::manifests::{Agent, Allowed, Install as Manifests};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -137,20 +137,23 @@ async fn forget_sources(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Fail
 }
 
 /// What the controller makes while there is something to sync.
-fn syncer_objects(namespace: &str) -> [Object; 4] {
-    [
+fn syncer_objects(namespace: &str) -> Vec<Object> {
+    let kinds = [
         ("apps/v1", "DaemonSet"),
         ("rbac.authorization.k8s.io/v1", "RoleBinding"),
         ("rbac.authorization.k8s.io/v1", "Role"),
         ("v1", "ServiceAccount"),
-    ]
-    .map(|(version, kind)| {
-        Object::of(json!({
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": { "name": names::SYNCER, "namespace": namespace },
-        }))
-    })
+    ];
+    let of_agent = |agent: Agent| {
+        kinds.map(|(version, kind)| {
+            Object::of(json!({
+                "apiVersion": version,
+                "kind": kind,
+                "metadata": { "name": agent.name(), "namespace": namespace },
+            }))
+        })
+    };
+    Agent::ALL.into_iter().flat_map(of_agent).collect()
 }
 
 /// Everything that `install` may have made, last made first.
@@ -180,6 +183,7 @@ fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
                 key: String::new(),
             },
         }),
+        allowed: Allowed::default(),
     };
     let mut objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
     objects.reverse();

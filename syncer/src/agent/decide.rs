@@ -32,6 +32,8 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) is_watched: bool,
     /// Another process changed managed entries so often that the file is left to it.
     pub(crate) is_conflict_limit_reached: bool,
+    /// The node is not selected: this agent restores it, and can't read any content.
+    pub(crate) restores_only: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub(crate) enum Action {
     Confirm,
     /// Nothing of globalps is on the node, so there is nothing to restore.
     Forget,
+    /// Wait for the task to restore the node; the last report stays.
+    StandBy,
 }
 
 pub(crate) fn decide(facts: &NodeFacts) -> Action {
@@ -83,6 +87,8 @@ fn is_kubelet_down(state: &State) -> bool {
 
 fn decide_change(facts: &NodeFacts) -> Action {
     let change = facts.state.and_then(|state| state.change.as_ref());
+    let stands_by =
+        facts.restores_only && facts.task.is_none_or(|task| task.goal() != Goal::Restore);
     if let Some(change) = change {
         let is_newer = facts.task.is_some_and(|task| *task != change.task);
         // A change that was begun is finished or rolled back before anything newer, unless its restart is still
@@ -90,12 +96,16 @@ fn decide_change(facts: &NodeFacts) -> Action {
         match change.step {
             Step::Watching if is_newer || is_drifted(facts) => return Action::Settle,
             Step::Watching => return Action::Confirm,
-            Step::Forward if change.awaits_restart() && is_newer && !facts.is_cooled_down => {}
+            Step::Forward
+                if change.awaits_restart() && is_newer && !facts.is_cooled_down && !stands_by => {}
             Step::Forward | Step::Back => return Action::Resume,
         }
     }
     if facts.is_foreign && facts.task.is_none_or(|task| task.goal() != Goal::Restore) {
         return Action::LeaveAlone;
+    }
+    if stands_by {
+        return Action::StandBy;
     }
     let Some(task) = facts.task else {
         return Action::Idle;
@@ -330,6 +340,7 @@ mod tests {
             is_cooled_down: true,
             is_watched: false,
             is_conflict_limit_reached: false,
+            restores_only: false,
         }
     }
 
@@ -895,6 +906,98 @@ mod tests {
                 assert_eq!(change.before, self::file(OWN), "{sentence}: the way back");
             }
             assert_eq!(in_one_line(action), *expected, "{sentence}");
+        }
+    }
+
+    /// Whatever the object says, an agent that can't read the content asks for none.
+    #[test]
+    fn a_node_that_is_not_selected_is_restored_and_gets_no_content() {
+        let (one, two, restore) = (task(1), task(2), task(0));
+        let with = |step| {
+            let mut state = synced(OWN);
+            state.change = Some(with_step(step));
+            state
+        };
+        for (sentence, is_unseen, task, state, is_cooled_down, expected) in [
+            ("a new node", true, None, None, true, "StandBy"),
+            (
+                "another revision",
+                false,
+                Some(&two),
+                Some(synced(OWN)),
+                true,
+                "StandBy",
+            ),
+            (
+                "its own revision",
+                false,
+                Some(&one),
+                Some(synced(OWN)),
+                true,
+                "StandBy",
+            ),
+            ("no task", false, None, Some(synced(OWN)), true, "StandBy"),
+            (
+                "a restore",
+                false,
+                Some(&restore),
+                Some(synced(OWN)),
+                true,
+                "{OWN}, restart",
+            ),
+            (
+                "nothing to restore",
+                false,
+                Some(&restore),
+                None,
+                true,
+                "Forget",
+            ),
+            (
+                "a change under way",
+                false,
+                Some(&two),
+                Some(with(Step::Forward)),
+                true,
+                "Resume",
+            ),
+            (
+                "its restart waits",
+                false,
+                Some(&two),
+                Some(with(Step::Forward)),
+                false,
+                "Resume",
+            ),
+            (
+                "a change on its way back",
+                false,
+                None,
+                Some(with(Step::Back)),
+                true,
+                "Resume",
+            ),
+            (
+                "a kubelet under watch",
+                false,
+                Some(&one),
+                Some(with(Step::Watching)),
+                true,
+                "Confirm",
+            ),
+        ] {
+            let file = file(OWN_AND_OURS);
+            let action = decide(&NodeFacts {
+                is_unseen,
+                is_cooled_down,
+                restores_only: true,
+                ..facts(task, state.as_ref(), &file, None)
+            });
+            assert_eq!(
+                in_one_line(action),
+                expected.replace("{OWN}", OWN),
+                "{sentence}"
+            );
         }
     }
 

@@ -43,11 +43,14 @@ pub(crate) struct Options {
     pub(crate) ready_file: PathBuf,
     /// Whether the kubelet is restarted after a change.
     pub(crate) restart: bool,
+    /// The node is not selected: it is restored, and no content is fetched.
+    pub(crate) restores_only: bool,
 }
 
 pub(crate) struct Agent {
     config_file: PathBuf,
     restart: bool,
+    restores_only: bool,
     cluster: Cluster,
     journal: Journal,
     unit: Unit,
@@ -97,6 +100,7 @@ impl Agent {
             unit: Unit::new(systemd),
             config_file: options.config_file,
             restart: options.restart,
+            restores_only: options.restores_only,
             cluster,
             state: None,
             is_loaded: false,
@@ -136,6 +140,10 @@ impl Agent {
             let acquired = self.journal.lock().and_then(|lock| {
                 file::sweep(&self.config_file);
                 self.state = self.journal.load()?;
+                let change = self.state.as_mut().and_then(|state| state.change.as_mut());
+                if let Some(change) = change.filter(|_| !self.restart) {
+                    change.waive_restart();
+                }
                 Ok(lock)
             });
             let error = match acquired {
@@ -244,6 +252,7 @@ impl Agent {
             is_cooled_down: self.unit.cooldown().is_zero(),
             is_watched: self.drift.is_watched(),
             is_conflict_limit_reached: self.drift.is_limit_reached(),
+            restores_only: self.restores_only,
         };
         match decide(&facts) {
             Action::Idle => {
@@ -276,6 +285,10 @@ impl Agent {
             Action::GiveUp => self.give_up(task),
             Action::Confirm => self.confirm().await,
             Action::Forget => self.forget(),
+            Action::StandBy => {
+                self.reporter.mark_ready(true);
+                Ok(IDLE)
+            }
         }
     }
 }

@@ -624,6 +624,54 @@ mod tests {
         }
     }
 
+    /// The pod of `restart: Never` has no bus, and the journal may hold a change of the pod before it.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_whose_restart_is_waived_needs_no_bus() {
+        let asked = Some("0".to_owned());
+        for (sentence, step, started_from, back_from, after) in [
+            ("not requested yet", Step::Forward, None, None, NEW),
+            ("requested", Step::Forward, asked.clone(), None, NEW),
+            ("under watch", Step::Watching, asked.clone(), None, NEW),
+            ("on its way back", Step::Back, asked.clone(), None, OLD),
+            (
+                "requested on its way back",
+                Step::Back,
+                asked.clone(),
+                asked.clone(),
+                OLD,
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(NEW))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            let mut begun = Change {
+                step,
+                started_from,
+                back_from,
+                ..change(&image(Some(OLD)), 4, true)
+            };
+            begun.waive_restart();
+            state.change = Some(begun);
+            let mut kubelet = Fake {
+                bus_until: Some(0),
+                ..Fake::default()
+            };
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                kubelet: &mut kubelet,
+            };
+            transaction
+                .resume(&mut state)
+                .await
+                .unwrap_or_else(|error| panic!("{sentence}: {error}"));
+            assert_eq!(kubelet.calls, 0, "{sentence}");
+            assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
         let directory = tempfile::tempdir().unwrap();

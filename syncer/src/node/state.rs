@@ -200,6 +200,13 @@ impl Change {
     pub(crate) fn awaits_restart(&self) -> bool {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
     }
+
+    /// The configuration does not restart kubelets any more: the change goes on without, and the system bus is not needed.
+    pub(crate) fn waive_restart(&mut self) {
+        self.restart = false;
+        self.started_from = None;
+        self.back_from = None;
+    }
 }
 
 /// A task that failed.

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::manifests::Install;
+use globalps_core::manifests::{Allowed, Install};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -48,8 +48,11 @@ impl Stage {
             original: None,
             sources: Vec::new(),
             hosted_control_plane: None,
+            allowed: Allowed::default(),
         };
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
+        let mut objects = install.objects();
+        objects.push(pod(&objects)?);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         stage.apply(&list.to_string())?;
         stage.apply(&permissions().to_string())?;
         Ok(stage)
@@ -112,6 +115,9 @@ impl Stage {
             "--namespace",
             CONTROLLER_NAMESPACE,
             "--duration=12h",
+            "--bound-object-kind=Pod",
+            "--bound-object-name",
+            &host()?,
         ])?;
         let authority = Authority::load(self.cluster.layout())?;
         let mut config: Value = serde_json::from_str(&authority.kubeconfig(
@@ -144,6 +150,23 @@ async fn client(kubeconfig: &str) -> Result<Client> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
+}
+
+/// Name of this machine, as the controller's process sees it.
+fn host() -> Result<String> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    Ok(host.trim().to_owned())
+}
+
+/// The pod that the controller's process stands for: the API server takes writes only from the pod that the Lease names.
+fn pod(objects: &[Value]) -> Result<Value> {
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+    let deployment = deployment.context("a Deployment")?;
+    Ok(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": host()?, "namespace": CONTROLLER_NAMESPACE},
+        "spec": deployment["spec"]["template"]["spec"],
+    }))
 }
 
 /// A syncer's, from the start: the controller makes the Role only with the first revision.

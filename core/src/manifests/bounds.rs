@@ -1,0 +1,309 @@
+//! What bounds the controller's account. RBAC lets it write a `DaemonSet` in `kube-system`, which would be any image, any
+//! `ServiceAccount` and any directory of every node; these policies leave it the objects that it is there to write.
+//!
+//! They bind the agents' accounts too: the controller writes their Roles. The controller has no right on the policies, nor
+//! on their parameter, its own Deployment.
+
+use k8s_openapi::api::admissionregistration::v1::Validation;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::Value;
+
+use super::allowed::{Allowed, cel_list};
+use super::daemon_set::{DBUS_DIR, allowed_args, directory, ready_command};
+use super::policy::{Policy, binding, param, validation, writes};
+use super::syncer::rules;
+use super::{Agent, value};
+use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// `namespace`: the agents'.
+pub(super) fn objects(namespace: &str, allowed: &Allowed) -> Vec<Value> {
+    let mut accounts = vec![(CONTROLLER, CONTROLLER_NAMESPACE.to_owned())];
+    accounts.extend(Agent::ALL.map(|agent| (agent.name(), namespace.to_owned())));
+    let policies = [
+        ("globalps-daemonsets", daemon_sets(namespace, allowed)),
+        ("globalps-roles", roles()),
+        ("globalps-rolebindings", role_bindings(namespace)),
+        ("globalps-serviceaccounts", service_accounts()),
+        ("globalps-secrets", secrets()),
+    ];
+    let mut objects = Vec::new();
+    for (name, policy) in policies {
+        let parameter = policy.params.map(|_| param(CONTROLLER));
+        let policy = Policy {
+            accounts: accounts.clone(),
+            ..policy
+        };
+        objects.push(value(policy.build(name)));
+        objects.push(value(binding(name, parameter)));
+    }
+    objects
+}
+
+/// A pod template that somebody else changed is none of the controller's doing, and stays writable: so is that of the
+/// release before, while its nodes are restored. The image is the one that the controller's Deployment names, so that an
+/// upgrade and a downgrade need nothing else.
+fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
+    let mut directories: Vec<&str> = vec![DBUS_DIR];
+    directories.extend(allowed.config_files().iter().map(|file| directory(file)));
+    let args = cel_list(&allowed_args(namespace, allowed));
+    let directories = cel_list(&directories);
+    let ready = cel_list(&ready_command());
+    let absent = |object: &str, fields: &[&str]| {
+        let absent = fields.iter().map(|field| format!("!has({object}.{field})"));
+        absent.collect::<Vec<_>>().join(" && ")
+    };
+    let rules = [
+        (
+            "the pods run as the ServiceAccount of the DaemonSet's name",
+            "has(variables.pod.serviceAccountName) && variables.pod.serviceAccountName == object.metadata.name"
+                .to_owned(),
+        ),
+        (
+            "the pods have exactly one container",
+            "variables.pod.containers.size() == 1 && \
+             (!has(variables.pod.initContainers) || variables.pod.initContainers.size() == 0) && \
+             (!has(variables.pod.ephemeralContainers) || variables.pod.ephemeralContainers.size() == 0)"
+                .to_owned(),
+        ),
+        (
+            "the image is the one that Deployment `globalps-controller` names with --syncer-image=IMAGE",
+            "variables.pod.containers.all(c, has(c.image) && params.spec.template.spec.containers.exists(p, \
+             has(p.args) && ('--syncer-image=' + c.image) in p.args))"
+                .to_owned(),
+        ),
+        (
+            "the container runs the image's own program, `run`, with arguments that `kubectl globalps install` allows",
+            format!(
+                "variables.pod.containers.all(c, !has(c.command) && has(c.args) && c.args.size() > 0 && \
+                 c.args[0] == 'run' && c.args.all(a, a in {args}))"
+            ),
+        ),
+        (
+            "no other program is run beside it: no lifecycle hooks, and no probe but the readiness probe",
+            format!(
+                "variables.pod.containers.all(c, {} && (!has(c.readinessProbe) || \
+                 (has(c.readinessProbe.exec) && c.readinessProbe.exec.command == {ready})))",
+                absent("c", &["lifecycle", "livenessProbe", "startupProbe"]),
+            ),
+        ),
+        (
+            "the environment is written out or names a field of the pod; nothing comes from Secrets or ConfigMaps",
+            "variables.pod.containers.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, \
+             !has(e.valueFrom) || has(e.valueFrom.fieldRef))))"
+                .to_owned(),
+        ),
+        (
+            "no privileged container, no added capabilities, no unmasked /proc, no devices",
+            format!(
+                "variables.pod.containers.all(c, {} && (!has(c.securityContext) || \
+                 ((!has(c.securityContext.privileged) || !c.securityContext.privileged) && \
+                 (!has(c.securityContext.capabilities) || !has(c.securityContext.capabilities.add)) && \
+                 (!has(c.securityContext.procMount) || c.securityContext.procMount == 'Default')))) && {}",
+                absent("c", &["volumeDevices"]),
+                absent("variables.pod", &["resourceClaims"]),
+            ),
+        ),
+        (
+            "the pods share no process or IPC namespace with the node",
+            "(!has(variables.pod.hostPID) || !variables.pod.hostPID) && \
+             (!has(variables.pod.hostIPC) || !variables.pod.hostIPC)"
+                .to_owned(),
+        ),
+        (
+            "the volumes are the kubelet's directory, /run/dbus and empty ones",
+            format!(
+                "!has(variables.pod.volumes) || variables.pod.volumes.all(v, has(v.emptyDir) || \
+                 (has(v.hostPath) && v.hostPath.path in {directories}))"
+            ),
+        ),
+    ];
+    let mut validations: Vec<Validation> = rules
+        .into_iter()
+        .map(|(message, rule)| validation(message, format!("variables.isUnchanged || ({rule})")))
+        .collect();
+    for field in ["labels", "annotations"] {
+        validations.push(validation(
+            format!("the pods have no {field} but globalps' own, which other programs may act on"),
+            only_ours_are_new(&format!("spec.template.metadata.{field}"), "k == 'name'"),
+        ));
+    }
+    Policy {
+        params: Some(("apps/v1", "Deployment")),
+        rules: vec![writes("apps", "v1", ["daemonsets"])],
+        variables: vec![
+            ("pod", "object.spec.template.spec".to_owned()),
+            (
+                "isUnchanged",
+                "oldObject != null && object.spec.template.spec == oldObject.spec.template.spec"
+                    .to_owned(),
+            ),
+        ],
+        validations,
+        ..Policy::default()
+    }
+}
+
+/// Of a map of strings: each key is ours, or was there before with the same value. `also`: another kind of key that is
+/// ours.
+fn only_ours_are_new(path: &str, also: &str) -> String {
+    format!(
+        "!has(object.{path}) || object.{path}.all(k, k.startsWith('globalps.io/') || {also} || \
+         (oldObject != null && has(oldObject.{path}) && k in oldObject.{path} && \
+         oldObject.{path}[k] == object.{path}[k]))"
+    )
+}
+
+/// RBAC itself lets nobody grant what they do not hold. What the controller holds is more than an agent needs, though: a
+/// node would get it with the agent's token.
+fn roles() -> Policy {
+    let roles = Agent::ALL.map(|agent| {
+        let allowed: Vec<String> = rules(agent).iter().map(covers).collect();
+        let name = agent.name();
+        let allowed = allowed.join(" || ");
+        format!("(object.metadata.name == '{name}' && object.rules.all(r, {allowed}))")
+    });
+    Policy {
+        rules: vec![writes(RBAC, "v1", ["roles"])],
+        validations: vec![validation(
+            "a Role allows no more than its syncer needs",
+            format!("!has(object.rules) || {}", roles.join(" || ")),
+        )],
+        ..Policy::default()
+    }
+}
+
+fn role_bindings(namespace: &str) -> Policy {
+    Policy {
+        rules: vec![writes(RBAC, "v1", ["rolebindings"])],
+        validations: vec![
+            validation(
+                "a RoleBinding is of the Role of its own name",
+                "object.roleRef.kind == 'Role' && object.roleRef.name == object.metadata.name",
+            ),
+            validation(
+                "a RoleBinding binds the syncer's ServiceAccount of its own name",
+                format!(
+                    "!has(object.subjects) || object.subjects.all(s, s.kind == 'ServiceAccount' && \
+                     s.name == object.metadata.name && has(s.namespace) && s.namespace == '{namespace}')"
+                ),
+            ),
+        ],
+        ..Policy::default()
+    }
+}
+
+/// Whether rule `r` allows no more than this one.
+fn covers(rule: &PolicyRule) -> String {
+    let within = |field: &str, values: &Option<Vec<String>>| {
+        let values = cel_list(values.as_deref().unwrap_or_default());
+        format!("has(r.{field}) && r.{field}.all(x, x in {values})")
+    };
+    let mut parts = vec![
+        within("apiGroups", &rule.api_groups),
+        within("resources", &rule.resources),
+        within("verbs", &Some(rule.verbs.clone())),
+    ];
+    if rule.resource_names.is_some() {
+        // Without names a rule is about all objects.
+        parts.push("has(r.resourceNames) && r.resourceNames.size() > 0".to_owned());
+        parts.push(within("resourceNames", &rule.resource_names));
+    }
+    format!("({})", parts.join(" && "))
+}
+
+/// Clouds give an account's pods their own identities by its annotations.
+fn service_accounts() -> Policy {
+    let unchanged = |field: &str| {
+        format!(
+            "!has(object.{field}) || (oldObject != null && has(oldObject.{field}) && \
+             object.{field} == oldObject.{field})"
+        )
+    };
+    Policy {
+        rules: vec![writes("", "v1", ["serviceaccounts"])],
+        validations: vec![
+            validation(
+                "a ServiceAccount names no Secrets",
+                format!(
+                    "({}) && ({})",
+                    unchanged("secrets"),
+                    unchanged("imagePullSecrets")
+                ),
+            ),
+            validation(
+                "a ServiceAccount has no annotations but globalps' own, which other programs may act on",
+                only_ours_are_new("metadata.annotations", "false"),
+            ),
+        ],
+        ..Policy::default()
+    }
+}
+
+/// A Secret of type `kubernetes.io/service-account-token` is filled by Kubernetes with the token of any account.
+fn secrets() -> Policy {
+    Policy {
+        rules: vec![writes("", "v1", ["secrets"])],
+        validations: vec![validation(
+            format!("a Secret is of type {SECRET_TYPE}"),
+            format!("has(object.type) && object.type == '{SECRET_TYPE}'"),
+        )],
+        ..Policy::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::syncer_objects;
+    use super::*;
+    use crate::api::{GlobalPullSecretSpec, Kubelet, Restart};
+
+    /// What the API server makes of the rest is shown on a real one.
+    #[test]
+    fn every_argument_and_directory_of_the_syncer_is_allowed() {
+        let allowed = Allowed::with(
+            &["own.service".to_owned()],
+            &["/etc/k/auth.json".to_owned()],
+        );
+        let args = allowed_args("kube-system", &allowed);
+        for unit in allowed.units() {
+            for config_file in allowed.config_files() {
+                for restart in [Restart::Always, Restart::Never] {
+                    let spec = GlobalPullSecretSpec {
+                        node_selector: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+                        kubelet: Kubelet {
+                            unit: unit.clone(),
+                            config_file: config_file.clone(),
+                            restart,
+                        },
+                        ..GlobalPullSecretSpec::default()
+                    };
+                    let objects = syncer_objects("kube-system", "i", &spec);
+                    for agent in [objects.syncer, objects.restorer] {
+                        let set = value(agent.daemon_set);
+                        let pod = &set["spec"]["template"]["spec"];
+                        let found = pod["containers"][0]["args"].as_array();
+                        for arg in found.into_iter().flatten() {
+                            let is_allowed = args.iter().any(|allowed| arg == allowed);
+                            assert!(is_allowed, "{arg}");
+                        }
+                        let volumes = pod["volumes"].to_string();
+                        assert_eq!(
+                            volumes.contains(DBUS_DIR),
+                            restart == Restart::Always,
+                            "without a restart there is no bus: {volumes}"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(
+            !args
+                .iter()
+                .any(|arg| arg == "--unit=systemd-poweroff.service")
+        );
+    }
+}

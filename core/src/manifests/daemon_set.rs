@@ -1,0 +1,302 @@
+//! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and as little else as possible.
+
+use k8s_openapi::api::apps::v1::{
+    DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet,
+};
+use k8s_openapi::api::core::v1::{
+    Affinity, AppArmorProfile, Capabilities, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
+    ExecAction, HostPathVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+    SELinuxOptions, SeccompProfile, SecurityContext, Toleration, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::allowed::Allowed;
+use super::syncer::Agent;
+use super::{named, quantities, strings};
+use crate::api::{GlobalPullSecretSpec, Restart};
+use crate::names::{EXCLUDE_LABEL, SYNCER_BINARY};
+
+/// Where the pod sees the node's directories.
+const KUBELET_MOUNT: &str = "/host/kubelet";
+const DBUS_MOUNT: &str = "/host/run/dbus";
+const RUN_MOUNT: &str = "/run/globalps";
+const READY_FILE: &str = "/run/globalps/ready";
+/// The node's directory with the socket of the system bus.
+pub(super) const DBUS_DIR: &str = "/run/dbus";
+
+/// Pods that may be replaced at the same time. A pod that starts changes nothing on its node, but an image that does not
+/// start must not stop every agent at once.
+const MAX_UNAVAILABLE: &str = "10%";
+
+pub(super) fn daemon_set(
+    agent: Agent,
+    namespace: &str,
+    image: &str,
+    spec: &GlobalPullSecretSpec,
+) -> DaemonSet {
+    let labels = Some([("name".to_owned(), agent.name().to_owned())].into());
+    let (kubelet_dir, _) = split(&spec.kubelet.config_file);
+    let mut volumes = vec![host_path("kubelet", kubelet_dir)];
+    if has_bus(spec) {
+        volumes.push(host_path("dbus", DBUS_DIR));
+    }
+    volumes.push(Volume {
+        name: "run".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: Some("Memory".to_owned()),
+            ..EmptyDirVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
+    let pod = PodSpec {
+        service_account_name: Some(agent.name().to_owned()),
+        priority_class_name: Some("system-node-critical".to_owned()),
+        tolerations: Some(vec![Toleration {
+            operator: Some("Exists".to_owned()),
+            ..Toleration::default()
+        }]),
+        node_selector: Some([("kubernetes.io/os".to_owned(), "linux".to_owned())].into()),
+        affinity: Some(Affinity {
+            node_affinity: Some(NodeAffinity {
+                required_during_scheduling_ignored_during_execution: Some(nodes(agent, spec)),
+                ..NodeAffinity::default()
+            }),
+            ..Affinity::default()
+        }),
+        host_network: spec.syncer.host_network.then_some(true),
+        termination_grace_period_seconds: Some(5),
+        containers: vec![container(agent, namespace, image, spec)],
+        volumes: Some(volumes),
+        ..PodSpec::default()
+    };
+    DaemonSet {
+        spec: Some(DaemonSetSpec {
+            selector: LabelSelector {
+                match_labels: labels.clone(),
+                ..LabelSelector::default()
+            },
+            update_strategy: Some(DaemonSetUpdateStrategy {
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(RollingUpdateDaemonSet {
+                    max_unavailable: Some(IntOrString::String(MAX_UNAVAILABLE.to_owned())),
+                    ..RollingUpdateDaemonSet::default()
+                }),
+            }),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels,
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod),
+            },
+            ..DaemonSetSpec::default()
+        }),
+        ..named(agent.name(), namespace)
+    }
+}
+
+/// The nodes of an agent. Those of both are all Linux nodes, and no node is of both.
+fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
+    let selected = spec.node_selector.iter();
+    let requirements = |operator: &str, excluded: &str| {
+        let is = |key: &str, operator: &str, value: &str| NodeSelectorRequirement {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values: Some(strings([value])),
+        };
+        let mut requirements = vec![is(EXCLUDE_LABEL, excluded, "true")];
+        requirements.extend(
+            selected
+                .clone()
+                .map(|(key, value)| is(key, operator, value)),
+        );
+        requirements
+    };
+    // All of a term must hold, and one of the terms. `NotIn` holds for a node without the label, too.
+    let terms = match agent {
+        Agent::Syncer => vec![requirements("In", "NotIn")],
+        Agent::Restorer => requirements("NotIn", "In")
+            .into_iter()
+            .map(|requirement| vec![requirement])
+            .collect(),
+    };
+    NodeSelector {
+        node_selector_terms: terms
+            .into_iter()
+            .map(|requirements| NodeSelectorTerm {
+                match_expressions: Some(requirements),
+                ..NodeSelectorTerm::default()
+            })
+            .collect(),
+    }
+}
+
+/// The system bus makes the pod root on its node. Where nothing is restarted, the pod does without.
+fn has_bus(spec: &GlobalPullSecretSpec) -> bool {
+    spec.kubelet.restart != Restart::Never
+}
+
+/// Directory and name of the file.
+fn split(config_file: &str) -> (&str, &str) {
+    config_file.rsplit_once('/').unwrap_or_default()
+}
+
+/// The directory of the file on the node.
+pub(super) fn directory(config_file: &str) -> &str {
+    split(config_file).0
+}
+
+fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<String> {
+    let (_, file_name) = split(&spec.kubelet.config_file);
+    let mut args = vec![
+        "run".to_owned(),
+        format!("--namespace={namespace}"),
+        config_file_arg(file_name),
+        unit_arg(&spec.kubelet.unit),
+        restart_arg(spec.kubelet.restart),
+    ];
+    if has_bus(spec) {
+        args.push(bus_arg());
+    }
+    args.push(ready_arg());
+    if agent == Agent::Restorer {
+        args.push(RESTORE_ONLY.to_owned());
+    }
+    args
+}
+
+/// Every argument that an agent has for some spec, and none beside.
+pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
+    let mut args = vec![
+        "run".to_owned(),
+        format!("--namespace={namespace}"),
+        restart_arg(Restart::Always),
+        restart_arg(Restart::Never),
+        bus_arg(),
+        ready_arg(),
+        RESTORE_ONLY.to_owned(),
+    ];
+    let files = allowed.config_files().iter();
+    args.extend(files.map(|file| config_file_arg(split(file).1)));
+    args.extend(allowed.units().iter().map(|unit| unit_arg(unit)));
+    args.sort();
+    args.dedup();
+    args
+}
+
+const RESTORE_ONLY: &str = "--restore-only";
+
+fn config_file_arg(file_name: &str) -> String {
+    format!("--config-file={KUBELET_MOUNT}/{file_name}")
+}
+
+fn unit_arg(unit: &str) -> String {
+    format!("--unit={unit}")
+}
+
+fn restart_arg(restart: Restart) -> String {
+    let restart = match restart {
+        Restart::Always => "Always",
+        Restart::Never => "Never",
+    };
+    format!("--restart={restart}")
+}
+
+fn bus_arg() -> String {
+    format!("--bus={DBUS_MOUNT}/system_bus_socket")
+}
+
+fn ready_arg() -> String {
+    format!("--ready-file={READY_FILE}")
+}
+
+/// The command of the readiness probe.
+pub(super) fn ready_command() -> Vec<String> {
+    vec![format!("/{SYNCER_BINARY}"), "ready".to_owned(), ready_arg()]
+}
+
+fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecretSpec) -> Container {
+    let mount = |name: &str, path: &str| VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        ..VolumeMount::default()
+    };
+    let mut mounts = vec![VolumeMount {
+        // Without propagation, mounts of other pods below it would stay pinned after those pods are gone.
+        mount_propagation: Some("HostToContainer".to_owned()),
+        ..mount("kubelet", KUBELET_MOUNT)
+    }];
+    if has_bus(spec) {
+        mounts.push(mount("dbus", DBUS_MOUNT));
+    }
+    mounts.push(mount("run", RUN_MOUNT));
+    Container {
+        name: "syncer".to_owned(),
+        image: Some(image.to_owned()),
+        args: Some(args(agent, namespace, spec)),
+        env: Some(vec![EnvVar {
+            name: "NODE_NAME".to_owned(),
+            value_from: Some(EnvVarSource {
+                field_ref: Some(ObjectFieldSelector {
+                    field_path: "spec.nodeName".to_owned(),
+                    ..ObjectFieldSelector::default()
+                }),
+                ..EnvVarSource::default()
+            }),
+            ..EnvVar::default()
+        }]),
+        resources: Some(ResourceRequirements {
+            requests: Some(quantities([("cpu", "5m"), ("memory", "16Mi")])),
+            // About ten times what it has: it holds a Secret of 1 MiB several times over while it merges.
+            limits: Some(quantities([("memory", "64Mi")])),
+            ..ResourceRequirements::default()
+        }),
+        readiness_probe: Some(Probe {
+            exec: Some(ExecAction {
+                command: Some(ready_command()),
+            }),
+            period_seconds: Some(10),
+            timeout_seconds: Some(5),
+            ..Probe::default()
+        }),
+        // Files of root, and the bus's rule that only uid 0 may restart a unit, need uid 0; nothing needs a capability.
+        security_context: Some(SecurityContext {
+            run_as_user: Some(0),
+            run_as_group: Some(0),
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".to_owned()]),
+                ..Capabilities::default()
+            }),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
+            se_linux_options: Some(SELinuxOptions {
+                type_: Some("spc_t".to_owned()),
+                ..SELinuxOptions::default()
+            }),
+            app_armor_profile: Some(AppArmorProfile {
+                type_: "Unconfined".to_owned(),
+                ..AppArmorProfile::default()
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(mounts),
+        ..Container::default()
+    }
+}
+
+fn host_path(name: &str, path: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        host_path: Some(HostPathVolumeSource {
+            path: path.to_owned(),
+            ..HostPathVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}

@@ -1,0 +1,59 @@
+//! Who may open a connection to our pods.
+
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
+
+use super::{Agent, named, strings, value};
+use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, METRICS_PORT, SYNCER};
+
+/// `namespace`: the agents'.
+///
+/// The probes' port is open to nobody: probes come from the node's kubelet, which network plugins exempt (Calico, Cilium,
+/// OVN-Kubernetes, Antrea, kube-router and the AWS VPC CNI do so by default). Connections from our pods are not limited:
+/// they go to the API server, whose address and port differ from cluster to cluster (443, 6443, 8443, 16443), and some
+/// plugins compare the port after the Service was resolved.
+pub(super) fn objects(namespace: &str) -> Vec<Value> {
+    let agents = LabelSelectorRequirement {
+        key: "name".to_owned(),
+        operator: "In".to_owned(),
+        values: Some(strings(Agent::ALL.map(Agent::name))),
+    };
+    let metrics = NetworkPolicyIngressRule {
+        ports: Some(vec![NetworkPolicyPort {
+            protocol: Some("TCP".to_owned()),
+            port: Some(IntOrString::Int(METRICS_PORT.into())),
+            ..NetworkPolicyPort::default()
+        }]),
+        ..NetworkPolicyIngressRule::default()
+    };
+    vec![
+        value(NetworkPolicy {
+            spec: Some(ingress(LabelSelector::default(), vec![metrics])),
+            ..named(CONTROLLER, CONTROLLER_NAMESPACE)
+        }),
+        value(NetworkPolicy {
+            spec: Some(ingress(
+                LabelSelector {
+                    match_expressions: Some(vec![agents]),
+                    ..LabelSelector::default()
+                },
+                Vec::new(),
+            )),
+            ..named(SYNCER, namespace)
+        }),
+    ]
+}
+
+/// Nothing but this reaches the pods.
+fn ingress(pods: LabelSelector, rules: Vec<NetworkPolicyIngressRule>) -> NetworkPolicySpec {
+    NetworkPolicySpec {
+        pod_selector: Some(pods),
+        policy_types: Some(strings(["Ingress"])),
+        ingress: Some(rules),
+        ..NetworkPolicySpec::default()
+    }
+}

@@ -1,0 +1,220 @@
+//! An editor of the `GlobalPullSecret` names kubelets and nothing else, by the API server's own validation. `install` widens
+//! the lists, and an object from before there were lists stays as it is.
+
+mod common;
+
+use std::time::Duration;
+
+use common::cluster;
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::manifests::{Allowed, Install};
+use globalps_tests::product::{NAMESPACE, Ran, run};
+use globalps_tests::{Cluster, until};
+use kube::CustomResourceExt as _;
+use serde_json::{Value, json};
+
+const CRD: &str = "crd/globalpullsecrets.globalps.io";
+const POLL: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn only_kubelets_can_be_named_unless_install_says_otherwise() {
+    let cluster = cluster("allowed-kubelets", 0);
+    // As the release before left it.
+    apply(&cluster, &json!(GlobalPullSecret::crd())).taken("the definition from before");
+    cluster
+        .kubectl(&["wait", "--for=condition=Established", CRD])
+        .unwrap();
+    let old =
+        json!({"kubelet": {"unit": "systemd-poweroff.service", "configFile": "/etc/shadow.d/x"}});
+    until("an object from before", SOON, POLL, || {
+        Ok((apply(&cluster, &config(&old)).code == Some(0)).then_some(()))
+    })
+    .unwrap();
+    define(&cluster, Allowed::default(), "my-kubelet.service");
+
+    // It keeps what it has: others write its status and its other fields.
+    let status = json!({"status": {"revision": 3}}).to_string();
+    patch(
+        &cluster,
+        &["--subresource=status", "--type=merge", "-p", &status],
+    )
+    .taken("its status");
+    for (sentence, spec, expected) in [
+        ("another field", json!({"rollout": {"paused": true}}), None),
+        (
+            "the same unit",
+            json!({"kubelet": {"unit": "systemd-poweroff.service"}}),
+            None,
+        ),
+        (
+            "another one",
+            json!({"kubelet": {"unit": "systemd-reboot.service"}}),
+            Some("--allow-unit"),
+        ),
+        (
+            "a kubelet's",
+            json!({"kubelet": {"unit": "k3s-agent.service"}}),
+            None,
+        ),
+        (
+            "no way back",
+            json!({"kubelet": {"unit": "systemd-poweroff.service"}}),
+            Some("--allow-unit"),
+        ),
+    ] {
+        let spec = json!({"spec": spec}).to_string();
+        patch(&cluster, &["--type=merge", "-p", &spec]).is(sentence, expected);
+    }
+
+    let microk8s = "/var/snap/microk8s/common/var/lib/kubelet/config.json";
+    for (field, value, expected) in [
+        ("unit", "Auto", None),
+        ("unit", "kubelet.service", None),
+        ("unit", "k0sworker.service", None),
+        ("unit", "snap.microk8s.daemon-kubelite.service", None),
+        (
+            "unit",
+            "systemd-poweroff.service",
+            Some("unit is none of Auto, kubelet.service"),
+        ),
+        ("unit", "kubelet.service.evil.service", Some("--allow-unit")),
+        ("unit", "my-kubelet.service", Some("--allow-unit")),
+        ("configFile", "/var/lib/kubelet/config.json", None),
+        ("configFile", "/var/lib/k0s/kubelet/config.json", None),
+        ("configFile", microk8s, None),
+        (
+            "configFile",
+            "/etc/passwd",
+            Some("configFile is none of /var/lib/kubelet/config.json"),
+        ),
+        (
+            "configFile",
+            "/var/lib/kubelet/../../etc/config.json",
+            Some("--allow-config-file"),
+        ),
+        (
+            "configFile",
+            "/var/lib/kubelet/kubeconfig",
+            Some("--allow-config-file"),
+        ),
+        (
+            "configFile",
+            "/data/kubelet/config.json",
+            Some("--allow-config-file"),
+        ),
+    ] {
+        create(&cluster, field, value).is(value, expected);
+    }
+    // What the field's form allows is not what the lists do.
+    define(
+        &cluster,
+        Allowed::with(
+            &["my-kubelet.service".to_owned()],
+            &["/data/kubelet/config.json".to_owned()],
+        ),
+        "other.service",
+    );
+    for (field, value, expected) in [
+        ("unit", "my-kubelet.service", None),
+        ("unit", "kubelet.service", None),
+        (
+            "unit",
+            "systemd-poweroff.service",
+            Some("my-kubelet.service"),
+        ),
+        ("configFile", "/data/kubelet/config.json", None),
+        (
+            "configFile",
+            "/data/other/config.json",
+            Some("--allow-config-file"),
+        ),
+    ] {
+        create(&cluster, field, value).is(value, expected);
+    }
+}
+
+/// The definition with these lists; returns when `refused` is known to be none of its units.
+fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
+    let install = Install {
+        controller_image: "c".to_owned(),
+        syncer_image: "s".to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        original: None,
+        sources: Vec::new(),
+        hosted_control_plane: None,
+        allowed: allowed.clone(),
+    };
+    let crds = install.objects().into_iter();
+    for crd in crds.filter(|object| object["kind"] == "CustomResourceDefinition") {
+        apply(cluster, &crd).taken("the definition");
+    }
+    let last = allowed.units().last().cloned().unwrap_or_default();
+    until("the definition is in force", SOON, POLL, || {
+        let is_refused = create(cluster, "unit", refused).code != Some(0);
+        let is_taken = create(cluster, "unit", &last).code == Some(0);
+        Ok((is_refused && is_taken).then_some(()))
+    })
+    .unwrap();
+}
+
+fn config(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// A new object, checked and not stored.
+fn create(cluster: &Cluster, field: &str, value: &str) -> Answer {
+    let mut object = config(&json!({"kubelet": {field: value}}));
+    object["metadata"]["name"] = json!("another");
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["create", "--dry-run=server", "-f", "-"]);
+    Answer(run(&mut kubectl, &object.to_string()).unwrap())
+}
+
+fn apply(cluster: &Cluster, object: &Value) -> Answer {
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    Answer(run(&mut kubectl, &object.to_string()).unwrap())
+}
+
+fn patch(cluster: &Cluster, args: &[&str]) -> Answer {
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args([
+        "patch",
+        "globalpullsecret/global-pull-secret",
+        "-n",
+        NAMESPACE,
+    ]);
+    Answer(run(kubectl.args(args), "").unwrap())
+}
+
+/// The API server's answer.
+struct Answer(Ran);
+
+impl std::ops::Deref for Answer {
+    type Target = Ran;
+
+    fn deref(&self) -> &Ran {
+        &self.0
+    }
+}
+
+impl Answer {
+    fn taken(&self, sentence: &str) {
+        self.is(sentence, None);
+    }
+
+    /// `expected`: part of the message; `None`: it is taken.
+    fn is(&self, sentence: &str, expected: Option<&str>) {
+        match expected {
+            None => assert_eq!(self.code, Some(0), "{sentence}: {:?}", self.0),
+            Some(message) => {
+                assert_ne!(self.code, Some(0), "{sentence} is taken");
+                assert!(self.stderr.contains(message), "{sentence}: {:?}", self.0);
+            }
+        }
+    }
+}

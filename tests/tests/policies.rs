@@ -1,0 +1,709 @@
+//! What a controller that is somebody else's can't do: each way out of its account is tried on a real API server, with the
+//! token of a controller's pod, and refused with a message that names the rule. What the real controller writes passes.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::cluster;
+use globalps_core::api::{GlobalPullSecretSpec, Kubelet, Restart, Syncer};
+use globalps_core::manifests::{Allowed, Install, syncer_objects};
+use globalps_tests::product::{NAMESPACE, run};
+use globalps_tests::{Cluster, until};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::config::AuthInfo;
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+const SYSTEM: &str = "globalps-system";
+const SYNCER: &str = "global-pull-secret-syncer";
+const RESTORER: &str = "global-pull-secret-restorer";
+const IMAGE: &str = "registry.example.com/globalps-syncer:2";
+const POLL: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
+    let cluster = cluster("policies", 0);
+    install(&cluster, IMAGE);
+    let pods = pods(&cluster);
+    let [leader, other] = &pods[..] else {
+        panic!("two controllers: {pods:?}");
+    };
+    lease(&cluster, &format!("{leader}_1"));
+    let controller = Account::of_pod(&cluster, "globalps-controller", SYSTEM, leader);
+    the_policies_are_well_typed(&cluster);
+
+    // What it writes itself, for every kind of configuration.
+    for spec in specs() {
+        for object in syncer_objects(NAMESPACE, IMAGE, &spec).values() {
+            let title = title(&object);
+            until(&format!("{title} is taken"), SOON, POLL, || {
+                // The authorizer learns of Roles by a watch, and so does the API server of policies.
+                Ok(controller.apply(&object, false).ok())
+            })
+            .unwrap_or_else(|_| panic!("{title}: {:?}", controller.apply(&object, false)));
+        }
+    }
+    ways_out_are_refused(&controller);
+    what_others_made_of_a_daemon_set_stays_writable(&cluster, &controller);
+    an_upgrade_moves_the_image(&cluster, &controller);
+    only_the_leader_writes(&cluster, &controller, other);
+}
+
+/// Their rules name no field that the objects do not have.
+fn the_policies_are_well_typed(cluster: &Cluster) {
+    let policies = || -> anyhow::Result<Vec<Value>> {
+        let text = cluster.kubectl(&["get", "validatingadmissionpolicies", "-o", "json"])?;
+        let list: Value = serde_json::from_str(&text)?;
+        let mut ours = list["items"].as_array().cloned().unwrap_or_default();
+        ours.retain(|policy| {
+            let name = policy["metadata"]["name"].as_str().unwrap_or_default();
+            name.starts_with("globalps-")
+        });
+        Ok(ours)
+    };
+    let checked = until("the policies are checked", SOON, POLL, || {
+        let policies = policies()?;
+        let is_checked = |policy: &Value| policy["status"]["observedGeneration"].is_i64();
+        Ok(policies.iter().all(is_checked).then_some(policies))
+    })
+    .unwrap();
+    assert_eq!(checked.len(), 7, "{checked:#?}");
+    for policy in checked {
+        let warnings = &policy["status"]["typeChecking"]["expressionWarnings"];
+        assert!(
+            warnings.is_null(),
+            "{}: {warnings:#}",
+            policy["metadata"]["name"]
+        );
+    }
+}
+
+fn specs() -> Vec<GlobalPullSecretSpec> {
+    let kubelet = |unit: &str, config_file: &str, restart| GlobalPullSecretSpec {
+        kubelet: Kubelet {
+            unit: unit.to_owned(),
+            config_file: config_file.to_owned(),
+            restart,
+        },
+        ..GlobalPullSecretSpec::default()
+    };
+    let microk8s = "/var/snap/microk8s/common/var/lib/kubelet/config.json";
+    vec![
+        GlobalPullSecretSpec::default(),
+        kubelet(
+            "kubelet.service",
+            "/var/lib/kubelet/config.json",
+            Restart::Never,
+        ),
+        kubelet(
+            "snap.microk8s.daemon-kubelite.service",
+            microk8s,
+            Restart::Always,
+        ),
+        GlobalPullSecretSpec {
+            node_selector: BTreeMap::from([("pool".to_owned(), "a".to_owned())]),
+            syncer: Syncer { host_network: true },
+            ..GlobalPullSecretSpec::default()
+        },
+    ]
+}
+
+/// What the leader's account asks for, and the rule that is in the way.
+fn ways_out_are_refused(controller: &Account) {
+    let objects = syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values();
+    let whole = |kind: &str, name: &str| {
+        let found = objects
+            .iter()
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        found.cloned().unwrap()
+    };
+    let pod = "/spec/template/spec";
+    let container = "/spec/template/spec/containers/0";
+    let at = |path: &str, value: Value| (path.to_owned(), value);
+    let of_pod = |field: &str, value: Value| at(&format!("{pod}/{field}"), value);
+    let of_container = |field: &str, value: Value| at(&format!("{container}/{field}"), value);
+    let arg = |number: usize, text: &str| of_container(&format!("args/{number}"), json!(text));
+    let one = "exactly one container";
+    let args = "runs the image's own program";
+    let other_program = "no other program is run beside it";
+    let environment = "nothing comes from Secrets";
+    let privileged = "no privileged container";
+    let volumes = "the volumes are the kubelet's directory";
+    let cases = [
+        (
+            "another image",
+            of_container("image", json!("evil/image:1")),
+            "the image is the one",
+        ),
+        (
+            "another account",
+            of_pod(
+                "serviceAccountName",
+                json!("clusterrole-aggregation-controller"),
+            ),
+            "run as the ServiceAccount",
+        ),
+        (
+            "the other agent's account",
+            of_pod("serviceAccountName", json!(RESTORER)),
+            "run as the ServiceAccount",
+        ),
+        (
+            "an init container",
+            of_pod("initContainers", json!([{"name": "i", "image": IMAGE}])),
+            one,
+        ),
+        (
+            "a second container",
+            of_pod(
+                "containers/-",
+                json!({"name": "j", "image": IMAGE, "args": ["run"]}),
+            ),
+            one,
+        ),
+        (
+            "a command",
+            of_container("command", json!(["/bin/sh"])),
+            args,
+        ),
+        ("another subcommand", arg(0, "ready"), args),
+        (
+            "a unit that is no kubelet",
+            arg(3, "--unit=systemd-poweroff.service"),
+            args,
+        ),
+        (
+            "a file outside the directory",
+            arg(2, "--config-file=/host/kubelet/../../etc/passwd"),
+            args,
+        ),
+        (
+            "another namespace's content",
+            arg(1, "--namespace=default"),
+            args,
+        ),
+        (
+            "a lifecycle hook",
+            of_container(
+                "lifecycle",
+                json!({"postStart": {"exec": {"command": ["/globalps-syncer"]}}}),
+            ),
+            other_program,
+        ),
+        (
+            "a liveness probe",
+            of_container(
+                "livenessProbe",
+                json!({"exec": {"command": ["/globalps-syncer"]}}),
+            ),
+            other_program,
+        ),
+        (
+            "a startup probe",
+            of_container(
+                "startupProbe",
+                json!({"httpGet": {"host": "10.0.0.1", "port": 80}}),
+            ),
+            other_program,
+        ),
+        (
+            "another readiness probe",
+            of_container(
+                "readinessProbe/exec/command",
+                json!(["/globalps-syncer", "run", "--unit=systemd-poweroff.service"]),
+            ),
+            other_program,
+        ),
+        (
+            "environment of a Secret",
+            of_container("envFrom", json!([{"secretRef": {"name": "any"}}])),
+            environment,
+        ),
+        (
+            "a variable of a Secret",
+            of_container(
+                "env/-",
+                json!({"name": "S", "valueFrom": {"secretKeyRef": {"name": "any", "key": "k"}}}),
+            ),
+            environment,
+        ),
+        (
+            "privileged",
+            of_container("securityContext", json!({"privileged": true})),
+            privileged,
+        ),
+        (
+            "a capability",
+            of_container("securityContext/capabilities/add", json!(["SYS_ADMIN"])),
+            privileged,
+        ),
+        (
+            "the node's processes",
+            of_pod("hostPID", json!(true)),
+            "share no process or IPC namespace",
+        ),
+        (
+            "the node's IPC",
+            of_pod("hostIPC", json!(true)),
+            "share no process or IPC namespace",
+        ),
+        (
+            "the whole disk",
+            of_pod("volumes/0/hostPath/path", json!("/")),
+            volumes,
+        ),
+        (
+            "a directory beside the kubelet's",
+            of_pod("volumes/0/hostPath/path", json!("/var/lib/kubelet/../..")),
+            "",
+        ),
+        (
+            "the container runtime's socket",
+            of_pod(
+                "volumes/-",
+                json!({"name": "c", "hostPath": {"path": "/run/containerd"}}),
+            ),
+            volumes,
+        ),
+        (
+            "a Secret's volume",
+            of_pod(
+                "volumes/-",
+                json!({"name": "s", "secret": {"secretName": "any"}}),
+            ),
+            volumes,
+        ),
+        (
+            "another audience's token",
+            of_pod(
+                "volumes/-",
+                json!({"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}),
+            ),
+            volumes,
+        ),
+        (
+            "a label that a webhook acts on",
+            at(
+                "/spec/template/metadata/labels/azure.workload.identity~1use",
+                json!("true"),
+            ),
+            "the pods have no labels",
+        ),
+        (
+            "an annotation that a webhook acts on",
+            at(
+                "/spec/template/metadata/annotations",
+                json!({"vault.hashicorp.com/agent-inject": "true"}),
+            ),
+            "the pods have no annotations",
+        ),
+    ];
+    for (sentence, (path, value), rule) in cases {
+        let mut object = whole("DaemonSet", SYNCER);
+        set(&mut object, &path, value);
+        refused(sentence, rule, controller.apply(&object, true));
+    }
+
+    let role = |name: &str, rules: Value| {
+        let mut role = whole("Role", name);
+        role["rules"] = rules;
+        role
+    };
+    let secrets = |names: Value, verbs: Value| json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": verbs}]);
+    let bound = |field: &str, value: Value| {
+        let mut binding = whole("RoleBinding", SYNCER);
+        set(&mut binding, field, value);
+        binding
+    };
+    let mut account = whole("ServiceAccount", SYNCER);
+    account["metadata"]["annotations"] =
+        json!({"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/admin"});
+    let mut pulls = whole("ServiceAccount", SYNCER);
+    pulls["imagePullSecrets"] = json!([{"name": "any"}]);
+    let token = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE, "annotations": {
+            "kubernetes.io/service-account.name": "clusterrole-aggregation-controller",
+        }},
+    });
+    let write_sets = json!([{"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": [SYNCER], "verbs": ["patch"]}]);
+    let role_rule = "a Role allows no more";
+    for (sentence, object, rule) in [
+        (
+            "the right to write the DaemonSet, for its nodes",
+            role(SYNCER, write_sets),
+            role_rule,
+        ),
+        (
+            "the right to write the content",
+            role(
+                SYNCER,
+                secrets(json!(["global-pull-secret"]), json!(["patch"])),
+            ),
+            role_rule,
+        ),
+        (
+            "the right to read the user's Secret",
+            role(
+                SYNCER,
+                secrets(json!(["additional-pull-secret"]), json!(["list"])),
+            ),
+            role_rule,
+        ),
+        (
+            "the content, for nodes that are not selected",
+            role(
+                RESTORER,
+                secrets(json!(["global-pull-secret"]), json!(["get"])),
+            ),
+            role_rule,
+        ),
+        // RBAC itself: nobody grants what they do not hold.
+        (
+            "every Secret",
+            role(
+                SYNCER,
+                json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+            ),
+            "attempting to grant RBAC permissions not currently held",
+        ),
+        (
+            "everybody's account",
+            bound(
+                "/subjects",
+                json!([{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]),
+            ),
+            "binds the syncer's ServiceAccount",
+        ),
+        (
+            "the other agent's account",
+            bound("/subjects/0/name", json!(RESTORER)),
+            "binds the syncer's ServiceAccount",
+        ),
+        (
+            "an account of another namespace",
+            bound("/subjects/0/namespace", json!("default")),
+            "binds the syncer's ServiceAccount",
+        ),
+        (
+            "an identity of a cloud",
+            account,
+            "a ServiceAccount has no annotations",
+        ),
+        (
+            "a Secret of the account",
+            pulls,
+            "a ServiceAccount names no Secrets",
+        ),
+        ("a token of any account", token, "a Secret is of type"),
+    ] {
+        refused(sentence, rule, controller.apply(&object, true));
+    }
+
+    // What RBAC alone refuses.
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "globalps-daemonsets"}, "spec": {"failurePolicy": "Ignore"},
+    });
+    let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+    deployment["metadata"] = json!({"name": "globalps-controller", "namespace": SYSTEM});
+    let mut elsewhere = whole("DaemonSet", SYNCER);
+    elsewhere["metadata"]["namespace"] = json!("default");
+    let mut another = whole("DaemonSet", SYNCER);
+    another["metadata"]["name"] = json!("kube-proxy");
+    for (sentence, object) in [
+        ("the policy", policy),
+        ("the policy's parameter", deployment),
+        ("a DaemonSet elsewhere", elsewhere),
+        ("another DaemonSet", another),
+    ] {
+        refused(
+            sentence,
+            "cannot patch resource",
+            controller.apply(&object, true),
+        );
+    }
+}
+
+/// A sidecar that an admin added is theirs; the controller goes on beside it as long as it changes nothing.
+fn what_others_made_of_a_daemon_set_stays_writable(cluster: &Cluster, controller: &Account) {
+    let sidecar = json!([{"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "theirs", "image": "theirs:1"}}]);
+    let args = [
+        "patch",
+        "daemonset",
+        SYNCER,
+        "-n",
+        NAMESPACE,
+        "--type=json",
+        "-p",
+    ];
+    cluster
+        .kubectl(&[&args[..], &[&sidecar.to_string()]].concat())
+        .unwrap();
+    let spec = specs().pop().unwrap();
+    let set = syncer_objects(NAMESPACE, IMAGE, &spec).syncer.daemon_set;
+    let set = serde_json::to_value(set).unwrap();
+    controller
+        .apply(&typed(&set, "apps/v1", "DaemonSet"), false)
+        .unwrap();
+    let back = json!([{"op": "remove", "path": "/spec/template/spec/containers/1"}]);
+    cluster
+        .kubectl(&[&args[..], &[&back.to_string()]].concat())
+        .unwrap();
+}
+
+/// The old controller's writes are harmless until it is replaced, whichever way the version goes.
+fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
+    let spec = specs().pop().unwrap();
+    let set = |image: &str| {
+        let set = syncer_objects(NAMESPACE, image, &spec).syncer.daemon_set;
+        typed(&serde_json::to_value(set).unwrap(), "apps/v1", "DaemonSet")
+    };
+    let next = "registry.example.com/globalps-syncer:3";
+    refused(
+        "the next image, too early",
+        "the image is the one",
+        controller.apply(&set(next), true),
+    );
+    install(cluster, next);
+    until("the next image", SOON, POLL, || {
+        Ok(controller.apply(&set(next), true).ok())
+    })
+    .unwrap();
+    // The old controller goes on with what is there, and can't bring back what is not.
+    controller.apply(&set(IMAGE), true).unwrap();
+    controller.apply(&set(next), false).unwrap();
+    refused(
+        "the old image",
+        "the image is the one",
+        controller.apply(&set(IMAGE), true),
+    );
+    install(cluster, IMAGE);
+    until("the old image again", SOON, POLL, || {
+        Ok(controller.apply(&set(IMAGE), false).ok())
+    })
+    .unwrap();
+}
+
+/// Also what can't name its writer: a deletion, and objects that hold no annotation of ours.
+fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
+    let other = Account::of_pod(cluster, "globalps-controller", SYSTEM, other);
+    let no_pod = Account::of_token(cluster, &["globalps-controller", "-n", SYSTEM]);
+    let mine = format!("{}_1", leader.pod);
+    let annotated = |leader: &str, object: Value| {
+        let mut object = object;
+        object["metadata"]["annotations"] = json!({"globalps.io/leader": leader});
+        object
+    };
+    let secret = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": name, "namespace": NAMESPACE}, "stringData": {".dockerconfigjson": "{\"auths\": {}}"},
+        })
+    };
+    let node = json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret",
+        "metadata": {"name": "node-1", "namespace": NAMESPACE}, "spec": {},
+    });
+    let mut objects = vec![
+        annotated(&mine, node),
+        annotated(&mine, secret("global-pull-secret")),
+        annotated(&mine, secret("global-pull-secret-rolled-out")),
+        secret("additional-pull-secret-history-0"),
+    ];
+    objects.extend(syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values());
+    for object in &objects {
+        let title = title(object);
+        leader
+            .apply(object, false)
+            .unwrap_or_else(|error| panic!("{title}: {error}"));
+        let names_leader = object["metadata"]["annotations"].is_object();
+        for account in [&other, &no_pod] {
+            if !names_leader {
+                refused(
+                    &title,
+                    "another controller leads",
+                    account.apply(object, true),
+                );
+            }
+            refused(
+                &title,
+                "another controller leads",
+                account.delete(object, true),
+            );
+        }
+        if names_leader {
+            let stale = annotated("globalps-controller-of-yesterday_0", object.clone());
+            refused(
+                &title,
+                "another controller leads",
+                leader.apply(&stale, true),
+            );
+        }
+    }
+    lease(cluster, "");
+    for object in &objects {
+        refused(
+            "nobody leads",
+            "another controller leads",
+            leader.delete(object, true),
+        );
+    }
+    lease(cluster, &mine);
+    for object in &objects {
+        let title = title(object);
+        until(&title, SOON, POLL, || Ok(leader.delete(object, false).ok())).unwrap();
+    }
+}
+
+/// By its own manifests, without an image that could run.
+fn install(cluster: &Cluster, syncer_image: &str) {
+    let install = Install {
+        controller_image: "registry.example.com/globalps-controller:2".to_owned(),
+        syncer_image: syncer_image.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        original: None,
+        sources: Vec::new(),
+        hosted_control_plane: None,
+        allowed: Allowed::default(),
+    };
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &list.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Names of the controller's pods, which no node runs.
+fn pods(cluster: &Cluster) -> Vec<String> {
+    until("two pods", SOON, POLL, || {
+        let names = "-o=jsonpath={.items[*].metadata.name}";
+        let text = cluster.kubectl(&["get", "pods", "-n", SYSTEM, names])?;
+        let pods: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        Ok((pods.len() == 2).then_some(pods))
+    })
+    .unwrap()
+}
+
+fn lease(cluster: &Cluster, holder: &str) {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "globalps-controller", "namespace": SYSTEM}, "spec": {"holderIdentity": holder},
+    });
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &lease.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+fn typed(object: &Value, api_version: &str, kind: &str) -> Value {
+    let mut object = object.clone();
+    object["apiVersion"] = json!(api_version);
+    object["kind"] = json!(kind);
+    object
+}
+
+fn title(object: &Value) -> String {
+    format!("{} {}", object["kind"], object["metadata"]["name"])
+}
+
+/// `path` as of a JSON patch: what is there is replaced, and `-` appends.
+fn set(object: &mut Value, path: &str, value: Value) {
+    let (parent, name) = path.rsplit_once('/').unwrap();
+    let name = name.replace("~1", "/");
+    match object.pointer_mut(parent).unwrap() {
+        Value::Array(items) if name == "-" => items.push(value),
+        Value::Array(items) => items[name.parse::<usize>().unwrap()] = value,
+        Value::Object(fields) => {
+            fields.insert(name, value);
+        }
+        other => panic!("{path}: {other}"),
+    }
+}
+
+fn refused(sentence: &str, rule: &str, result: Result<(), String>) {
+    let message = result
+        .err()
+        .unwrap_or_else(|| panic!("{sentence}: it is not refused"));
+    assert!(message.contains(rule), "{sentence}: {message}");
+}
+
+/// Somebody with a token.
+struct Account {
+    pod: String,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Account {
+    fn of_pod(cluster: &Cluster, account: &str, namespace: &str, pod: &str) -> Self {
+        let name = format!("--bound-object-name={pod}");
+        let args = [account, "-n", namespace, "--bound-object-kind=Pod", &name];
+        Self {
+            pod: pod.to_owned(),
+            ..Self::of_token(cluster, &args)
+        }
+    }
+
+    /// `args`: of `kubectl create token`.
+    fn of_token(cluster: &Cluster, args: &[&str]) -> Self {
+        let token = cluster
+            .kubectl(&[&["create", "token"], args].concat())
+            .unwrap();
+        let mut config = Config::new(cluster.api_url().parse().unwrap());
+        // Who the API server is matters to other tests.
+        config.accept_invalid_certs = true;
+        config.auth_info = AuthInfo {
+            token: Some(token.trim().to_owned().into()),
+            ..AuthInfo::default()
+        };
+        let runtime = Runtime::new().unwrap();
+        let client = runtime
+            .block_on(async { Client::try_from(config) })
+            .unwrap();
+        Self {
+            pod: String::new(),
+            client,
+            runtime,
+        }
+    }
+
+    fn api(&self, object: &Value) -> Api<DynamicObject> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let version = text(&object["apiVersion"]);
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        let gvk = GroupVersionKind::gvk(group, version, &text(&object["kind"]));
+        let resource = ApiResource::from_gvk(&gvk);
+        match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// As the controller does it.
+    fn apply(&self, object: &Value, dry_run: bool) -> Result<(), String> {
+        let mut params = PatchParams::apply("globalps-controller").force();
+        params.dry_run = dry_run;
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let api = self.api(object);
+        let patch = Patch::Apply(object);
+        let applied = self.runtime.block_on(api.patch(name, &params, &patch));
+        applied.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn delete(&self, object: &Value, dry_run: bool) -> Result<(), String> {
+        let params = DeleteParams {
+            dry_run,
+            ..DeleteParams::background()
+        };
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let api = self.api(object);
+        let deleted = self.runtime.block_on(api.delete(name, &params));
+        deleted.map(drop).map_err(|error| error.to_string())
+    }
+}
