@@ -28,6 +28,7 @@ enum Deed {
 
 fn table(node: &str) -> Vec<(String, Deed)> {
     let syncer = |kind: &str| format!("{kind}/{SYNCER}");
+    let restorer = |kind: &str| format!("{kind}/global-pull-secret-restorer");
     let pod = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}});
     let secret = json!({"data": {".dockerconfigjson": common::base64("{}")}});
     vec![
@@ -38,6 +39,9 @@ fn table(node: &str) -> Vec<(String, Deed)> {
         (syncer("rolebinding"), Deed::Change(json!({"subjects": []}))),
         (syncer("rolebinding"), Deed::Delete),
         (syncer("serviceaccount"), Deed::Delete),
+        (restorer("daemonset"), Deed::Delete),
+        (restorer("role"), Deed::Change(json!({"rules": []}))),
+        (restorer("serviceaccount"), Deed::Delete),
         ("secret/global-pull-secret".to_owned(), Deed::Change(secret)),
         ("secret/global-pull-secret".to_owned(), Deed::Delete),
         (

@@ -260,7 +260,7 @@ fn ways_out_are_refused(controller: &Account) {
         (
             "a directory beside the kubelet's",
             of_pod("volumes/0/hostPath/path", json!("/var/lib/kubelet/../..")),
-            "",
+            "must not contain '..'",
         ),
         (
             "the container runtime's socket",
@@ -323,6 +323,8 @@ fn ways_out_are_refused(controller: &Account) {
     let mut account = whole("ServiceAccount", SYNCER);
     account["metadata"]["annotations"] =
         json!({"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/admin"});
+    let mut labelled = whole("ServiceAccount", SYNCER);
+    labelled["metadata"]["labels"] = json!({"azure.workload.identity/use": "true"});
     let mut pulls = whole("ServiceAccount", SYNCER);
     pulls["imagePullSecrets"] = json!([{"name": "any"}]);
     let token = json!({
@@ -394,6 +396,11 @@ fn ways_out_are_refused(controller: &Account) {
             "an identity of a cloud",
             account,
             "a ServiceAccount has no annotations",
+        ),
+        (
+            "another cloud's",
+            labelled,
+            "a ServiceAccount has no labels",
         ),
         (
             "a Secret of the account",

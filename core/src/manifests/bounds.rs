@@ -213,7 +213,7 @@ fn covers(rule: &PolicyRule) -> String {
     format!("({})", parts.join(" && "))
 }
 
-/// Clouds give an account's pods their own identities by its annotations.
+/// Clouds give an account's pods an identity of theirs by its annotations and labels.
 fn service_accounts() -> Policy {
     let unchanged = |field: &str| {
         format!(
@@ -235,6 +235,10 @@ fn service_accounts() -> Policy {
             validation(
                 "a ServiceAccount has no annotations but globalps' own, which other programs may act on",
                 only_ours_are_new("metadata.annotations", "false"),
+            ),
+            validation(
+                "a ServiceAccount has no labels but globalps' own, which other programs may act on",
+                only_ours_are_new("metadata.labels", "k.startsWith('app.kubernetes.io/')"),
             ),
         ],
         ..Policy::default()
