@@ -14,7 +14,7 @@ pub enum On {
     BareNode,
     /// The kubelet's and containers/image's own code, as a Go program.
     Oracle,
-    /// A real control plane with this many real nodes.
+    /// A real control plane with this many real nodes; 0: an API server alone.
     Nodes(u8),
     /// Two clusters side by side, with this many real nodes in all.
     TwoClusters(u8),
@@ -55,7 +55,7 @@ const fn file(name: &'static str, on: On, seconds: u16, shows: &'static str) -> 
 pub const FILES: &[TestFile] = &[
     file(
         "add",
-        On::Nodes(1),
+        On::Nodes(0),
         60,
         "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
     ),
@@ -151,7 +151,7 @@ pub const FILES: &[TestFile] = &[
     ),
     file(
         "plugin_connection",
-        On::Nodes(1),
+        On::Nodes(0),
         60,
         "kubeconfigs, contexts, impersonation, login programs, TLS, as with kubectl",
     ),
@@ -192,6 +192,12 @@ pub const FILES: &[TestFile] = &[
         "several sources, each judged by itself; very large and immutable Secrets",
     ),
     file(
+        "syncer",
+        On::BareNode,
+        60,
+        "one syncer step by step: its object, modes of the file, kubelets that stay down, two content Secrets",
+    ),
+    file(
         "terminal",
         On::Programs,
         10,
@@ -227,6 +233,7 @@ pub fn table() -> String {
             On::Programs => "programs".to_owned(),
             On::BareNode => "bare node".to_owned(),
             On::Oracle => "oracle".to_owned(),
+            On::Nodes(0) => "API server".to_owned(),
             On::Nodes(1) => "1 node".to_owned(),
             On::Nodes(nodes) => format!("{nodes} nodes"),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
