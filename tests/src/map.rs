@@ -60,6 +60,12 @@ pub const FILES: &[TestFile] = &[
         "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
     ),
     file(
+        "allowed_kubelets",
+        On::Nodes(0),
+        30,
+        "an editor of the GlobalPullSecret names kubelets and their directories only",
+    ),
+    file(
         "crash_states",
         On::BareNode,
         60,
@@ -156,10 +162,22 @@ pub const FILES: &[TestFile] = &[
         "kubeconfigs, contexts, impersonation, login programs, TLS, as with kubectl",
     ),
     file(
+        "plugin_holds",
+        On::Nodes(1),
+        60,
+        "what holds a rollout or a cleanup back is named; a cleanup without unreachable nodes",
+    ),
+    file(
         "plugin_operations",
         On::Nodes(1),
         60,
         "pause, resume, retry, history, undo, status and check, on prepared objects",
+    ),
+    file(
+        "policies",
+        On::Nodes(0),
+        60,
+        "each way out of the controller's account is tried and refused",
     ),
     file(
         "privileges",
@@ -274,8 +292,15 @@ mod tests {
 
     #[test]
     fn every_test_file_is_in_the_map_and_nothing_else() {
-        let mapped = FILES.iter().map(|file| file.name.to_owned());
-        assert_eq!(names("tests"), mapped.collect());
+        let mapped: BTreeSet<_> = FILES.iter().map(|file| file.name.to_owned()).collect();
+        let differ: Vec<_> = names("tests")
+            .symmetric_difference(&mapped)
+            .cloned()
+            .collect();
+        assert!(
+            differ.is_empty(),
+            "{differ:?}: change `FILES` in `tests/src/map.rs`, then run `make docs`"
+        );
         assert!(FILES.is_sorted_by_key(|file| file.name));
     }
 
