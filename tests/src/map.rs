@@ -14,7 +14,7 @@ pub enum On {
     BareNode,
     /// The kubelet's and containers/image's own code, as a Go program.
     Oracle,
-    /// A real control plane with this many real nodes.
+    /// A real control plane with this many real nodes; 0: an API server alone.
     Nodes(u8),
     /// Two clusters side by side, with this many real nodes in all.
     TwoClusters(u8),
@@ -55,9 +55,15 @@ const fn file(name: &'static str, on: On, seconds: u16, shows: &'static str) -> 
 pub const FILES: &[TestFile] = &[
     file(
         "add",
-        On::Nodes(1),
+        On::Nodes(0),
         60,
         "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
+    ),
+    file(
+        "allowed_kubelets",
+        On::Nodes(0),
+        30,
+        "an editor of the GlobalPullSecret names kubelets and their directories only",
     ),
     file(
         "crash_states",
@@ -151,15 +157,27 @@ pub const FILES: &[TestFile] = &[
     ),
     file(
         "plugin_connection",
-        On::Nodes(1),
+        On::Nodes(0),
         60,
         "kubeconfigs, contexts, impersonation, login programs, TLS, as with kubectl",
+    ),
+    file(
+        "plugin_holds",
+        On::Nodes(1),
+        60,
+        "what holds a rollout or a cleanup back is named; a cleanup without unreachable nodes",
     ),
     file(
         "plugin_operations",
         On::Nodes(1),
         60,
         "pause, resume, retry, history, undo, status and check, on prepared objects",
+    ),
+    file(
+        "policies",
+        On::Nodes(0),
+        60,
+        "each way out of the controller's account is tried and refused",
     ),
     file(
         "privileges",
@@ -190,6 +208,12 @@ pub const FILES: &[TestFile] = &[
         On::Nodes(2),
         60,
         "several sources, each judged by itself; very large and immutable Secrets",
+    ),
+    file(
+        "syncer",
+        On::BareNode,
+        60,
+        "one syncer step by step: its object, modes of the file, kubelets that stay down, two content Secrets",
     ),
     file(
         "terminal",
@@ -227,6 +251,7 @@ pub fn table() -> String {
             On::Programs => "programs".to_owned(),
             On::BareNode => "bare node".to_owned(),
             On::Oracle => "oracle".to_owned(),
+            On::Nodes(0) => "API server".to_owned(),
             On::Nodes(1) => "1 node".to_owned(),
             On::Nodes(nodes) => format!("{nodes} nodes"),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
@@ -267,8 +292,15 @@ mod tests {
 
     #[test]
     fn every_test_file_is_in_the_map_and_nothing_else() {
-        let mapped = FILES.iter().map(|file| file.name.to_owned());
-        assert_eq!(names("tests"), mapped.collect());
+        let mapped: BTreeSet<_> = FILES.iter().map(|file| file.name.to_owned()).collect();
+        let differ: Vec<_> = names("tests")
+            .symmetric_difference(&mapped)
+            .cloned()
+            .collect();
+        assert!(
+            differ.is_empty(),
+            "{differ:?}: change `FILES` in `tests/src/map.rs`, then run `make docs`"
+        );
         assert!(FILES.is_sorted_by_key(|file| file.name));
     }
 

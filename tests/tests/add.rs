@@ -17,7 +17,7 @@ const PASSWORD: &str = "4dd-s3cret";
 
 #[test]
 fn add_extends_the_secret_and_takes_it_from_nobody() {
-    let cluster = cluster("add", 1);
+    let cluster = cluster("add", 0);
     let product = Product::attach(&cluster);
     the_first_registry_makes_the_secret(&cluster, &product);
     the_next_one_leaves_it_and_everything_else(&cluster, &product);

@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_plugin_finds_its_cluster_as_kubectl_does() {
-    let cluster = cluster("plugin-connection", 1);
+    let cluster = cluster("plugin-connection", 0);
     let folder = tempfile::tempdir().unwrap();
     let access = Access::of(&cluster, folder.path());
     a_list_of_kubeconfigs_is_one(&access);
