@@ -4,6 +4,8 @@ mod applying;
 mod decide;
 mod fetching;
 mod reporting;
+pub(crate) mod restore;
+mod revival;
 mod reviving;
 mod watching;
 
@@ -27,7 +29,7 @@ use crate::node::state::{NodeError, State, Task};
 use crate::node::systemd::Systemd;
 use crate::report::{StatusReporter, writer};
 use decide::{Action, NodeFacts, decide};
-use reviving::Revival;
+use revival::Revival;
 
 /// Pause after an error of the disk, and after one of the node's bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
