@@ -66,6 +66,9 @@ struct RunArgs {
     namespace: String,
     #[command(flatten)]
     node: NodeArgs,
+    /// Restore the node when asked to, and never fetch any content
+    #[arg(long)]
+    restore_only: bool,
     /// File that exists once this syncer works
     #[arg(long, default_value = "/run/globalps/ready")]
     ready_file: PathBuf,
@@ -84,9 +87,6 @@ struct NodeArgs {
     /// Whether the kubelet is restarted after a change
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
     restart: Restart,
-    /// Restore the node when asked to, and never fetch any content
-    #[arg(long)]
-    restore_only: bool,
     /// Socket of the node's system bus
     #[arg(long, default_value = "/run/dbus/system_bus_socket")]
     bus: PathBuf,

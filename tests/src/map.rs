@@ -60,6 +60,12 @@ pub const FILES: &[TestFile] = &[
         "`add` extends the Secret and changes nothing else in it; conflicts, dry runs, missing permissions",
     ),
     file(
+        "by_hand",
+        On::Nodes(1),
+        60,
+        "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted",
+    ),
+    file(
         "crash_states",
         On::BareNode,
         60,
@@ -190,6 +196,12 @@ pub const FILES: &[TestFile] = &[
         On::Nodes(2),
         60,
         "several sources, each judged by itself; very large and immutable Secrets",
+    ),
+    file(
+        "syncer",
+        On::BareNode,
+        90,
+        "one syncer step by step: errors of its node, a kubelet that stays down, modes, readiness, restores by hand",
     ),
     file(
         "terminal",

@@ -109,6 +109,7 @@ fn the_time_of_the_restart_survives_the_syncer_and_no_restart_means_no_time() {
     let node = start(directory.path(), &ask(1));
     let syncer = node.syncer(&PROGRAM).unwrap();
     let first = wait_synced(&node, 1);
+    assert!(first["kubeletRestartedAt"].is_string(), "{first}");
     syncer.kill().unwrap();
     node.ask(Some(Ask {
         generation: 2,
@@ -583,6 +584,30 @@ fn a_restore_by_hand_finishes_what_was_interrupted_and_does_without_a_bus() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn a_syncer_with_a_damaged_state_works_but_for_its_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join(".globalps");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("state.json"), "{").unwrap();
+    let node = start(directory.path(), &unassigned());
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let status = node.wait_status("a phase", DEADLINE, |_| true).unwrap();
+    assert_eq!(status["phase"], "Pending", "nothing is asked of the node");
+    assert_eq!(
+        status["restored"], false,
+        "what is to be restored is unknown"
+    );
+    assert!(node.is_ready());
+    node.ask(Some(ask(2)));
+    wait_reason(&node, "Failed", "StateDamaged");
+    fs::remove_dir_all(&state).unwrap();
+    sleep(Duration::from_secs(12));
+    assert_eq!(file(directory.path()), "", "another generation must ask");
+    node.ask(Some(ask(3)));
+    wait_synced(&node, 3);
 }
 
 #[test]

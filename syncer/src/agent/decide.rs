@@ -918,11 +918,10 @@ mod tests {
             state.change = Some(with_step(step));
             state
         };
-        for (sentence, is_unseen, task, state, is_cooled_down, expected) in [
-            ("a new node", true, None, None, true, "StandBy"),
+        for (sentence, task, state, is_cooled_down, expected) in [
+            ("a new node", None, None, true, "StandBy"),
             (
                 "another revision",
-                false,
                 Some(&two),
                 Some(synced(OWN)),
                 true,
@@ -930,32 +929,22 @@ mod tests {
             ),
             (
                 "its own revision",
-                false,
                 Some(&one),
                 Some(synced(OWN)),
                 true,
                 "StandBy",
             ),
-            ("no task", false, None, Some(synced(OWN)), true, "StandBy"),
+            ("no task", None, Some(synced(OWN)), true, "StandBy"),
             (
                 "a restore",
-                false,
                 Some(&restore),
                 Some(synced(OWN)),
                 true,
                 "{OWN}, restart",
             ),
-            (
-                "nothing to restore",
-                false,
-                Some(&restore),
-                None,
-                true,
-                "Forget",
-            ),
+            ("nothing to restore", Some(&restore), None, true, "Forget"),
             (
                 "a change under way",
-                false,
                 Some(&two),
                 Some(with(Step::Forward)),
                 true,
@@ -963,7 +952,6 @@ mod tests {
             ),
             (
                 "its restart waits",
-                false,
                 Some(&two),
                 Some(with(Step::Forward)),
                 false,
@@ -971,7 +959,6 @@ mod tests {
             ),
             (
                 "a change on its way back",
-                false,
                 None,
                 Some(with(Step::Back)),
                 true,
@@ -979,7 +966,6 @@ mod tests {
             ),
             (
                 "a kubelet under watch",
-                false,
                 Some(&one),
                 Some(with(Step::Watching)),
                 true,
@@ -988,7 +974,6 @@ mod tests {
         ] {
             let file = file(OWN_AND_OURS);
             let action = decide(&NodeFacts {
-                is_unseen,
                 is_cooled_down,
                 restores_only: true,
                 ..facts(task, state.as_ref(), &file, None)

@@ -72,6 +72,7 @@ impl Restore {
                 is_cooled_down: self.unit.cooldown().is_zero(),
                 is_watched: false,
                 is_conflict_limit_reached: false,
+                restores_only: true,
             };
             let action = decide(&facts);
             let mut transaction = Transaction {
@@ -161,7 +162,7 @@ impl Restore {
         ));
         self.restart = false;
         if let Some(change) = &mut state.change {
-            change.restart = false;
+            change.waive_restart();
         }
     }
 }
