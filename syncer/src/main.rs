@@ -16,6 +16,7 @@ mod delivery;
 mod node;
 mod report;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,6 +27,11 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, registry};
+
+use agent::restore::{Restore, Restored};
+use node::kubelet::Unit;
+use node::state::NodeError;
+use node::systemd::Systemd;
 
 #[derive(Parser)]
 #[command(name = "globalps-syncer", version, about)]
@@ -43,6 +49,11 @@ enum Command {
         #[arg(long)]
         ready_file: PathBuf,
     },
+    /// Restore this node by hand, without a cluster: the credentials file as it was, and the kubelet with it
+    ///
+    /// Stop the syncer's pod first. A syncer that runs here later does again what the cluster asks for.
+    /// Exit status: 0 restored, or nothing to restore; 1 the kubelet does not start with the restored file; 2 error.
+    Restore(NodeArgs),
 }
 
 #[derive(clap::Args)]
@@ -53,6 +64,20 @@ struct RunArgs {
     /// Namespace of the Secrets
     #[arg(long, env = "NAMESPACE", default_value = names::NAMESPACE)]
     namespace: String,
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Restore the node when asked to, and never fetch any content
+    #[arg(long)]
+    restore_only: bool,
+    /// File that exists once this syncer works
+    #[arg(long, default_value = "/run/globalps/ready")]
+    ready_file: PathBuf,
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(clap::Args)]
+struct NodeArgs {
     /// The kubelet's credentials file, where this program sees it
     #[arg(long, default_value = names::CONFIG_FILE)]
     config_file: PathBuf,
@@ -62,17 +87,20 @@ struct RunArgs {
     /// Whether the kubelet is restarted after a change
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
     restart: Restart,
-    /// Restore the node when asked to, and never fetch any content
-    #[arg(long)]
-    restore_only: bool,
     /// Socket of the node's system bus
     #[arg(long, default_value = "/run/dbus/system_bus_socket")]
     bus: PathBuf,
-    /// File that exists once this syncer works
-    #[arg(long, default_value = "/run/globalps/ready")]
-    ready_file: PathBuf,
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
+}
+
+impl NodeArgs {
+    fn systemd(&self) -> Systemd {
+        let directory = self.config_file.parent().unwrap_or(Path::new("/"));
+        Systemd {
+            bus: self.bus.clone(),
+            unit: self.unit.clone(),
+            socket: directory.join("pod-resources/kubelet.sock"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,7 +121,42 @@ async fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
         Command::Run(args) => run(args).await,
+        Command::Restore(args) => restore(&args).await,
     }
+}
+
+async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
+    let mut output = std::io::stdout();
+    let mut say = |sentence: &str| {
+        // Nobody left to read it does not stop the restore.
+        let _ = writeln!(output, "{sentence}");
+    };
+    let unit = Unit::new(args.systemd());
+    let is_restarted = args.restart == Restart::Always;
+    let mut restore = Restore::new(&args.config_file, unit, is_restarted);
+    Ok(match restore.run(&mut say).await {
+        Ok(Restored::Nothing) => ExitCode::SUCCESS,
+        Ok(Restored::Done) => {
+            say("this node is restored: nothing of globalps is in its credentials file");
+            ExitCode::SUCCESS
+        }
+        Ok(Restored::KubeletDown(failure)) => {
+            say(&format!(
+                "this node is not restored: the kubelet did not start with the restored file ({}); see `journalctl -u kubelet`. \
+                 `--restart=never` restores the file without it",
+                failure.error
+            ));
+            ExitCode::from(1)
+        }
+        Err(NodeError::Locked) => {
+            say("this node is not restored: a syncer runs on it; stop its container first");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            say(&format!("this node is not restored: {error}"));
+            ExitCode::from(2)
+        }
+    })
 }
 
 /// Credentials in memory never reach a core dump or another process of the same user.
@@ -124,20 +187,14 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client = kube::Client::try_default().await?;
     let cluster = cluster::Cluster::new(client, &args.namespace, &args.node_name);
-    let directory = args.config_file.parent().unwrap_or(Path::new("/"));
-    let systemd = node::systemd::Systemd {
-        bus: args.bus,
-        unit: args.unit,
-        socket: directory.join("pod-resources/kubelet.sock"),
-    };
     let options = agent::Options {
-        config_file: args.config_file.clone(),
+        config_file: args.node.config_file.clone(),
         ready_file: args.ready_file,
-        restart: args.restart == Restart::Always,
+        restart: args.node.restart == Restart::Always,
         restores_only: args.restore_only,
     };
-    tracing::info!(node = args.node_name, file = %args.config_file.display(), "started");
-    let mut agent = agent::Agent::new(options, cluster, systemd);
+    tracing::info!(node = args.node_name, file = %args.node.config_file.display(), "started");
+    let mut agent = agent::Agent::new(options, cluster, args.node.systemd());
     // Writes are never cut: they have no await in them.
     tokio::select! {
         _ = terminate.recv() => {}
@@ -146,42 +203,4 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     tracing::info!("ended by a signal");
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    /// From the lowest: each imports only those before it.
-    const LAYERS: [&str; 5] = ["node", "delivery", "cluster", "report", "agent"];
-
-    #[test]
-    fn imports_run_one_way() {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        for (level, layer) in LAYERS.into_iter().enumerate() {
-            let files = sources_in(&sources.join(layer));
-            assert!(!files.is_empty(), "{layer}");
-            for (path, source) in files {
-                for higher in &LAYERS[level + 1..] {
-                    let import = format!("crate::{higher}");
-                    assert!(!source.contains(&import), "{path}: {import}");
-                }
-            }
-        }
-    }
-
-    fn sources_in(directory: &Path) -> Vec<(String, String)> {
-        let entries = fs::read_dir(directory).expect("a layer");
-        let paths = entries.map(|entry| entry.expect("an entry").path());
-        paths
-            .flat_map(|path| {
-                if path.is_dir() {
-                    return sources_in(&path);
-                }
-                let source = fs::read_to_string(&path).expect("a source");
-                vec![(path.display().to_string(), source)]
-            })
-            .collect()
-    }
 }

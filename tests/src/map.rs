@@ -66,6 +66,12 @@ pub const FILES: &[TestFile] = &[
         "an editor of the GlobalPullSecret names kubelets and their directories only",
     ),
     file(
+        "by_hand",
+        On::Nodes(1),
+        60,
+        "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted",
+    ),
+    file(
         "crash_states",
         On::BareNode,
         60,
@@ -212,8 +218,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "syncer",
         On::BareNode,
-        60,
-        "one syncer step by step: its object, modes of the file, kubelets that stay down, two content Secrets",
+        90,
+        "one syncer step by step: errors of its node, a kubelet that stays down, modes, readiness, restores by hand",
     ),
     file(
         "terminal",

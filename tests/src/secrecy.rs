@@ -181,9 +181,7 @@ impl Search {
             if meta.is_dir() && meta.mode() & 0o005 == 0o005 {
                 self.files(&path)?;
             }
-            // The credentials file keeps the mode that the node gave it.
-            let is_theirs = path.ends_with("config.json");
-            if meta.is_file() && meta.mode() & 0o004 != 0 && meta.len() < LARGEST && !is_theirs {
+            if meta.is_file() && meta.mode() & 0o004 != 0 && meta.len() < LARGEST {
                 let bytes = fs::read(&path).unwrap_or_default();
                 self.bytes(&path.display().to_string(), &bytes)?;
             }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() 
     product.wait_synced().unwrap();
 
     a_storm_of_rotations_is_three_restarts_at_most(&product, node);
+    a_mode_is_narrowed_again_without_a_restart(&product, node, &path);
     what_was_taken_out_is_back_within_a_second(&product, node, &path);
     a_fight_is_given_up_until_the_next_revision(&product, node, &path);
 
@@ -99,6 +101,26 @@ fn wait_back(node: &Node) -> Duration {
     begun.elapsed()
 }
 
+fn a_mode_is_narrowed_again_without_a_restart(product: &Product, node: &Node, path: &Path) {
+    let mode = || Ok::<_, anyhow::Error>(fs::metadata(path)?.permissions().mode() & 0o777);
+    assert_eq!(
+        mode().unwrap(),
+        0o600,
+        "others could read the node's own file"
+    );
+    assert_eq!(
+        product.node_status(node.name()).unwrap()["reason"],
+        "ModeNarrowed"
+    );
+    let starts = product.kubelet_starts(node).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    until("a narrow file", Duration::from_secs(1), POLL, || {
+        Ok((mode()? == 0o600).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(product.kubelet_starts(node).unwrap(), starts);
+}
+
 fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, path: &Path) {
     let starts = product.kubelet_starts(node).unwrap();
     let theirs = docker_config(&[
@@ -125,7 +147,7 @@ fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, pa
         }
         until("it is told", DEADLINE, POLL, || {
             let status = product.node_status(node.name())?;
-            let told = status["drifts"] == times
+            let told = status["drifts"] == times + 1
                 && status["phase"] == "Synced"
                 && status["reason"] == "DriftRepaired";
             Ok(told.then_some(()))
@@ -148,8 +170,8 @@ fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, p
         ("own.example.com", "own:own"),
         ("theirs.example.com", "their:own"),
     ]);
-    // Three times before; five are a fight, and the sixth is left alone.
-    for _ in 0..2 {
+    // Four times before; five are a fight, and the sixth is left alone.
+    for _ in 0..1 {
         overwrite(path, &theirs);
         wait_back(node);
     }

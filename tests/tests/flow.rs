@@ -70,10 +70,8 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     }
     for (node, before) in nodes.iter().zip(&before) {
         let file = config_file::read(node).unwrap().unwrap();
-        let expected = before
-            .as_ref()
-            .map_or((0o600, (0, 0)), |before| (before.mode, before.owner));
-        assert_eq!((file.mode, file.owner), expected, "{}", node.name());
+        let owner = before.as_ref().map_or((0, 0), |before| before.owner);
+        assert_eq!((file.mode, file.owner), (0o600, owner), "{}", node.name());
     }
     let own = Some(base64("own:own"));
     assert_eq!(

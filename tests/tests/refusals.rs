@@ -12,6 +12,7 @@ use globalps_tests::{Cluster, Node, config_file, until};
 use serde_json::{Value, json};
 
 const HIDDEN: &str = "v3ry-hidden";
+const DROP_INS: &str = "/etc/systemd/system/kubelet.service.d";
 
 static SHARED: Shared = Shared::new("refusals", 2);
 
@@ -20,6 +21,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_bad_rotation_changes_nothing(product, nodes);
     a_kubelet_that_does_not_come_up_gets_its_file_back(cluster, product, nodes);
     a_node_without_a_file_that_rolls_back_has_none_again(product, nodes);
+    a_kubelet_that_stays_down_is_started_until_it_serves(product, nodes);
 }
 
 fn nothing_hidden_is_shown(product: &Product) {
@@ -230,6 +232,51 @@ fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes
             node.name()
         );
     }
+}
+
+/// systemd gives it up soon. What keeps it from starting is repaired a while later.
+fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes: &[Node]) {
+    product
+        .apply(&docker_config(&[("first.example.com", "u:first")]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    let drop_in = |script: &str| {
+        for node in nodes {
+            let script = format!(
+                "mkdir -p {DROP_INS} && cd {DROP_INS} && {script} && systemctl daemon-reload"
+            );
+            node.exec(&["sh", "-c", &script]).unwrap().ok().unwrap();
+        }
+    };
+    drop_in("printf '[Service]\nExecStartPre=/bin/false\n' > down.conf");
+    product
+        .apply(&docker_config(&[("first.example.com", "u:second")]))
+        .unwrap();
+    let is_down = |node: &&Node| {
+        let status = product.node_status(node.name()).unwrap_or_default();
+        status["phase"] == "Failed" && status["reason"] == "KubeletDown"
+    };
+    let poll = Duration::from_millis(200);
+    let down = until("a kubelet that is down", DEADLINE, poll, || {
+        Ok(nodes.iter().find(is_down))
+    })
+    .unwrap();
+    std::thread::sleep(Duration::from_secs(15));
+    assert!(is_down(&down), "it is still down");
+    drop_in("rm down.conf");
+    until("a kubelet that recovered", 2 * DEADLINE, poll, || {
+        let status = product.node_status(down.name())?;
+        let is_over = status["phase"] == "RolledBack" && status["reason"] == "KubeletRecovered";
+        Ok(is_over.then_some(()))
+    })
+    .unwrap();
+    down.wait_ready(DEADLINE).unwrap();
+    assert_eq!(
+        config_file::auth(down, "first.example.com").unwrap(),
+        Some(base64("u:first"))
+    );
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
 }
 
 /// Waits for an event on the user's Secret with this text in its note.

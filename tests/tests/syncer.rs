@@ -109,6 +109,7 @@ fn the_time_of_the_restart_survives_the_syncer_and_no_restart_means_no_time() {
     let node = start(directory.path(), &ask(1));
     let syncer = node.syncer(&PROGRAM).unwrap();
     let first = wait_synced(&node, 1);
+    assert!(first["kubeletRestartedAt"].is_string(), "{first}");
     syncer.kill().unwrap();
     node.ask(Some(Ask {
         generation: 2,
@@ -494,4 +495,129 @@ fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
         file.into_bytes(),
         "it had been away for long"
     );
+}
+
+/// What the command says, and its exit status.
+fn restore_by_hand(node: &BareNode, arguments: &[&str]) -> (String, Option<i32>) {
+    let output = node.restore(&PROGRAM, arguments).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    (said, output.status.code())
+}
+
+#[test]
+fn a_node_is_restored_by_hand_and_what_was_done_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    let state = directory.path().join(".globalps");
+    fs::write(&path, OWN).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let node = start(directory.path(), &ask(1));
+    let (said, status) = restore_by_hand(&node, &[]);
+    assert!(said.contains("there is nothing to restore"), "{said}");
+    assert_eq!(status, Some(0));
+
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    let (said, status) = restore_by_hand(&node, &[]);
+    assert!(said.contains("a syncer runs on it"), "{said}");
+    assert_eq!((status, node.restarts()), (Some(2), 1));
+    syncer.kill().unwrap();
+
+    // Three attempts in vain, and the way back.
+    let before = file(directory.path());
+    node.fail(Failures(3, "failed"));
+    let (said, status) = restore_by_hand(&node, &[]);
+    assert!(said.contains("the kubelet did not start"), "{said}");
+    assert_eq!(
+        (status, file(directory.path()), state.exists()),
+        (Some(1), before, true)
+    );
+    assert_eq!(node.restarts(), 1 + 4);
+
+    let (said, status) = restore_by_hand(&node, &[]);
+    assert!(
+        said.contains("found revision 1 with 1 managed entry"),
+        "{said}"
+    );
+    assert!(said.contains("this node is restored"), "{said}");
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        (file(directory.path()).as_str(), mode(directory.path())),
+        (OWN, 0o640)
+    );
+    assert!(!state.exists());
+    assert_eq!(node.restarts(), 1 + 4 + 1);
+    assert_eq!(node.kubelet_read().unwrap(), OWN.as_bytes());
+}
+
+#[test]
+fn a_restore_by_hand_finishes_what_was_interrupted_and_does_without_a_bus() {
+    for arguments in [&["--bus=/nowhere/bus"][..], &["--restart=never"], &[]] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("config.json"), OWN).unwrap();
+        let node = BareNode::start(directory.path(), &ask(1), 1, Failures(1000, "failed")).unwrap();
+        let syncer = node.syncer(&PROGRAM).unwrap();
+        until("a restart", DEADLINE, POLL, || {
+            Ok((node.restarts() > 1).then_some(()))
+        })
+        .unwrap();
+        syncer.kill().unwrap();
+        node.fail(Failures::NONE);
+        let restarts = node.restarts();
+        let (said, status) = restore_by_hand(&node, arguments);
+        assert!(
+            said.contains("an interrupted change is finished first"),
+            "{said}"
+        );
+        assert_eq!(
+            (status, file(directory.path()).as_str()),
+            (Some(0), OWN),
+            "{said}"
+        );
+        assert!(!directory.path().join(".globalps").exists());
+        let is_restarted = node.restarts() > restarts;
+        assert_eq!(is_restarted, arguments.is_empty(), "{said}");
+        assert_eq!(
+            said.contains("the kubelet is not restarted"),
+            !is_restarted,
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_syncer_with_a_damaged_state_works_but_for_its_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join(".globalps");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("state.json"), "{").unwrap();
+    let node = start(directory.path(), &unassigned());
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let status = node.wait_status("a phase", DEADLINE, |_| true).unwrap();
+    assert_eq!(status["phase"], "Pending", "nothing is asked of the node");
+    assert_eq!(
+        status["restored"], false,
+        "what is to be restored is unknown"
+    );
+    assert!(node.is_ready());
+    node.ask(Some(ask(2)));
+    wait_reason(&node, "Failed", "StateDamaged");
+    fs::remove_dir_all(&state).unwrap();
+    sleep(Duration::from_secs(12));
+    assert_eq!(file(directory.path()), "", "another generation must ask");
+    node.ask(Some(ask(3)));
+    wait_synced(&node, 3);
+}
+
+#[test]
+fn a_damaged_state_is_not_restored_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join(".globalps");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("state.json"), "{").unwrap();
+    let node = start(directory.path(), &ask(1));
+    let (said, status) = restore_by_hand(&node, &[]);
+    assert!(said.contains("is damaged"), "{said}");
+    assert_eq!(status, Some(2));
 }

@@ -4,6 +4,8 @@ mod applying;
 mod decide;
 mod fetching;
 mod reporting;
+pub(crate) mod restore;
+mod revival;
 mod reviving;
 mod watching;
 
@@ -27,7 +29,7 @@ use crate::node::state::{NodeError, State, Task};
 use crate::node::systemd::Systemd;
 use crate::report::{StatusReporter, writer};
 use decide::{Action, NodeFacts, decide};
-use reviving::Revival;
+use revival::Revival;
 
 /// Pause after an error of the disk, and after one of the node's bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
@@ -47,6 +49,16 @@ pub(crate) struct Options {
     pub(crate) restores_only: bool,
 }
 
+/// What this process has of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Nothing,
+    /// No other syncer works on it. What its disk holds is unknown.
+    Lock,
+    /// `state` is what its disk holds.
+    State,
+}
+
 pub(crate) struct Agent {
     config_file: PathBuf,
     restart: bool,
@@ -55,8 +67,7 @@ pub(crate) struct Agent {
     journal: Journal,
     unit: Unit,
     state: Option<State>,
-    /// `state` is what the disk holds. Until then it is unknown.
-    is_loaded: bool,
+    access: Access,
     objects: watch::Receiver<Known>,
     reporter: StatusReporter,
     /// The assigned content and its revision.
@@ -103,7 +114,7 @@ impl Agent {
             restores_only: options.restores_only,
             cluster,
             state: None,
-            is_loaded: false,
+            access: Access::Nothing,
             about: None,
             desired: None,
             desired_for: None,
@@ -122,7 +133,6 @@ impl Agent {
         // The pod is ready once the lock is held and the API server has answered.
         self.reporter.mark_ready(false);
         let _lock = self.acquire_node().await;
-        self.is_loaded = true;
         loop {
             let pause = match self.step().await {
                 Ok(pause) => pause,
@@ -134,33 +144,43 @@ impl Agent {
         }
     }
 
-    /// Waits until this process holds the node's lock and has read its state.
+    /// Waits until this process holds the node's lock, and then until it can read the node's state.
     async fn acquire_node(&mut self) -> File {
-        loop {
-            let acquired = self.journal.lock().and_then(|lock| {
-                file::sweep(&self.config_file);
-                self.state = self.journal.load()?;
-                let change = self.state.as_mut().and_then(|state| state.change.as_mut());
-                if let Some(change) = change.filter(|_| !self.restart) {
-                    change.waive_restart();
+        let lock = loop {
+            match self.journal.lock() {
+                Ok(lock) => break lock,
+                // The other syncer reports.
+                Err(NodeError::Locked) => {
+                    tracing::error!("{}", NodeError::Locked);
+                    sleep(LOCK_RETRY).await;
                 }
-                Ok(lock)
-            });
-            let error = match acquired {
-                Ok(lock) => return lock,
-                Err(error) => error,
-            };
-            tracing::error!(%error, "this syncer can't work on the node");
-            // The other syncer reports.
-            if matches!(error, NodeError::Locked) {
-                sleep(LOCK_RETRY).await;
-                continue;
+                Err(error) => self.wait_unusable(&error).await,
             }
-            self.observe_object();
-            self.held.clone_from(&self.task);
-            self.report_error(&error);
-            self.wait(DISK_RETRY).await;
+        };
+        self.access = Access::Lock;
+        file::sweep(&self.config_file);
+        loop {
+            match self.journal.load() {
+                Ok(state) => {
+                    self.state = state;
+                    let change = self.state.as_mut().and_then(|state| state.change.as_mut());
+                    if let Some(change) = change.filter(|_| !self.restart) {
+                        change.waive_restart();
+                    }
+                    self.access = Access::State;
+                    return lock;
+                }
+                Err(error) => self.wait_unusable(&error).await,
+            }
         }
+    }
+
+    async fn wait_unusable(&mut self, error: &NodeError) {
+        tracing::error!(%error, "this syncer can't work on the node");
+        self.observe_object();
+        self.held.clone_from(&self.task);
+        self.report_error(error);
+        self.wait(DISK_RETRY).await;
     }
 
     /// Takes the object as it is now as what is asked of the node.
@@ -168,6 +188,9 @@ impl Agent {
         let known = self.objects.borrow_and_update().clone();
         self.task = known.object().and_then(task);
         self.about = known.object().map(identity);
+        if self.access != Access::Nothing && !matches!(known, Known::Nothing) {
+            self.reporter.mark_ready(true);
+        }
         known
     }
 
@@ -218,9 +241,6 @@ impl Agent {
             // Revisions start at 1 again after a cleanup, so the same number may be another content.
             self.desired = None;
             self.desired_for = uid;
-        }
-        if !matches!(known, Known::Nothing) {
-            self.reporter.mark_ready(true);
         }
         if self.is_held() {
             return Ok(self.revive().await);
@@ -285,10 +305,7 @@ impl Agent {
             Action::GiveUp => self.give_up(task),
             Action::Confirm => self.confirm().await,
             Action::Forget => self.forget(),
-            Action::StandBy => {
-                self.reporter.mark_ready(true);
-                Ok(IDLE)
-            }
+            Action::StandBy => Ok(IDLE),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use globalps_core::api::{NodePullSecretStatus, Phase};
 
-use super::Agent;
+use super::{Access, Agent};
 use crate::cluster::identity;
 use crate::node::state::{Failure, NodeError};
 use crate::report::wording;
@@ -77,7 +77,8 @@ impl Agent {
         let status = NodePullSecretStatus {
             observed_generation: generation,
             // After a restore the counts of its state are reported once more.
-            restored: phase == Phase::Restored || self.is_loaded && self.state.is_none(),
+            restored: phase == Phase::Restored
+                || self.access == Access::State && self.state.is_none(),
             phase,
             reason: reason.to_owned(),
             message: message.to_owned(),

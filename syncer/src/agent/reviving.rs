@@ -3,32 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tokio::time::Instant;
 
+use super::revival::Revival;
 use super::{Agent, BUS_RETRY, IDLE};
-use crate::cluster::backoff::Backoff;
 use crate::node::kubelet::Kubelet as _;
 use crate::node::state::Failure;
 
-/// First and longest pause between two starts. systemd alone gives up after five starts in 10 s.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(2));
 /// Between two checks whether something else started the kubelet.
 const CHECK: Duration = Duration::from_secs(5);
-
-pub(super) struct Revival {
-    backoff: Backoff,
-    /// Time of the next start; `None`: the last one has just failed.
-    next: Option<Instant>,
-}
-
-impl Default for Revival {
-    fn default() -> Self {
-        Self {
-            backoff: Backoff::new(PAUSES.0, PAUSES.1),
-            next: None,
-        }
-    }
-}
 
 impl Agent {
     /// The failure that left the kubelet down, if no change is under way that restarts it.
@@ -54,12 +36,7 @@ impl Agent {
             self.revived();
             return Duration::ZERO;
         }
-        let revival = &mut self.revival;
-        let next = *revival
-            .next
-            .get_or_insert_with(|| Instant::now() + revival.backoff.next());
-        if Instant::now() >= next {
-            self.revival.next = None;
+        if self.revival.is_due() {
             self.start_kubelet().await;
         }
         CHECK

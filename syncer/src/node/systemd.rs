@@ -1,13 +1,17 @@
 //! The kubelet's unit, over the node's system bus: its restart, and whether it serves afterwards.
 
+mod bus;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt as _;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use zbus::Connection;
 use zbus::proxy::CacheProperties;
-use zbus::{Connection, OwnedObjectPath};
+
+use bus::{ManagerProxy, ServiceProxy, UnitProxy};
 
 /// Deadline of one restart job: longer than systemd's own deadlines for a stop and a start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
@@ -18,61 +22,6 @@ const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A kubelet whose socket never appears counts as serving after its unit was active for this long.
 const STEADY: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
-
-#[zbus::proxy(
-    interface = "org.freedesktop.systemd1.Manager",
-    default_service = "org.freedesktop.systemd1",
-    default_path = "/org/freedesktop/systemd1"
-)]
-trait Manager {
-    fn subscribe(&self) -> zbus::Result<()>;
-    fn load_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
-    fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
-    fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
-    /// Control group, pid and command line of each process.
-    fn get_unit_processes(&self, name: &str) -> zbus::Result<Vec<(String, u32, String)>>;
-    #[zbus(signal)]
-    fn job_removed(
-        &self,
-        id: u32,
-        job: OwnedObjectPath,
-        unit: &str,
-        result: &str,
-    ) -> zbus::Result<()>;
-}
-
-#[zbus::proxy(
-    interface = "org.freedesktop.systemd1.Unit",
-    default_service = "org.freedesktop.systemd1"
-)]
-trait Unit {
-    #[zbus(property)]
-    fn load_state(&self) -> zbus::Result<String>;
-    #[zbus(property)]
-    fn active_state(&self) -> zbus::Result<String>;
-    #[zbus(property, name = "InvocationID")]
-    fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
-    #[zbus(property)]
-    fn active_enter_timestamp(&self) -> zbus::Result<u64>;
-    /// Number and path; 0: no job.
-    #[zbus(property)]
-    fn job(&self) -> zbus::Result<(u32, OwnedObjectPath)>;
-}
-
-#[zbus::proxy(
-    interface = "org.freedesktop.systemd1.Service",
-    default_service = "org.freedesktop.systemd1"
-)]
-trait Service {
-    #[zbus(property, name = "NRestarts")]
-    fn n_restarts(&self) -> zbus::Result<u32>;
-    #[zbus(property)]
-    fn exec_start(&self) -> zbus::Result<Vec<ExecCommand>>;
-}
-
-/// A command of a unit: path, arguments with the path's name first, whether failures are ignored, and of its last run
-/// times, pid and result.
-type ExecCommand = (String, Vec<String>, bool, u64, u64, u64, u64, u32, i32, i32);
 
 /// Why a restart is not known to have succeeded.
 #[derive(Debug, thiserror::Error)]

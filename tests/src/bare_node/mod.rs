@@ -9,6 +9,7 @@ mod systemd;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -91,6 +92,24 @@ impl BareNode {
     fn start_syncer(&self, program: &Program, trace: Option<&Path>) -> Result<Syncer> {
         let scratch = self.scratch.path();
         Syncer::start(program, &self.folder, scratch, trace, &self.arguments)
+    }
+
+    /// Runs `globalps-syncer restore` on this node.
+    pub fn restore(&self, program: &Program, arguments: &[&str]) -> Result<Output> {
+        let mut command = Command::new(program.path());
+        command
+            .arg("restore")
+            .arg("--config-file")
+            .arg(self.folder.join("config.json"))
+            .args(arguments)
+            .env_clear();
+        if !arguments
+            .iter()
+            .any(|argument| argument.starts_with("--bus"))
+        {
+            command.arg("--bus").arg(bus::socket(self.scratch.path()));
+        }
+        Ok(command.output()?)
     }
 
     /// Changes the node's object and its content; `None`: deletes the object.

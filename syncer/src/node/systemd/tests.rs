@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use tokio::net::{UnixListener, UnixStream as Stream};
 use tokio::task::JoinHandle;
-use zbus::ObjectPath;
 use zbus::fdo;
 use zbus::message::Message;
+use zbus::{ObjectPath, OwnedObjectPath};
 
+use super::bus::ExecCommand;
 use super::*;
 
 const NAME: &str = "kubelet.service";

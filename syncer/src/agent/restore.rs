@@ -1,0 +1,190 @@
+//! Restores one node by hand: no cluster is needed, and nothing of the running syncer but its journal.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tokio::time::sleep;
+
+use super::decide::{Action, NodeFacts, decide};
+use crate::delivery::config_file::{Outcome, Transaction};
+use crate::node::file::{self, FileSnapshot};
+use crate::node::journal::Journal;
+use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
+use crate::node::state::{Failure, NodeError, State, Task};
+
+/// A change of before, its end and the restore itself take three rounds.
+const ROUNDS: usize = 10;
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum Restored {
+    Nothing,
+    Done,
+    /// The file is what it was before the command.
+    KubeletDown(Failure),
+}
+
+pub(crate) struct Restore {
+    config_file: PathBuf,
+    journal: Journal,
+    unit: Unit,
+    restart: bool,
+    task: Task,
+}
+
+impl Restore {
+    pub(crate) fn new(config_file: &Path, unit: Unit, restart: bool) -> Self {
+        Self {
+            config_file: config_file.to_owned(),
+            journal: Journal::beside(config_file),
+            unit,
+            restart,
+            // No task of before, so that one that failed is tried again.
+            task: Task {
+                uid: format!("by hand at {}", Timestamp::now()),
+                generation: 0,
+                revision: 0,
+            },
+        }
+    }
+
+    /// Takes the node's lock and restores the node; `say` gets a sentence for each thing that was found or done.
+    pub(crate) async fn run(&mut self, mut say: impl FnMut(&str)) -> Result<Restored, NodeError> {
+        let _lock = self.journal.lock()?;
+        file::sweep(&self.config_file);
+        let Some(mut state) = self.journal.load()? else {
+            say("globalps has no state on this node: there is nothing to restore");
+            return Ok(Restored::Nothing);
+        };
+        say(&found(&state));
+        self.find_unit(&mut state, &mut say).await;
+        let path = self.config_file.clone();
+        for _ in 0..ROUNDS {
+            let file = file::read(&path)?;
+            let facts = NodeFacts {
+                task: Some(&self.task),
+                is_foreign: false,
+                state: Some(&state),
+                file: &file,
+                desired: None,
+                superseded: false,
+                restart: self.restart,
+                is_cooled_down: self.unit.cooldown().is_zero(),
+                is_watched: false,
+                is_conflict_limit_reached: false,
+                restores_only: true,
+            };
+            let action = decide(&facts);
+            let mut transaction = Transaction {
+                journal: &self.journal,
+                path: &path,
+                kubelet: &mut self.unit,
+            };
+            let (is_restore, outcome) = match action {
+                Action::Begin {
+                    change, quarantine, ..
+                } => {
+                    if quarantine && let FileSnapshot::File { bytes, .. } = &file {
+                        let kept = self.journal.quarantine(bytes)?;
+                        let kept = kept.display();
+                        say(&format!(
+                            "the present file can't be parsed; it is kept as {kept}"
+                        ));
+                    }
+                    (true, transaction.begin(&mut state, *change).await?)
+                }
+                Action::Resume => {
+                    let change = state.change.as_ref();
+                    let is_restore = change.is_some_and(|change| change.task == self.task);
+                    if !is_restore {
+                        say("an interrupted change is finished first");
+                    }
+                    (is_restore, transaction.resume(&mut state).await?)
+                }
+                Action::Settle => {
+                    state.change = None;
+                    self.journal.save(&state)?;
+                    continue;
+                }
+                Action::Revive => match self.unit.restart(true).await {
+                    Ok(()) => {
+                        say("the kubelet was down, and runs again");
+                        state.failed = None;
+                        continue;
+                    }
+                    Err(error) => {
+                        let error = error.to_string();
+                        let task = self.task.clone();
+                        return Ok(Restored::KubeletDown(Failure {
+                            task,
+                            error,
+                            stuck: true,
+                            recovered: false,
+                        }));
+                    }
+                },
+                _ => {
+                    self.journal.remove()?;
+                    say("the file has no managed entries and was not changed");
+                    return Ok(Restored::Done);
+                }
+            };
+            match outcome {
+                Outcome::Written(cooldown) => sleep(cooldown).await,
+                Outcome::InForce if is_restore => {
+                    say(&format!("the file is {}", described(&file::read(&path)?)));
+                    return Ok(Restored::Done);
+                }
+                Outcome::RolledBack(failure) if is_restore => {
+                    return Ok(Restored::KubeletDown(failure));
+                }
+                Outcome::InForce | Outcome::RolledBack(_) => {}
+            }
+        }
+        Err(NodeError::Unit(
+            "the restore did not come to an end".to_owned(),
+        ))
+    }
+
+    /// Without a unit to restart, neither this restore nor a change of before restarts it.
+    async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
+        let reason = if self.restart {
+            match self.unit.restartable().await {
+                Ok(Restartable::Yes) => return,
+                Ok(Restartable::No(reason)) => reason,
+                Err(error) => error.to_string(),
+            }
+        } else {
+            "`--restart=never`".to_owned()
+        };
+        say(&format!(
+            "the kubelet is not restarted ({reason}); it reads the file by itself within 5 minutes"
+        ));
+        self.restart = false;
+        if let Some(change) = &mut state.change {
+            change.waive_restart();
+        }
+    }
+}
+
+fn found(state: &State) -> String {
+    let entries = match state.managed.keys.len() {
+        1 => "1 managed entry".to_owned(),
+        number => format!("{number} managed entries"),
+    };
+    let revision = match state.revision {
+        0 => "no revision".to_owned(),
+        revision => format!("revision {revision}"),
+    };
+    let before = described(&state.snapshot);
+    format!("found {revision} with {entries}; the file before globalps was {before}")
+}
+
+fn described(file: &FileSnapshot) -> String {
+    match file {
+        FileSnapshot::Absent => "absent".to_owned(),
+        FileSnapshot::File { bytes, mode, .. } => {
+            format!("{} bytes with mode {mode:04o}", bytes.len())
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! When a kubelet that stays down is started next.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cluster::backoff::Backoff;
+
+/// First and longest pause between two starts. systemd alone gives up after five starts in 10 s.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(2));
+
+pub(super) struct Revival {
+    backoff: Backoff,
+    /// Time of the next start; `None`: the pause has not begun.
+    next: Option<Instant>,
+}
+
+impl Default for Revival {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::new(PAUSES.0, PAUSES.1),
+            next: None,
+        }
+    }
+}
+
+impl Revival {
+    /// Whether a pause is over. The next one begins with the next call then.
+    pub(super) fn is_due(&mut self) -> bool {
+        let backoff = &mut self.backoff;
+        let next = *self
+            .next
+            .get_or_insert_with(|| Instant::now() + backoff.next());
+        let is_due = Instant::now() >= next;
+        if is_due {
+            self.next = None;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_become_less_frequent_down_to_one_in_a_minute_or_two() {
+        let mut revival = Revival::default();
+        let mut pauses = Vec::new();
+        let mut last = Instant::now();
+        while pauses.len() < 8 {
+            if revival.is_due() {
+                pauses.push(last.elapsed().as_secs());
+                last = Instant::now();
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let full = [10, 20, 40, 80, 120, 120, 120, 120];
+        for (pause, full) in pauses.iter().zip(full) {
+            assert!((full / 2..=full + 1).contains(pause), "{pauses:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `globalps-syncer restore` on a real node, with a real systemd and kubelet.
+
+mod common;
+
+use std::fs;
+use std::time::Duration;
+
+use common::{cluster, docker_config};
+use globalps_core::names::SYNCER_BINARY;
+use globalps_tests::product::{DEADLINE, Product};
+use globalps_tests::{Node, Output, config_file, kubernetes, until};
+
+const OWN: &str = r#"{ "auths": {"own.example.com": {"auth": "bzpv"}} }"#;
+
+#[test]
+fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
+    let cluster = cluster("by-hand", 1);
+    let product = Product::install(&cluster).unwrap();
+    let node = &cluster.nodes().unwrap()[0];
+    let file = node.kubelet_dir().join("config.json");
+    fs::write(&file, OWN).unwrap();
+    let before = config_file::read(node).unwrap();
+    product
+        .apply(&docker_config(&[("by-hand.example.com", "u:by-h4nd")]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    install_binary(node);
+
+    let ran = restore(node, "kubelet.service");
+    assert!(ran.stdout.contains("a syncer runs on it"), "{}", ran.stdout);
+    assert_eq!(ran.status.code(), Some(2));
+
+    // Nothing starts its container again.
+    let end = "systemctl stop kubelet.service && pkill -9 -x globalps-syncer";
+    node.exec(&["sh", "-c", end]).unwrap().ok().unwrap();
+    let synced = config_file::read(node).unwrap();
+    let ran = restore(node, "systemd-journald.service");
+    let said = &ran.stdout;
+    assert!(
+        said.contains("`systemd-journald.service` runs no kubelet") && said.contains("journald`"),
+        "{said}"
+    );
+    assert_eq!(ran.status.code(), Some(2));
+    assert_eq!(config_file::read(node).unwrap(), synced);
+
+    // Under another name, by what it runs.
+    let alias = "cp /etc/systemd/system/kubelet.service /run/systemd/system/own-agent.service 2>/dev/null || \
+                 cp $(systemctl show -p FragmentPath --value kubelet.service) /run/systemd/system/own-agent.service; \
+                 systemctl daemon-reload";
+    node.exec(&["sh", "-c", alias]).unwrap().ok().unwrap();
+    let ran = restore(node, "own-agent.service");
+    assert!(
+        ran.stdout.contains("this node is restored"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(ran.status.code(), Some(0));
+    assert_eq!(config_file::read(node).unwrap(), before);
+    assert!(!node.kubelet_dir().join(".globalps").exists());
+    let start = "systemctl is-active own-agent.service && systemctl stop own-agent.service && \
+                 systemctl start kubelet.service";
+    node.exec(&["sh", "-c", start]).unwrap().ok().unwrap();
+    // The syncer that comes back does what the cluster asks for.
+    until("the entries", DEADLINE, Duration::from_millis(100), || {
+        Ok(config_file::auth(node, "by-hand.example.com")?.map(drop))
+    })
+    .unwrap();
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(config_file::read(node).unwrap(), before);
+}
+
+/// The one of the image, as somebody would copy it.
+fn install_binary(node: &Node) {
+    let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
+    let to = node.root().join("root").join(SYNCER_BINARY);
+    fs::copy(release.join(SYNCER_BINARY), to).unwrap();
+}
+
+fn restore(node: &Node, unit: &str) -> Output {
+    let program = format!("/root/{SYNCER_BINARY}");
+    node.exec(&[&program, "restore", "--unit", unit]).unwrap()
+}
