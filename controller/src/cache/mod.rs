@@ -6,6 +6,7 @@ mod hosted;
 mod list_watch;
 mod node;
 mod object_watch;
+mod out_of_band;
 mod store;
 mod versioned;
 mod watches;
@@ -27,8 +28,9 @@ use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
 use object_watch::ObjectState;
+use out_of_band::{OutOfBandChange, out_of_band_changes};
 use store::Store;
-use versioned::Versioned;
+use versioned::Versioned as _;
 use watches::stripped;
 pub(crate) use watches::{CacheEvents, events, original_events, source_events};
 
@@ -365,48 +367,6 @@ impl Cache {
             now,
         }
     }
-}
-
-/// A change by another client of an object that the controller wrote.
-#[derive(Debug)]
-pub(crate) struct OutOfBandChange {
-    pub(crate) kind: &'static str,
-    pub(crate) name: String,
-    pub(crate) is_deleted: bool,
-}
-
-/// The controller's own writes and deletions are in the cache before the watch reports them, so every other change is by
-/// another client. `concerns`: whether the two differ in what the controller manages.
-fn out_of_band_changes<T: Versioned + Clone>(
-    kind: &'static str,
-    store: &Store<T>,
-    update: &Update<T>,
-    concerns: impl Fn(&T, &T) -> bool,
-) -> Vec<OutOfBandChange> {
-    let change = |name, is_deleted| OutOfBandChange {
-        kind,
-        name,
-        is_deleted,
-    };
-    let (object, is_deleted) = match update {
-        Update::Event(Event::Apply(object)) => (object, false),
-        Update::Event(Event::Delete(object)) => (object, true),
-        Update::Event(Event::InitDone) => {
-            let missing = store.missing().into_iter();
-            return missing.map(|name| change(name, true)).collect();
-        }
-        _ => return Vec::new(),
-    };
-    let name = object.key();
-    let is_news = store.get(&name).is_some_and(|known| {
-        if is_deleted {
-            known.version() <= object.version()
-        } else {
-            known.version() < object.version() && concerns(known, object)
-        }
-    });
-    let changes = is_news.then(|| change(name, is_deleted));
-    changes.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -73,9 +73,9 @@ impl EventRecorder {
         after: &GlobalPullSecretStatus,
         nodes: &[&NodePullSecret],
     ) {
-        let mut notes = changes(plan, before, after);
-        notes.extend(self.new_failures(nodes));
-        self.write(notes);
+        let mut events = changes(plan, before, after);
+        events.extend(self.new_failures(nodes));
+        self.write(events);
     }
 
     /// One event for all objects that another client changed or deleted (`done`), and that the controller reverted.
@@ -318,9 +318,9 @@ mod tests {
         let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
         let nodes = failed_nodes(5000);
         let nodes: Vec<&NodePullSecret> = nodes.iter().collect();
-        let notes = recorder.new_failures(&nodes);
-        assert_eq!(notes.len(), 5000);
-        recorder.write(notes);
+        let failures = recorder.new_failures(&nodes);
+        assert_eq!(failures.len(), 5000);
+        recorder.write(failures);
         tokio::time::sleep(TIMEOUT / 2).await;
         assert_eq!(requests.load(Ordering::Relaxed), 1, "one at a time");
         tokio::time::sleep(TIMEOUT * 1000).await;
