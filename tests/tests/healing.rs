@@ -198,8 +198,9 @@ fn writes(
 }
 
 fn put_back_events(cluster: &Cluster, since: SystemTime) -> anyhow::Result<Vec<String>> {
-    let selector =
-        format!("involvedObject.name={ADDITIONAL},involvedObject.kind=Secret,reason=PutBack");
+    let selector = format!(
+        "involvedObject.name={ADDITIONAL},involvedObject.kind=Secret,reason=DriftCorrected"
+    );
     let events: Value = serde_json::from_str(&cluster.kubectl(&[
         "get",
         "events",

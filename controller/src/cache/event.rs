@@ -3,8 +3,9 @@
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event};
 
+use super::list_watch::Update;
+use super::object_watch::ObjectState;
 use crate::content::source::Source;
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{LiveObject, ManagedObject};
@@ -12,18 +13,16 @@ use crate::objects::managed::{LiveObject, ManagedObject};
 /// An event of one of the watches.
 #[allow(clippy::large_enum_variant)] // Short-lived, and never stored.
 pub(crate) enum CacheEvent {
-    Additional(Event<Secret>),
+    Additional(ObjectState<Secret>),
     Original(Source),
     /// Of the Secret of this name in `spec.sources`.
     Source(String, Source),
-    Global(Event<Secret>),
-    RolledOut(Event<PartialObjectMeta<Secret>>),
-    Config(Event<GlobalPullSecret>),
-    Managed(ManagedObject, Event<LiveObject>),
-    Node(Event<NodeView>),
-    NodePullSecret(Event<Box<NodePullSecret>>),
-    /// A watch failed, and retries.
-    Failed(&'static str, watcher::Error),
+    Global(Update<Secret>),
+    RolledOut(Update<PartialObjectMeta<Secret>>),
+    Config(Update<GlobalPullSecret>),
+    Managed(ManagedObject, Update<LiveObject>),
+    Node(Update<NodeView>),
+    NodePullSecret(Update<Box<NodePullSecret>>),
 }
 
 /// Where the original pull secret is.

@@ -97,6 +97,7 @@ impl Hosted {
             )),
             // Nothing is known to be wrong with the kubeconfig that was read before.
             ObjectState::Unknown(_) if self.kubeconfig.is_some() => return,
+            ObjectState::Stale => return,
             ObjectState::Unknown(reason) => Err(format!("{title} could not be read: {reason}")),
         };
         if let (Ok(data), Some(Ok((known, _)))) = (&found, &self.kubeconfig)
@@ -129,7 +130,7 @@ impl Hosted {
         let HostedControlPlaneRef {
             namespace, name, ..
         } = &self.reference;
-        let found = readable(
+        let Some(found) = readable(
             state,
             &format!("HostedControlPlane `{namespace}/{name}`"),
             |object| {
@@ -141,7 +142,9 @@ impl Hosted {
                     )
                 })
             },
-        );
+        ) else {
+            return;
+        };
         if let (Ok(pull_secret), Some(Ok((_, client)))) = (&found, &self.kubeconfig)
             && !matches!(&self.control_plane, Some(Ok(known)) if known == pull_secret)
         {
@@ -157,18 +160,19 @@ impl Hosted {
             return;
         };
         let title = format!("Secret `{}/{name}`", self.reference.namespace);
-        self.pull_secret = Some(readable(state, &title, |secret| {
-            Ok(Data::of(secret, DATA_KEY))
-        }));
+        if let Some(found) = readable(state, &title, |secret| Ok(Data::of(secret, DATA_KEY))) {
+            self.pull_secret = Some(found);
+        }
     }
 }
 
+/// `None`: nothing new is known.
 fn readable<K, T>(
     state: ObjectState<K>,
     title: &str,
     read: impl FnOnce(&K) -> Result<T, String>,
-) -> Result<T, String> {
-    match state {
+) -> Option<Result<T, String>> {
+    Some(match state {
         ObjectState::Present(object) => read(&object),
         ObjectState::Absent => Err(format!("the management cluster has no {title}")),
         ObjectState::Forbidden => Err(format!(
@@ -177,7 +181,8 @@ fn readable<K, T>(
         ObjectState::Unknown(reason) => Err(format!(
             "{title} could not be read from the management cluster: {reason}"
         )),
-    }
+        ObjectState::Stale => return None,
+    })
 }
 
 fn resource() -> ApiResource {

@@ -1,9 +1,12 @@
 //! The watched objects, kept as plain data.
 
+mod debounce;
 mod event;
 mod hosted;
+mod list_watch;
 mod node;
 mod object_watch;
+mod out_of_band;
 mod store;
 mod versioned;
 mod watches;
@@ -13,18 +16,21 @@ use std::collections::BTreeSet;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::manifests::Agent;
-use globalps_core::names::{
-    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET,
-};
+use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::Event;
+use tokio::time::Instant;
 
+use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
+use list_watch::Update;
+use object_watch::ObjectState;
+use out_of_band::{OutOfBandChange, out_of_band_changes};
 use store::Store;
-use versioned::Versioned;
+use versioned::Versioned as _;
 use watches::stripped;
 pub(crate) use watches::{CacheEvents, events, original_events, source_events};
 
@@ -33,16 +39,16 @@ use crate::content::source::{Data, Source};
 use crate::nodes::clock::AssignmentClock;
 use crate::nodes::input::{NodeView, Snapshot, Syncers};
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedKind, ManagedObject, PerObject};
-use crate::telemetry::client::without_content;
+use crate::objects::views::AgentPods;
 
 #[derive(Default)]
 pub(crate) struct Cache {
-    additional: Store<Secret>,
+    additional: Debounced<Secret>,
     /// The watched original, and its content; `None`: not listed yet.
     original_ref: Option<OriginalRef>,
     original: Option<Source>,
-    /// The content of each of `spec.sources`, in their order; `None`: not listed yet.
-    sources: Vec<(String, Option<Source>)>,
+    /// The content of each of `spec.sources`, in their order.
+    sources: Vec<(String, Debounced<Source>)>,
     global: Store<Secret>,
     rolled_out: Store<PartialObjectMeta<Secret>>,
     /// As it was when another client deleted it, until it is written again.
@@ -60,9 +66,24 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// Whether the event may change the plan.
-    pub(crate) fn handle(&mut self, event: CacheEvent) -> bool {
+    pub(crate) fn handle(&mut self, event: CacheEvent, now: Instant) -> bool {
         match event {
-            CacheEvent::Additional(event) => self.additional.handle(event),
+            CacheEvent::Additional(state) => match state {
+                ObjectState::Present(secret) => {
+                    self.additional.found(secret);
+                    true
+                }
+                ObjectState::Absent => {
+                    self.additional.absent(now);
+                    // It may be the last missing list.
+                    true
+                }
+                ObjectState::Forbidden | ObjectState::Stale => {
+                    self.additional.is_known = false;
+                    false
+                }
+                ObjectState::Unknown(_) => false,
+            },
             CacheEvent::Original(source) => {
                 let news = self.original.as_ref() != Some(&source);
                 self.original = Some(source);
@@ -73,14 +94,16 @@ impl Cache {
                 let Some((_, known)) = known else {
                     return false;
                 };
-                let news = known.as_ref() != Some(&source);
-                *known = Some(source);
+                if source == Source::Absent {
+                    known.absent(now);
+                    return true;
+                }
+                let news = known.get() != Some(&source);
+                known.found(source);
                 news
             }
             CacheEvent::Global(event) => {
-                if let Some(change) =
-                    out_of_band_change("Secret", &self.global, &event, |_, _| true)
-                {
+                for change in out_of_band_changes("Secret", &self.global, &event, |_, _| true) {
                     if change.is_deleted {
                         self.deleted_global = self.global.get(GLOBAL_SECRET).cloned();
                     }
@@ -95,45 +118,85 @@ impl Cache {
             CacheEvent::RolledOut(event) => self.rolled_out.handle(event),
             CacheEvent::Config(event) => {
                 // The user may change its spec.
-                let change =
-                    out_of_band_change("GlobalPullSecret", &self.config, &event, |_, _| false);
-                self.out_of_band_changes.extend(change);
+                let changes =
+                    out_of_band_changes("GlobalPullSecret", &self.config, &event, |_, _| false);
+                self.out_of_band_changes.extend(changes);
                 self.config.handle(event)
             }
             CacheEvent::Managed(object, event) => self.managed.get_mut(object).handle(event),
-            CacheEvent::Node(event) => self.nodes.handle(event),
+            CacheEvent::Node(event) => {
+                let is_awaited = match &event {
+                    Update::Event(Event::Apply(node)) => self.is_awaited(node),
+                    _ => false,
+                };
+                self.nodes.handle(event) || is_awaited
+            }
             CacheEvent::NodePullSecret(event) => {
                 // The syncer writes the status, the controller the spec.
                 #[allow(clippy::borrowed_box)] // As the store keeps them.
                 let is_spec = |known: &Box<NodePullSecret>, new: &Box<NodePullSecret>| {
                     known.metadata.generation != new.metadata.generation
                 };
-                let change =
-                    out_of_band_change("NodePullSecret", &self.node_pull_secrets, &event, is_spec);
-                // The garbage collector deletes the object of a deleted Node.
-                let change = change.filter(|change| self.nodes.get(&change.name).is_some());
-                if let Some(change) = change.as_ref().filter(|change| change.is_deleted) {
-                    self.deleted_out_of_band.insert(change.name.clone());
+                let changes =
+                    out_of_band_changes("NodePullSecret", &self.node_pull_secrets, &event, is_spec);
+                for change in changes {
+                    // The garbage collector deletes the object of a deleted Node.
+                    if self.nodes.get(&change.name).is_none() {
+                        continue;
+                    }
+                    if change.is_deleted {
+                        self.deleted_out_of_band.insert(change.name.clone());
+                    }
+                    self.out_of_band_changes.push(change);
                 }
-                self.out_of_band_changes.extend(change);
                 self.node_pull_secrets.handle(event)
-            }
-            CacheEvent::Failed(what, error) => {
-                let error = match &error {
-                    watcher::Error::InitialListFailed(error)
-                    | watcher::Error::WatchStartFailed(error)
-                    | watcher::Error::WatchFailed(error) => without_content(error),
-                    other => other.to_string(),
-                };
-                tracing::warn!(watch = what, error, "a watch failed and is tried again");
-                false
             }
         }
     }
 
-    /// Every watch has delivered its first list, so that a missing object is known to be absent.
+    /// The node's syncer has restarted the kubelet, and this is the first heartbeat since.
+    fn is_awaited(&self, node: &NodeView) -> bool {
+        let object = self.node_pull_secrets.get(&node.name);
+        let status = object.and_then(|object| object.status.as_ref());
+        let restarted_at = status.and_then(|status| status.kubelet_restarted_at.as_ref());
+        let known = self.nodes.get(&node.name);
+        known
+            .zip(restarted_at)
+            .is_some_and(|(known, restarted_at)| {
+                known.heartbeat < restarted_at.0 && known.heartbeat < node.heartbeat
+            })
+    }
+
+    /// When the absence of a Secret takes effect: [`Self::settle`] then.
+    pub(crate) fn settles_at(&self) -> Option<Instant> {
+        let sources = self.sources.iter().map(|(_, source)| source.settles_at());
+        sources
+            .chain([self.additional.settles_at()])
+            .flatten()
+            .min()
+    }
+
+    /// Whether the absence of a Secret takes effect now.
+    pub(crate) fn settle(&mut self, now: Instant) -> bool {
+        let mut settled = self.additional.settle(now);
+        for (_, source) in &mut self.sources {
+            settled |= source.settle(now);
+        }
+        settled
+    }
+
+    /// Every watch has delivered its first list and no later list is overdue, so that a missing object is known to be absent.
     pub(crate) fn caches_synced(&self) -> bool {
-        self.additional.synced
+        // Where nothing is in force, nobody waits for a Secret to come back.
+        let is_in_force = self.global.get(GLOBAL_SECRET).is_some() || self.deleted_global.is_some();
+        let mut pending = self
+            .sources
+            .iter()
+            .map(|(_, s)| s.is_pending_without_value());
+        let is_pending =
+            self.additional.is_pending_without_value() || pending.any(|pending| pending);
+        !(is_in_force && is_pending)
+            && self.additional.is_known
             && self.global.synced
             && self.rolled_out.synced
             && self.config.synced
@@ -141,7 +204,7 @@ impl Cache {
             && self.node_pull_secrets.synced
             && self.nodes.synced
             && (self.original_ref.is_none() || self.original.is_some())
-            && self.sources.iter().all(|(_, known)| known.is_some())
+            && self.sources.iter().all(|(_, source)| source.is_known)
     }
 
     /// Replaces the watched original.
@@ -159,7 +222,9 @@ impl Cache {
         let mut known = std::mem::take(&mut self.sources);
         let mut known = |name: &String| {
             let known = known.iter_mut().find(|(known, _)| known == name);
-            known.and_then(|(_, source)| source.take())
+            known
+                .map(|(_, source)| std::mem::take(source))
+                .unwrap_or_default()
         };
         self.sources = names.iter().map(|n| (n.clone(), known(n))).collect();
     }
@@ -179,12 +244,17 @@ impl Cache {
     }
 
     pub(crate) fn additional(&self) -> Option<&Secret> {
-        self.additional.get(ADDITIONAL_SECRET)
+        self.additional.get()
     }
 
     pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
+        self.agent_pods(agent).is_some()
+    }
+
+    /// `None`: there is no `DaemonSet`.
+    fn agent_pods(&self, agent: Agent) -> Option<AgentPods> {
         let kind = ManagedKind::DaemonSet;
-        self.managed(ManagedObject { agent, kind }).is_some()
+        self.managed(ManagedObject { agent, kind })?.pods
     }
 
     fn managed(&self, object: ManagedObject) -> Option<&LiveObject> {
@@ -271,7 +341,7 @@ impl Cache {
             sources: self
                 .sources
                 .iter()
-                .map(|(name, known)| (name.clone(), known.clone().unwrap_or(Source::Absent)))
+                .map(|(name, known)| (name.clone(), known.get().cloned().unwrap_or(Source::Absent)))
                 .collect(),
             global: self
                 .global
@@ -282,7 +352,13 @@ impl Cache {
             rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
-            syncers: Syncers::default(),
+            syncers: Syncers {
+                are_rolling: Agent::ALL.into_iter().any(|agent| {
+                    self.agent_pods(agent)
+                        .is_some_and(|pods| pods.are_rolling())
+                }),
+                ..Syncers::default()
+            },
             clock: Cow::Borrowed(&self.clock),
             daemon_set: self.has_daemon_set(Agent::Syncer),
             nodes: Cow::Borrowed(&self.nodes.live),
@@ -293,37 +369,128 @@ impl Cache {
     }
 }
 
-/// A change by another client of an object that the controller wrote.
-#[derive(Debug)]
-pub(crate) struct OutOfBandChange {
-    pub(crate) kind: &'static str,
-    pub(crate) name: String,
-    pub(crate) is_deleted: bool,
-}
+#[cfg(test)]
+mod tests {
+    use globalps_core::names::ADDITIONAL_SECRET;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
 
-/// The controller's own writes and deletions are in the cache before the watch reports them, so every other change is by
-/// another client. `concerns`: whether the two differ in what the controller manages.
-fn out_of_band_change<T: Versioned + Clone>(
-    kind: &'static str,
-    store: &Store<T>,
-    event: &Event<T>,
-    concerns: impl Fn(&T, &T) -> bool,
-) -> Option<OutOfBandChange> {
-    let (object, is_deleted) = match event {
-        Event::Apply(object) => (object, false),
-        Event::Delete(object) => (object, true),
-        _ => return None,
-    };
-    let name = object.key();
-    let known = store.get(&name)?;
-    let is_news = if is_deleted {
-        known.version() <= object.version()
-    } else {
-        known.version() < object.version() && concerns(known, object)
-    };
-    is_news.then_some(OutOfBandChange {
-        kind,
-        name,
-        is_deleted,
-    })
+    use super::debounce::GRACE;
+    use super::*;
+
+    fn secret(name: &str) -> Secret {
+        let secret = json!({"metadata": {"name": name, "resourceVersion": "1"}});
+        serde_json::from_value(secret).expect("a Secret")
+    }
+
+    /// A cache whose lists are all complete, with these Secrets.
+    fn synced(additional: Option<Secret>, global: Option<Secret>, now: Instant) -> Cache {
+        fn list<T>(object: Option<T>) -> impl Iterator<Item = Update<T>> {
+            let objects = object.into_iter().map(Event::InitApply);
+            let events = [Event::Init].into_iter().chain(objects);
+            events.chain([Event::InitDone]).map(Update::Event)
+        }
+        let mut cache = Cache::default();
+        let additional = additional.map_or(ObjectState::Absent, ObjectState::Present);
+        let mut events = vec![CacheEvent::Additional(additional)];
+        events.extend(list(global).map(CacheEvent::Global));
+        events.extend(list(None).map(CacheEvent::RolledOut));
+        events.extend(list(None).map(CacheEvent::Config));
+        events.extend(list(None).map(CacheEvent::Node));
+        events.extend(list(None).map(CacheEvent::NodePullSecret));
+        for object in ManagedObject::all() {
+            events.extend(list(None).map(|update| CacheEvent::Managed(object, update)));
+        }
+        for event in events {
+            assert!(!cache.caches_synced());
+            cache.handle(event, now);
+        }
+        cache
+    }
+
+    #[test]
+    fn an_absent_secret_holds_the_plan_for_a_moment_only_where_something_is_in_force() {
+        let now = Instant::now();
+        let global = || Some(secret(GLOBAL_SECRET));
+        let additional = || Some(secret(ADDITIONAL_SECRET));
+        assert!(synced(None, None, now).caches_synced());
+        assert!(synced(additional(), global(), now).caches_synced());
+        let mut cache = synced(None, global(), now);
+        assert!(!cache.caches_synced(), "it may be recreated right now");
+        assert_eq!(cache.settles_at(), Some(now + GRACE));
+        assert!(cache.settle(now + GRACE) && cache.caches_synced());
+
+        let mut cache = synced(additional(), global(), now);
+        cache.handle(CacheEvent::Additional(ObjectState::Absent), now);
+        assert!(cache.caches_synced() && cache.additional().is_some());
+        assert!(cache.settle(now + GRACE) && cache.additional().is_none());
+    }
+
+    #[test]
+    fn a_stale_list_holds_the_plan_until_a_list_is_complete() {
+        let now = Instant::now();
+        let mut cache = synced(Some(secret(ADDITIONAL_SECRET)), None, now);
+        cache.handle(CacheEvent::Node(Update::Stale), now);
+        assert!(!cache.caches_synced());
+        for event in [Event::Init, Event::InitDone] {
+            assert!(!cache.caches_synced());
+            cache.handle(CacheEvent::Node(Update::Event(event)), now);
+        }
+        assert!(cache.caches_synced());
+        for state in [ObjectState::Stale, ObjectState::Forbidden] {
+            cache.handle(CacheEvent::Additional(state), now);
+            assert!(!cache.caches_synced() && cache.additional().is_some());
+            let found = ObjectState::Present(secret(ADDITIONAL_SECRET));
+            cache.handle(CacheEvent::Additional(found), now);
+            assert!(cache.caches_synced());
+        }
+    }
+
+    #[test]
+    fn an_object_deleted_during_a_gap_of_its_watch_is_deleted_out_of_band() {
+        let now = Instant::now();
+        let mut cache = synced(None, Some(secret(GLOBAL_SECRET)), now);
+        for event in [Event::Init, Event::InitDone] {
+            cache.handle(CacheEvent::Global(Update::Event(event)), now);
+        }
+        assert!(
+            cache
+                .snapshot(Timestamp::UNIX_EPOCH)
+                .global_deleted_out_of_band
+        );
+        let changes = cache.take_out_of_band_changes();
+        assert!(
+            matches!(&changes[..], [change] if change.is_deleted),
+            "{changes:?}"
+        );
+    }
+
+    #[test]
+    fn a_heartbeat_is_news_only_where_a_restarted_kubelet_is_awaited() {
+        let second = |second: i64| Timestamp::from_second(second).expect("a time");
+        let node = |version: u64, heartbeat| NodeView {
+            version,
+            heartbeat: second(heartbeat),
+            ..NodeView::of_test("a", second(0))
+        };
+        for (case, restarted_at, heartbeat, news) in [
+            ("no restart", None, 20, false),
+            ("a restart before the known heartbeat", Some(5), 20, false),
+            ("a restart since", Some(15), 20, true),
+            ("the same heartbeat", Some(15), 10, false),
+        ] {
+            let now = Instant::now();
+            let mut cache = synced(None, None, now);
+            let mut object =
+                NodePullSecret::new("a", globalps_core::api::NodePullSecretSpec::default());
+            let status = object.status.get_or_insert_default();
+            status.kubelet_restarted_at = restarted_at
+                .map(|at| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(second(at)));
+            cache.put_node_pull_secret(object);
+            let mut apply =
+                |node| cache.handle(CacheEvent::Node(Update::Event(Event::Apply(node))), now);
+            assert!(apply(node(1, 10)), "{case}: a new node");
+            assert_eq!(apply(node(2, heartbeat)), news, "{case}");
+        }
+    }
 }

@@ -2,11 +2,12 @@
 
 use globalps_core::names::{MCO_ANNOTATION, NODE_POOL_LABEL};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt as _;
 
 use super::versioned::{Versioned, version};
 use crate::nodes::input::{NodeView, NotReady};
+use crate::objects::views::NodeFields;
 
 /// Taints that the cluster autoscaler and Karpenter (since 1.0, and before) set on a node before they drain and delete it.
 const DELETION_TAINTS: [&str; 3] = [
@@ -48,18 +49,12 @@ impl Versioned for NodeView {
     }
 }
 
-pub(super) fn node_view(node: &Node) -> NodeView {
+pub(super) fn node_view(node: &NodeFields) -> NodeView {
     let created = node
         .creation_timestamp()
         .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    let condition = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition.type_ == "Ready");
+    let mut conditions = node.status.conditions.iter();
+    let condition = conditions.find(|condition| condition.type_ == "Ready");
     let heartbeat = condition.and_then(|condition| condition.last_heartbeat_time.as_ref());
     NodeView {
         name: node.name_any(),
@@ -68,7 +63,7 @@ pub(super) fn node_view(node: &Node) -> NodeView {
         labels: node.labels().into(),
         ready: ready(condition, created),
         heartbeat: heartbeat.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-        unschedulable: is_cordoned(node),
+        unschedulable: node.spec.unschedulable,
         is_being_deleted: is_being_deleted(node),
         created,
         is_foreign: node.annotations().contains_key(MCO_ANNOTATION)
@@ -94,17 +89,11 @@ fn ready(condition: Option<&NodeCondition>, created: Timestamp) -> Result<Timest
     }
 }
 
-fn is_cordoned(node: &Node) -> bool {
-    let spec = node.spec.as_ref();
-    spec.and_then(|spec| spec.unschedulable).unwrap_or_default()
-}
-
-fn is_being_deleted(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    let mut taints = taints.into_iter().flatten();
+fn is_being_deleted(node: &NodeFields) -> bool {
+    let mut taints = node.spec.taints.iter();
     node.metadata.deletion_timestamp.is_some()
         || taints.any(|taint| match taint.key.as_str() {
-            OUTDATED_TAINT => is_cordoned(node),
+            OUTDATED_TAINT => node.spec.unschedulable,
             key => DELETION_TAINTS.contains(&key),
         })
 }

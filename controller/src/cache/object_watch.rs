@@ -1,44 +1,30 @@
 //! Watches one object by name and reports whether it is present, absent, forbidden or unknown.
 
 use std::fmt::Debug;
-use std::time::Duration;
+use std::future::ready;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
-use kube::runtime::watcher::{self, DefaultBackoff, Event};
+use futures::stream::{BoxStream, StreamExt as _};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::time::{sleep, timeout};
 
-use crate::telemetry::client::without_content;
-
-/// Deadline of the initial list.
-const LIST: Duration = Duration::from_secs(15);
+use super::list_watch::{Update, list_watch};
 
 /// What is known about the object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectState<K> {
     Present(K),
+    /// It does not exist, or is being deleted.
     Absent,
     /// The API server does not allow it.
     Forbidden,
     /// The request failed: the error, without any content of a response.
     Unknown(String),
+    /// The request has been failing for long: what was known may be outdated.
+    Stale,
 }
 
-struct ObjectWatch<K> {
-    api: Api<K>,
-    config: watcher::Config,
-    /// `None`: restarts after a backoff.
-    watch: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
-    backoff: DefaultBackoff,
-    is_listing: bool,
-    /// The object of the list in progress.
-    found: Option<K>,
-}
-
-/// The state of the object of this name, and each change of it. A failed watch restarts with a list instead of resuming: a
-/// resumed watch yields nothing until the object changes, and the failure would seem to last until then. `what` names the
-/// watch in the log.
+/// The state of the object of this name, and each change of it. `what` names the watch in the log.
 pub(crate) fn watch_object<K>(
     api: Api<K>,
     name: &str,
@@ -49,88 +35,111 @@ where
     K::DynamicType: Clone + Send + Sync,
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let watch = ObjectWatch {
-        watch: Some(watcher::watcher(api.clone(), config.clone()).boxed()),
-        api,
-        config,
-        backoff: DefaultBackoff::default(),
-        is_listing: true,
-        found: None,
+    let mut listed = None;
+    list_watch(api, config, what)
+        .filter_map(move |update| ready(state(update, &mut listed)))
+        .boxed()
+}
+
+/// `listed`: the object of the list in progress.
+fn state<K: Resource>(update: Update<K>, listed: &mut Option<K>) -> Option<ObjectState<K>> {
+    let found = match update {
+        Update::Event(Event::Init) => {
+            *listed = None;
+            return None;
+        }
+        Update::Event(Event::InitApply(object)) => {
+            *listed = Some(object);
+            return None;
+        }
+        Update::Event(Event::InitDone) => listed.take(),
+        Update::Event(Event::Apply(object)) => Some(object),
+        Update::Event(Event::Delete(_)) => None,
+        Update::Stale => return Some(ObjectState::Stale),
+        Update::Failed(error) if error.is_forbidden => return Some(ObjectState::Forbidden),
+        Update::Failed(error) => return Some(ObjectState::Unknown(error.message)),
     };
-    stream::unfold(watch, move |mut watch| async move {
-        let seen = watch.next().await;
-        if let ObjectState::Unknown(error) = &seen {
-            tracing::warn!(watch = what, error, "a watch failed and begins anew");
-        }
-        Some((seen, watch))
-    })
-    .boxed()
+    // A finalizer may hold a deleted object for long.
+    let found = found.filter(|object| object.meta().deletion_timestamp.is_none());
+    Some(found.map_or(ObjectState::Absent, ObjectState::Present))
 }
 
-impl<K> ObjectWatch<K>
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Clone + Send + Sync,
-{
-    async fn next(&mut self) -> ObjectState<K> {
-        loop {
-            let Some(watch) = &mut self.watch else {
-                sleep(self.backoff.next().unwrap_or(LIST)).await;
-                self.watch = Some(watcher::watcher(self.api.clone(), self.config.clone()).boxed());
-                self.begin_list();
-                continue;
-            };
-            let event = if self.is_listing {
-                timeout(LIST, watch.next()).await
-            } else {
-                Ok(watch.next().await)
-            };
-            let failed = match event {
-                Ok(Some(Ok(event))) => match self.take(event) {
-                    Some(seen) => return seen,
-                    None => continue,
-                },
-                Ok(Some(Err(error))) => failure(&error),
-                Ok(None) => ObjectState::Unknown("the watch has ended".to_owned()),
-                Err(_) => ObjectState::Unknown(format!("no answer within {} s", LIST.as_secs())),
-            };
-            self.watch = None;
-            return failed;
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::json;
+
+    use super::super::list_watch::WatchError;
+    use super::*;
+
+    fn secret(deleted: bool) -> Secret {
+        let time = deleted.then_some("2026-01-01T00:00:00Z");
+        let secret = json!({"metadata": {"name": "a", "deletionTimestamp": time}});
+        serde_json::from_value(secret).expect("a Secret")
+    }
+
+    #[test]
+    fn a_state_follows_from_each_update() {
+        let failed = |is_forbidden| {
+            Update::Failed(WatchError {
+                message: "refused".to_owned(),
+                is_forbidden,
+            })
+        };
+        let event = Update::Event;
+        let present = || Some(ObjectState::Present(secret(false)));
+        let mut listed = None;
+        for (case, update, expected) in [
+            ("a list starts", event(Event::Init), None),
+            (
+                "it finds the object",
+                event(Event::InitApply(secret(false))),
+                None,
+            ),
+            ("it is complete", event(Event::InitDone), present()),
+            ("a change", event(Event::Apply(secret(false))), present()),
+            (
+                "a finalizer holds it",
+                event(Event::Apply(secret(true))),
+                Some(ObjectState::Absent),
+            ),
+            (
+                "it is gone",
+                event(Event::Delete(secret(true))),
+                Some(ObjectState::Absent),
+            ),
+            (
+                "an outage",
+                failed(false),
+                Some(ObjectState::Unknown("refused".to_owned())),
+            ),
+            ("a long one", Update::Stale, Some(ObjectState::Stale)),
+            ("no permission", failed(true), Some(ObjectState::Forbidden)),
+            ("another list", event(Event::Init), None),
+            (
+                "it finds a deleted object",
+                event(Event::InitApply(secret(true))),
+                None,
+            ),
+            (
+                "it is complete",
+                event(Event::InitDone),
+                Some(ObjectState::Absent),
+            ),
+            ("another list", event(Event::Init), None),
+            (
+                "it finds the object",
+                event(Event::InitApply(secret(false))),
+                None,
+            ),
+            ("it starts again", event(Event::Init), None),
+            (
+                "it finds nothing",
+                event(Event::InitDone),
+                Some(ObjectState::Absent),
+            ),
+        ] {
+            assert_eq!(state(update, &mut listed), expected, "{case}");
         }
-    }
-
-    fn begin_list(&mut self) {
-        self.is_listing = true;
-        self.found = None;
-    }
-
-    fn take(&mut self, event: Event<K>) -> Option<ObjectState<K>> {
-        match event {
-            Event::Init => self.begin_list(),
-            Event::InitApply(object) => self.found = Some(object),
-            Event::InitDone => {
-                self.is_listing = false;
-                return Some(
-                    self.found
-                        .take()
-                        .map_or(ObjectState::Absent, ObjectState::Present),
-                );
-            }
-            Event::Apply(object) => return Some(ObjectState::Present(object)),
-            Event::Delete(_) => return Some(ObjectState::Absent),
-        }
-        None
-    }
-}
-
-fn failure<K>(error: &watcher::Error) -> ObjectState<K> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => match error {
-            kube::Error::Api(status) if status.code == 403 => ObjectState::Forbidden,
-            other => ObjectState::Unknown(without_content(other)),
-        },
-        other => ObjectState::Unknown(other.to_string()),
     }
 }

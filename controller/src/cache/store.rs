@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::runtime::watcher::Event;
 
+use super::list_watch::Update;
 use super::versioned::Versioned;
 
 /// The objects of one watch by name, as of the newest event.
@@ -12,7 +13,7 @@ pub(crate) struct Store<T> {
     pub(crate) live: BTreeMap<String, T>,
     /// Filled during a relist, and replaces `live` at its end: a deletion during a gap of the watch is not missed.
     relist: Option<BTreeMap<String, T>>,
-    /// The first list is complete.
+    /// A list is complete, and no later one is overdue.
     pub(crate) synced: bool,
 }
 
@@ -36,8 +37,19 @@ fn insert<T: Versioned>(objects: &mut BTreeMap<String, T>, object: T) {
 }
 
 impl<T: Versioned + Clone> Store<T> {
-    /// Whether the event changes anything.
-    pub(crate) fn handle(&mut self, event: Event<T>) -> bool {
+    /// Whether the update changes anything.
+    pub(crate) fn handle(&mut self, update: Update<T>) -> bool {
+        match update {
+            Update::Event(event) => self.handle_event(event),
+            Update::Stale => {
+                self.synced = false;
+                false
+            }
+            Update::Failed(_) => false,
+        }
+    }
+
+    fn handle_event(&mut self, event: Event<T>) -> bool {
         match event {
             Event::Apply(object) => self.put(object),
             Event::Delete(object) => {
@@ -88,6 +100,19 @@ impl<T: Versioned + Clone> Store<T> {
         news
     }
 
+    /// Objects that the list in progress does not have: they were deleted during a gap of the watch, once it is complete.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let listed = |name: &&String| {
+            let relist = self.relist.as_ref();
+            relist.is_some_and(|relist| relist.contains_key(*name))
+        };
+        self.live
+            .keys()
+            .filter(|name| !listed(name))
+            .cloned()
+            .collect()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&T> {
         self.live.get(name)
     }
@@ -119,30 +144,30 @@ mod tests {
             Event::InitApply(("a", 1)),
             Event::InitApply(("b", 2)),
         ] {
-            store.handle(event);
+            store.handle(Update::Event(event));
         }
         assert!(
             !store.synced && store.live.is_empty(),
             "a list that is not complete says nothing"
         );
-        store.handle(Event::InitDone);
+        store.handle(Update::Event(Event::InitDone));
         assert_eq!(store.names(), ["a", "b"]);
         store.put(("a", 5));
-        store.handle(Event::Apply(("a", 3)));
+        store.handle(Update::Event(Event::Apply(("a", 3))));
         assert_eq!(
             store.get("a"),
             Some(&("a", 5)),
             "our own write is newer than the watch"
         );
         for event in [Event::Init, Event::InitApply(("b", 2)), Event::InitDone] {
-            store.handle(event);
+            store.handle(Update::Event(event));
         }
         assert_eq!(store.names(), ["b"], "what a relist does not have is gone");
-        store.handle(Event::Init);
+        store.handle(Update::Event(Event::Init));
         store.put(("b", 7));
         store.put(("c", 8));
         for event in [Event::InitApply(("b", 2)), Event::InitDone] {
-            store.handle(event);
+            store.handle(Update::Event(event));
         }
         assert_eq!(
             (store.get("b"), store.get("c")),
@@ -164,7 +189,7 @@ mod tests {
             ("a deletion", Event::Delete(("a", 4)), true),
             ("of what is gone", Event::Delete(("a", 4)), false),
         ] {
-            assert_eq!(store.handle(event), news, "{sentence}");
+            assert_eq!(store.handle(Update::Event(event)), news, "{sentence}");
         }
     }
 }

@@ -64,9 +64,8 @@ impl Versioned for LiveObject {
         self.version
     }
 
-    /// A `DaemonSet`'s status changes with each pod.
     fn means_the_same(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint
+        (&self.fingerprint, self.pods) == (&other.fingerprint, other.pods)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The watches. Each one recovers from errors and gaps, with backoff.
+//! The watches of the cache.
 
 use std::fmt::Debug;
 
@@ -10,89 +10,73 @@ use globalps_core::names::{
     ROLLED_OUT_SECRET,
 };
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::event::{CacheEvent, OriginalRef};
 use super::hosted;
+use super::list_watch::{Update, list_watch};
 use super::node::node_view;
 use super::object_watch::{ObjectState, watch_object};
 use crate::content::source::{Data, Source};
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
+use crate::objects::views::{DaemonSetView, NodeFields};
 
 pub(crate) type CacheEvents = SelectAll<BoxStream<'static, CacheEvent>>;
 
 /// All objects that are watched from the start.
 pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let mut events = SelectAll::new();
-    events.push(named(
-        secrets.clone(),
+    fn api<K>(client: &Client, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(client.clone(), namespace)
+    }
+    let additional = watch_object(
+        api(client, namespace),
         ADDITIONAL_SECRET,
         "additional pull secret",
-        CacheEvent::Additional,
-    ));
-    events.push(named(
-        secrets,
-        GLOBAL_SECRET,
-        "global pull secret",
-        CacheEvent::Global,
-    ));
-    events.push(named(
-        Api::<PartialObjectMeta<Secret>>::namespaced(client.clone(), namespace),
+    );
+    let global = named(api(client, namespace), GLOBAL_SECRET, "global pull secret");
+    let rolled_out = named(
+        api::<PartialObjectMeta<Secret>>(client, namespace),
         ROLLED_OUT_SECRET,
         "rolled-out pull secret",
-        CacheEvent::RolledOut,
-    ));
-    let config = Api::namespaced(client.clone(), namespace);
-    events.push(named(
-        config,
-        GLOBAL_SECRET,
-        "GlobalPullSecret",
-        CacheEvent::Config,
-    ));
-    for object in ManagedObject::all() {
-        events.push(match object.kind {
-            ManagedKind::ServiceAccount => managed::<ServiceAccount>(client, namespace, object),
-            ManagedKind::Role => managed::<Role>(client, namespace, object),
-            ManagedKind::RoleBinding => managed::<RoleBinding>(client, namespace, object),
-            ManagedKind::DaemonSet => managed::<DaemonSet>(client, namespace, object),
-        });
-    }
+    );
+    let config = named(api(client, namespace), GLOBAL_SECRET, "GlobalPullSecret");
     // Nodes are large objects: only the fields that the plan needs are kept.
-    events.push(
-        watch(Api::<Node>::all(client.clone()), all())
-            .default_backoff()
-            .map(|result| {
-                result.map_or_else(
-                    |error| CacheEvent::Failed("nodes", error),
-                    |event| CacheEvent::Node(map(event, |node| node_view(&node))),
-                )
-            })
+    let nodes = list_watch(Api::<NodeFields>::all(client.clone()), all(), "nodes");
+    let node_pull_secrets = list_watch(api(client, namespace), all(), "NodePullSecrets");
+    let managed = ManagedObject::all().map(|object| match object.kind {
+        ManagedKind::ServiceAccount => managed(
+            api::<PartialObjectMeta<ServiceAccount>>(client, namespace),
+            object,
+        ),
+        ManagedKind::Role => managed(api::<PartialObjectMeta<Role>>(client, namespace), object),
+        ManagedKind::RoleBinding => managed(
+            api::<PartialObjectMeta<RoleBinding>>(client, namespace),
+            object,
+        ),
+        ManagedKind::DaemonSet => managed(api::<DaemonSetView>(client, namespace), object),
+    });
+    let others = [
+        additional.map(CacheEvent::Additional).boxed(),
+        global.map(CacheEvent::Global).boxed(),
+        rolled_out.map(CacheEvent::RolledOut).boxed(),
+        config.map(CacheEvent::Config).boxed(),
+        nodes
+            .map(|update| CacheEvent::Node(update.map(|node| node_view(&node))))
             .boxed(),
-    );
-    events.push(
-        watch(
-            Api::<NodePullSecret>::namespaced(client.clone(), namespace),
-            all(),
-        )
-        .default_backoff()
-        .map(|result| {
-            result.map_or_else(
-                |error| CacheEvent::Failed("NodePullSecrets", error),
-                |event| CacheEvent::NodePullSecret(map(event, stripped)),
-            )
-        })
-        .boxed(),
-    );
-    events
+        node_pull_secrets
+            .map(|update| CacheEvent::NodePullSecret(update.map(stripped)))
+            .boxed(),
+    ];
+    stream::select_all(managed.chain(others))
 }
 
 /// Watches the original pull secret.
@@ -156,6 +140,7 @@ fn sources(
             ObjectState::Absent => Some(Source::Absent),
             ObjectState::Forbidden => Some(Source::Forbidden),
             ObjectState::Unknown(_) if is_known => None,
+            ObjectState::Stale => None,
             ObjectState::Unknown(reason) => Some(Source::Unreadable(reason)),
         };
         is_known |= source.is_some();
@@ -163,43 +148,31 @@ fn sources(
     })
 }
 
-/// Watches the metadata of one of the syncer's objects.
-fn managed<K>(
-    client: &Client,
-    namespace: &str,
-    object: ManagedObject,
-) -> BoxStream<'static, CacheEvent>
+/// Watches one of the syncer's objects.
+fn managed<K>(api: Api<K>, object: ManagedObject) -> BoxStream<'static, CacheEvent>
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + 'static,
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Clone + Send + Sync,
+    LiveObject: From<K>,
 {
-    let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
-    watch(api, by_name(object.agent.name()))
-        .default_backoff()
-        .map(move |result| {
-            result.map_or_else(
-                |error| CacheEvent::Failed("syncer", error),
-                |event| CacheEvent::Managed(object, map(event, LiveObject::from)),
-            )
-        })
+    named(api, object.agent.name(), "syncer")
+        .map(move |update| CacheEvent::Managed(object, update.map(LiveObject::from)))
         .boxed()
 }
 
-fn by_name(name: &str) -> watcher::Config {
-    watcher::Config::default().fields(&format!("metadata.name={name}"))
-}
-
-fn named<K: Resource + Clone + Debug + DeserializeOwned + Send + 'static>(
-    api: Api<K>,
-    name: &str,
-    what: &'static str,
-    event: fn(Event<K>) -> CacheEvent,
-) -> BoxStream<'static, CacheEvent> {
-    watched(api, by_name(name), what, event)
+fn named<K>(api: Api<K>, name: &str, what: &'static str) -> BoxStream<'static, Update<K>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Clone + Send + Sync,
+{
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let without_managed_fields = |mut object: K| {
+        object.meta_mut().managed_fields = None;
+        object
+    };
+    list_watch(api, config, what)
+        .map(move |update| update.map(without_managed_fields))
+        .boxed()
 }
 
 fn all() -> watcher::Config {
@@ -223,27 +196,4 @@ pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
         ..ObjectMeta::default()
     };
     Box::new(object)
-}
-
-fn map<K, V>(event: Event<K>, f: impl Fn(K) -> V) -> Event<V> {
-    match event {
-        Event::Apply(object) => Event::Apply(f(object)),
-        Event::Delete(object) => Event::Delete(f(object)),
-        Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(f(object)),
-        Event::InitDone => Event::InitDone,
-    }
-}
-
-fn watched<K: Resource + Clone + Debug + DeserializeOwned + Send + 'static>(
-    api: Api<K>,
-    config: watcher::Config,
-    what: &'static str,
-    event: fn(Event<K>) -> CacheEvent,
-) -> BoxStream<'static, CacheEvent> {
-    watch(api, config)
-        .default_backoff()
-        .modify(|object| object.meta_mut().managed_fields = None)
-        .map(move |result| result.map_or_else(|error| CacheEvent::Failed(what, error), event))
-        .boxed()
 }

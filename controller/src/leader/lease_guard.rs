@@ -16,6 +16,15 @@ use crate::telemetry::clock;
 /// Between two renewals.
 const RENEW: Duration = Duration::from_secs(3);
 
+/// Why a controller stops leading.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Another controller holds it, or nobody.
+    Lease,
+    /// Etcd was restored from a backup: every object may be an older one, or gone.
+    Objects,
+}
+
 /// Holds the Lease, and keeps the fencing token valid with each renewal.
 pub(crate) struct LeaseGuard<'a> {
     api: &'a LeaseApi,
@@ -35,9 +44,8 @@ impl<'a> LeaseGuard<'a> {
         }
     }
 
-    /// Renews the Lease; returns when another controller holds it. Continues during an outage of the API server: the
-    /// [`FencingToken`] expires without it.
-    pub(crate) async fn keep(&mut self) {
+    /// Renews the Lease until it is lost. Continues during an outage of the API server: the [`FencingToken`] expires without it.
+    pub(crate) async fn keep(&mut self) -> Lost {
         let mut pause = RENEW;
         loop {
             sleep(pause).await;
@@ -52,6 +60,12 @@ impl<'a> LeaseGuard<'a> {
                 Err(LeaseError::Conflict) => match self.api.get().await {
                     // Another client wrote a label, or a renewal of this controller succeeded without a response.
                     Ok(lease) if self.is_mine(&lease) => {
+                        if version(&lease) < self.version.parse().ok() {
+                            tracing::warn!(
+                                "etcd was restored from a backup: everything is listed again"
+                            );
+                            return Lost::Objects;
+                        }
                         self.update(lease);
                         RETRY
                     }
@@ -63,6 +77,7 @@ impl<'a> LeaseGuard<'a> {
             };
         }
         tracing::warn!("another controller leads");
+        Lost::Lease
     }
 
     /// Releases the Lease, so that the next leader does not wait for its end. No write may be in flight.
@@ -91,5 +106,64 @@ impl<'a> LeaseGuard<'a> {
     fn is_mine(&self, lease: &Lease) -> bool {
         let spec = lease.spec.as_ref();
         spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.api.me)
+    }
+}
+
+/// Its `resourceVersion`. Each renewal increases it; a lower one than before is from a backup, and so is every other object:
+/// watches wait for versions that come later, and caches hold objects that do not exist any more.
+fn version(lease: &Lease) -> Option<u64> {
+    lease.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::{Method, Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use tokio::time::timeout;
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    /// An API server that has this Lease and rejects every other version of it.
+    fn client(version: &str, holder: &str) -> Client {
+        let lease =
+            json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": holder}});
+        let conflict =
+            json!({"status": "Failure", "message": "", "reason": "Conflict", "code": 409});
+        let service = service_fn(move |request: Request<Body>| {
+            let (code, body) = if request.method() == Method::GET {
+                (200, lease.to_string())
+            } else {
+                (409, conflict.to_string())
+            };
+            async move {
+                let response = Response::builder().status(code);
+                Ok::<_, BoxError>(response.body(Body::from(body.into_bytes()))?)
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_goes_back_ends_the_term() {
+        for (case, version, holder, expected) in [
+            ("another client wrote a label", "8", "me", None),
+            ("etcd was restored", "6", "me", Some(Lost::Objects)),
+            ("another controller leads", "8", "other", Some(Lost::Lease)),
+            (
+                "another controller led in the backup",
+                "6",
+                "other",
+                Some(Lost::Lease),
+            ),
+        ] {
+            let api = LeaseApi::new(client(version, holder), "me");
+            let mut lease = Lease::default();
+            lease.metadata.resource_version = Some("7".to_owned());
+            let mut guard = LeaseGuard::new(&api, lease, clock::now());
+            let ended = timeout(RENEW * 2, guard.keep()).await;
+            assert_eq!(ended.ok(), expected, "{case}");
+        }
     }
 }

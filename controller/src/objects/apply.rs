@@ -15,7 +15,6 @@ use globalps_core::names::{
     ROLLED_OUT_SECRET, history_secret,
 };
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,7 +24,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::managed::{LiveObject, ManagedKind, PerObject};
+use super::managed::{LiveObject, PerKind, PerObject};
+use super::views::DaemonSetView;
 use crate::content::history::{self, HistoryWrite, Kept};
 use crate::content::secret::{self, GlobalWrite, RolledOutWrite};
 use crate::telemetry::client::without_content;
@@ -126,20 +126,10 @@ impl Applier {
         let SyncerObjects { syncer, restorer } =
             syncer_objects(&self.namespace, &self.syncer_image, spec);
         let apply = |agent, objects| Box::pin(self.agent(agent, objects, kept.contains(&agent)));
-        let syncer = apply(Agent::Syncer, syncer).await?;
-        let restorer = apply(Agent::Restorer, restorer).await?;
-        Ok(PerObject::of(|object| {
-            let of_agent = match object.agent {
-                Agent::Syncer => &syncer,
-                Agent::Restorer => &restorer,
-            };
-            LiveObject::of(match object.kind {
-                ManagedKind::ServiceAccount => &of_agent.service_account.metadata,
-                ManagedKind::Role => &of_agent.role.metadata,
-                ManagedKind::RoleBinding => &of_agent.role_binding.metadata,
-                ManagedKind::DaemonSet => &of_agent.daemon_set.metadata,
-            })
-        }))
+        Ok(PerObject {
+            syncer: apply(Agent::Syncer, syncer).await?,
+            restorer: apply(Agent::Restorer, restorer).await?,
+        })
     }
 
     async fn agent(
@@ -147,7 +137,7 @@ impl Applier {
         agent: Agent,
         objects: AgentObjects,
         is_kept: bool,
-    ) -> Result<AgentObjects, ApplyError> {
+    ) -> Result<PerKind<LiveObject>, ApplyError> {
         let AgentObjects {
             service_account,
             role,
@@ -162,7 +152,7 @@ impl Applier {
         let account = service_account.metadata.uid.clone().unwrap_or_default();
         let annotations: BTreeMap<String, String> =
             [(ACCOUNT_ANNOTATION.to_owned(), account)].into();
-        let daemon_set = if is_kept {
+        let daemon_set: DaemonSetView = if is_kept {
             let template = json!({"metadata": {"annotations": annotations}});
             self.merge(name, &json!({"spec": {"template": template}}))
                 .await?
@@ -171,18 +161,18 @@ impl Applier {
                 let metadata = spec.template.metadata.get_or_insert_default();
                 metadata.annotations = Some(annotations);
             }
-            self.apply(name, &daemon_set).await?
+            self.apply_body(name, &daemon_set).await?
         };
-        Ok(AgentObjects {
-            service_account,
-            role,
-            role_binding,
-            daemon_set,
+        Ok(PerKind {
+            service_account: LiveObject::of(&service_account.metadata),
+            role: LiveObject::of(&role.metadata),
+            role_binding: LiveObject::of(&role_binding.metadata),
+            daemon_set: LiveObject::from(daemon_set),
         })
     }
 
-    async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSet, ApplyError> {
-        let api: Api<DaemonSet> = self.api();
+    async fn merge(&self, name: &str, body: &Value) -> Result<DaemonSetView, ApplyError> {
+        let api: Api<DaemonSetView> = self.api();
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()
@@ -240,7 +230,7 @@ impl Applier {
     /// cleanup.
     pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
         for agent in Agent::ALL {
-            self.delete::<DaemonSet>(agent.name()).await?;
+            self.delete::<DaemonSetView>(agent.name()).await?;
         }
         stream::iter(node_pull_secrets)
             .map(|node| self.delete::<NodePullSecret>(node))

@@ -7,6 +7,8 @@ use globalps_core::manifests::Agent;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
 
+use super::views::{AgentPods, DaemonSetView};
+
 /// Reverts without a backoff.
 const BURST: u32 = 5;
 /// First and longest backoff after the burst; it doubles with each revert.
@@ -52,16 +54,16 @@ impl fmt::Display for ManagedObject {
 /// One value for each managed object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PerObject<T> {
-    syncer: PerKind<T>,
-    restorer: PerKind<T>,
+    pub(super) syncer: PerKind<T>,
+    pub(super) restorer: PerKind<T>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct PerKind<T> {
-    service_account: T,
-    role: T,
-    role_binding: T,
-    daemon_set: T,
+pub(super) struct PerKind<T> {
+    pub(super) service_account: T,
+    pub(super) role: T,
+    pub(super) role_binding: T,
+    pub(super) daemon_set: T,
 }
 
 impl<T> PerObject<T> {
@@ -117,6 +119,8 @@ impl<T> PerObject<T> {
 pub(crate) struct LiveObject {
     pub(crate) version: u64,
     pub(crate) fingerprint: Fingerprint,
+    /// Of a `DaemonSet`.
+    pub(crate) pods: Option<AgentPods>,
 }
 
 /// Identifies an object and its spec: it changes when the object is recreated or its spec is changed.
@@ -142,6 +146,7 @@ impl LiveObject {
                     .generation
                     .unwrap_or_else(|| i64::try_from(version).unwrap_or_default()),
             },
+            pods: None,
         }
     }
 }
@@ -149,6 +154,18 @@ impl LiveObject {
 impl<K> From<PartialObjectMeta<K>> for LiveObject {
     fn from(object: PartialObjectMeta<K>) -> Self {
         Self::of(&object.metadata)
+    }
+}
+
+impl From<DaemonSetView> for LiveObject {
+    fn from(daemon_set: DaemonSetView) -> Self {
+        Self {
+            pods: Some(AgentPods {
+                generation: daemon_set.metadata.generation.unwrap_or_default(),
+                ..daemon_set.status
+            }),
+            ..Self::of(&daemon_set.metadata)
+        }
     }
 }
 

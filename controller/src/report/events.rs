@@ -13,6 +13,8 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource as _};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::content::resolve::shadowed;
 use crate::content::source::Verdict;
@@ -23,6 +25,8 @@ const NOTE_LIMIT: usize = 1024;
 /// Names of objects in one event, at most.
 const NAMED: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Events that wait to be written.
+const QUEUE: usize = 64;
 
 /// Type, reason and note of an event.
 type Note = (&'static str, &'static str, String);
@@ -31,7 +35,7 @@ const NORMAL: &str = "Normal";
 const WARNING: &str = "Warning";
 
 pub(crate) struct EventRecorder {
-    events: Api<Event>,
+    queue: mpsc::Sender<Event>,
     /// The last known Secret of the user: events about its deletion need it too.
     reference: ObjectReference,
     /// Recorded failures: node, and generation of its object.
@@ -48,7 +52,7 @@ impl EventRecorder {
             ..ObjectReference::default()
         };
         Self {
-            events: Api::namespaced(client, namespace),
+            queue: writer(Api::namespaced(client, namespace)),
             reference,
             failures: BTreeSet::new(),
         }
@@ -61,7 +65,7 @@ impl EventRecorder {
         };
     }
 
-    /// Writes in the background, so that no rollout waits for an event.
+    /// Records in the background, so that no rollout waits for an event.
     pub(crate) fn record(
         &mut self,
         plan: &Plan,
@@ -69,12 +73,9 @@ impl EventRecorder {
         after: &GlobalPullSecretStatus,
         nodes: &[&NodePullSecret],
     ) {
-        for (type_, reason, note) in changes(plan, before, after)
-            .into_iter()
-            .chain(self.new_failures(nodes))
-        {
-            self.write(type_, reason, note);
-        }
+        let mut events = changes(plan, before, after);
+        events.extend(self.new_failures(nodes));
+        self.write(events);
     }
 
     /// One event for all objects that another client changed or deleted (`done`), and that the controller reverted.
@@ -87,9 +88,9 @@ impl EventRecorder {
         if !others.is_empty() {
             objects = format!("{objects} and {} more", others.len());
         }
-        tracing::warn!(objects, "{done} by somebody else, and put back");
-        let note = format!("{objects}: {done} by somebody else, and put back");
-        self.write(WARNING, "PutBack", note);
+        let note = format!("another client {done} {objects}; the controller reverted it");
+        tracing::warn!("{note}");
+        self.write(vec![(WARNING, "DriftCorrected", note)]);
     }
 
     /// The controller holds everything: there is no status to say so in.
@@ -97,20 +98,19 @@ impl EventRecorder {
         let note = "there is no GlobalPullSecret, so every node keeps what it has; apply one to go on, \
                     an empty spec for the defaults";
         tracing::warn!("{note}");
-        self.write(WARNING, "ConfigMissing", note.to_owned());
+        self.write(vec![(WARNING, "ConfigMissing", note.to_owned())]);
     }
 
-    fn write(&self, type_: &str, reason: &'static str, note: String) {
-        let event = self.event(type_, reason, note);
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            match tokio::time::timeout(TIMEOUT, events.create(&PostParams::default(), &event)).await
-            {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::warn!(%error, reason, "could not write an event"),
-                Err(_) => tracing::warn!(reason, "could not write an event in time"),
-            }
-        });
+    /// Queues the events. What does not fit is dropped: after a change of the leader every failed node is news.
+    fn write(&self, notes: Vec<Note>) {
+        let mut dropped = 0_u32;
+        for (type_, reason, note) in notes {
+            let event = self.event(type_, reason, note);
+            dropped += u32::from(self.queue.try_send(event).is_err());
+        }
+        if dropped > 0 {
+            tracing::warn!(dropped, "too many events at the same time");
+        }
     }
 
     /// Each event is a new object: kube's recorder aggregates events with the same reason and keeps the first note, which
@@ -155,6 +155,23 @@ impl EventRecorder {
         self.failures = failures;
         news
     }
+}
+
+/// Writes the events of the queue one after the other, until the sender is dropped.
+fn writer(events: Api<Event>) -> mpsc::Sender<Event> {
+    let (sender, mut queue) = mpsc::channel::<Event>(QUEUE);
+    tokio::spawn(async move {
+        while let Some(event) = queue.recv().await {
+            let reason = event.reason.clone().unwrap_or_default();
+            let params = PostParams::default();
+            match timeout(TIMEOUT, events.create(&params, &event)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, reason, "could not write an event"),
+                Err(_) => tracing::warn!(reason, "could not write an event in time"),
+            }
+        }
+    });
+    sender
 }
 
 fn changes(
@@ -213,7 +230,11 @@ fn changes(
         events.push((WARNING, "RolloutHalted", message));
     }
     if plan.aim == Aim::CleanUp {
-        events.push((NORMAL, "Restored", "every node is as it was".to_owned()));
+        events.push((
+            NORMAL,
+            "Restored",
+            "every node has its own credentials file again".to_owned(),
+        ));
     }
     events
 }
@@ -242,7 +263,7 @@ fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
         .map(|((effective, shadowed), registries)| {
             let registries = registries.join(", ");
             let note =
-                format!("{registries}: {effective}'s credentials are in force, not {shadowed}'s");
+                format!("{registries}: the credentials of {effective} are effective, those of {shadowed} are shadowed");
             (WARNING, "Conflict", note)
         });
     notes.collect()
@@ -258,4 +279,55 @@ fn shorten(mut note: String) -> String {
         note.push_str("...");
     }
     note
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use globalps_core::api::{NodePullSecretSpec, NodePullSecretStatus};
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    fn failed_nodes(count: usize) -> Vec<NodePullSecret> {
+        let node = |index| {
+            let mut node = NodePullSecret::new(&format!("n{index}"), NodePullSecretSpec::default());
+            node.status = Some(NodePullSecretStatus {
+                phase: Phase::Failed,
+                ..NodePullSecretStatus::default()
+            });
+            node
+        };
+        (0..count).map(node).collect()
+    }
+
+    /// A new leader finds 5,000 failed nodes, and the API server does not respond.
+    #[tokio::test(start_paused = true)]
+    async fn events_are_written_one_by_one_and_never_pile_up() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&requests);
+        let service = service_fn(move |_: Request<Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            pending::<Result<Response<Body>, BoxError>>()
+        });
+        let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
+        let nodes = failed_nodes(5000);
+        let nodes: Vec<&NodePullSecret> = nodes.iter().collect();
+        let failures = recorder.new_failures(&nodes);
+        assert_eq!(failures.len(), 5000);
+        recorder.write(failures);
+        tokio::time::sleep(TIMEOUT / 2).await;
+        assert_eq!(requests.load(Ordering::Relaxed), 1, "one at a time");
+        tokio::time::sleep(TIMEOUT * 1000).await;
+        assert_eq!(
+            requests.load(Ordering::Relaxed),
+            QUEUE,
+            "the queue is bounded"
+        );
+    }
 }

@@ -13,12 +13,12 @@ use globalps_core::api::SecretRef;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
 use crate::leader::election::{Election, identity};
 use crate::leader::fencing::fenced_client;
-use crate::leader::lease_guard::LeaseGuard;
+use crate::leader::lease_guard::{LeaseGuard, Lost};
 use crate::objects::apply::Applier;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::report::events::EventRecorder;
@@ -69,7 +69,7 @@ pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
         setup.metrics.set_leader(None);
         setup.health.set_waits_for_caches(false);
         match ended {
-            Ended::Lost => {}
+            Ended::Lost | Ended::Restored => {}
             Ended::Stopped => break,
             Ended::Failed(error) => return Err(error),
         }
@@ -81,6 +81,8 @@ pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
 enum Ended {
     /// Another controller leads.
     Lost,
+    /// Etcd was restored from a backup: the next term lists every object again.
+    Restored,
     Stopped,
     Failed(anyhow::Error),
 }
@@ -93,7 +95,10 @@ async fn lead(setup: &Setup, me: &str, mut guard: LeaseGuard<'_>, stop: &mut Sto
     let mut running = pin!(controller.run());
     let ended = tokio::select! {
         () = stop.wait() => Ended::Stopped,
-        () = guard.keep() => Ended::Lost,
+        lost = guard.keep() => match lost {
+            Lost::Lease => Ended::Lost,
+            Lost::Objects => Ended::Restored,
+        },
         error = &mut running => Ended::Failed(error),
     };
     token.close();
@@ -105,7 +110,8 @@ async fn lead(setup: &Setup, me: &str, mut guard: LeaseGuard<'_>, stop: &mut Sto
                 _ = &mut running => {}
             }
         };
-        if timeout(SETTLE, settled).await.is_ok() {
+        let is_settled = timeout(SETTLE, settled).await.is_ok();
+        if is_settled && !matches!(ended, Ended::Restored) {
             guard.release().await;
         }
     }
@@ -202,17 +208,19 @@ impl Controller {
             self.health.beat();
             self.health
                 .set_waits_for_caches(!self.cache.caches_synced());
+            let next = self.cache.settles_at().map_or(wake, |at| at.min(wake));
             let mut changed = tokio::select! {
                 _ = heartbeat.tick() => continue,
                 event = self.events.next() => match event {
-                    Some(event) => self.cache.handle(event),
+                    Some(event) => self.cache.handle(event, Instant::now()),
                     None => return anyhow::anyhow!("every watch has ended"),
                 },
-                Some(event) = self.original_events.next() => self.cache.handle(event),
-                Some(event) = self.source_events.next() => self.cache.handle(event),
-                () = tokio::time::sleep_until(wake) => true,
+                Some(event) = self.original_events.next() => self.cache.handle(event, Instant::now()),
+                Some(event) = self.source_events.next() => self.cache.handle(event, Instant::now()),
+                () = sleep_until(next) => next == wake,
             };
             changed |= self.handle_pending_events().await;
+            changed |= self.cache.settle(Instant::now());
             if !changed {
                 continue;
             }
@@ -255,7 +263,7 @@ impl Controller {
             ];
             for events in streams {
                 while let Some(Some(event)) = events.next().now_or_never() {
-                    changed |= self.cache.handle(event);
+                    changed |= self.cache.handle(event, Instant::now());
                     quiet = 0;
                 }
             }

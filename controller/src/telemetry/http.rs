@@ -216,7 +216,16 @@ pub(crate) mod tests {
             content_type: TEXT,
             body: "ok\n".to_owned(),
         });
-        tokio::spawn(serve(listener, deadline, pages));
+        let listener = listener.into_std().expect("a socket");
+        // On a thread of its own, as in the controller.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).expect("a socket");
+                serve(listener, deadline, pages).await;
+            });
+        });
         port
     }
 
@@ -229,6 +238,8 @@ pub(crate) mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn silent_connections_starve_nobody() {
         const SILENT: usize = 1000;
+        // The kubelet's is a second; this machine may be busy.
+        const PATIENCE: Duration = Duration::from_secs(3);
         let port = serve_ok(Duration::from_secs(2)).await;
         for _ in 0..SILENT {
             tokio::spawn(async move {
@@ -241,8 +252,7 @@ pub(crate) mod tests {
         let begun = Instant::now();
         let mut asked = 0;
         while begun.elapsed() < Duration::from_secs(4) {
-            // As long as the kubelet waits for a probe.
-            let answer = timeout(Duration::from_secs(5), request(port, "GET /livez")).await;
+            let answer = timeout(PATIENCE, request(port, "GET /livez")).await;
             assert_eq!(
                 answer.map(|(_, body)| body),
                 Ok("ok\n".to_owned()),
@@ -251,7 +261,7 @@ pub(crate) mod tests {
             asked += 1;
             sleep(Duration::from_millis(50)).await;
         }
-        assert!(asked > 1, "{asked} requests");
+        assert!(asked > 10, "{asked} requests");
     }
 
     #[tokio::test(flavor = "current_thread")]
