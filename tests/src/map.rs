@@ -156,6 +156,12 @@ pub const FILES: &[TestFile] = &[
         "kubeconfigs, contexts, impersonation, login programs, TLS, as with kubectl",
     ),
     file(
+        "plugin_holds",
+        On::Nodes(1),
+        40,
+        "what `status`, `check` and `remove` say where a rollout or a cleanup doesn't get on; `--skip-unreachable`",
+    ),
+    file(
         "plugin_operations",
         On::Nodes(1),
         60,
