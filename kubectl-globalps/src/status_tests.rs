@@ -502,6 +502,11 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
             true,
         ),
         (
+            vec![reason(condition::PROGRESSING, "False", "Paused"), blocked()],
+            "the rollout goes on without blocked nodes: in words",
+            false,
+        ),
+        (
             vec![reason(condition::DEGRADED, "True", "Held")],
             "the rollout stopped: in words",
             true,
