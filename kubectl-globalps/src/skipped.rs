@@ -21,6 +21,8 @@ const CLEAN_UP: &str = "to clean up such a node, run `globalps-syncer restore` o
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     nodes: BTreeSet<String>,
+    /// The annotation was set on their objects, whether or not the watch has shown it.
+    annotated: BTreeSet<String>,
     config_file: String,
 }
 
@@ -73,15 +75,18 @@ impl Skipped {
             Err(failure) if failure.is(404) => Ok(()),
             result => result,
         })
-        .await
+        .await?;
+        self.annotated.extend(nodes);
+        Ok(())
     }
 
     fn without_annotation(&self, facts: &Facts) -> Vec<String> {
         let is_missing = |name: &&String| {
-            facts.node_secrets.get(name).is_some_and(|object| {
-                let annotation = object.annotations().get(names::ABANDON_ANNOTATION);
-                annotation.is_none_or(|value| value != "true")
-            })
+            !self.annotated.contains(*name)
+                && facts.node_secrets.get(name).is_some_and(|object| {
+                    let annotation = object.annotations().get(names::ABANDON_ANNOTATION);
+                    annotation.is_none_or(|value| value != "true")
+                })
         };
         self.nodes.iter().filter(is_missing).cloned().collect()
     }

@@ -189,7 +189,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     let (_, said) = stage.says_no("remove --all --yes --wait --timeout 3s");
     let only = "only unreachable nodes are left to restore: `gone-1`";
     assert!(
-        said.contains(&format!("not done within 3s: {only}")),
+        said.contains(&format!("not done within 3 s: {only}")),
         "{said}"
     );
     assert!(said.contains("`--skip-unreachable`"), "{said}");
