@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{NodePullSecret, Phase};
 
+use super::credentials::of_condition;
 use super::nodes::told;
 use super::*;
 
@@ -221,6 +222,17 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     let absent = credentials(None, true);
     assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
     assert!(absent[0].hint.contains("kubectl apply"), "{absent:?}");
+    for (status, reason, expected) in [
+        ("True", "AllRunning", None),
+        ("False", "RollingOut", None),
+        ("False", "NotRunning", Some("syncers-unhealthy")),
+        ("False", "PodsNotCreated", Some("syncers-unhealthy")),
+    ] {
+        let mut healthy = condition(condition::SYNCERS_HEALTHY, status);
+        healthy.reason = reason.to_owned();
+        let found = of_condition(&healthy).map(|check| check.name);
+        assert_eq!(found, expected, "{reason}");
+    }
     let mut taken_back = condition(condition::DEGRADED, "True");
     taken_back.reason = "TakenBack".to_owned();
     gps.spec.rollout.paused = false;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use globalps_core::api::{Kubelet, Phase};
 use globalps_core::names;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::annotate::annotate;
@@ -20,15 +21,26 @@ const CLEAN_UP: &str = "to clean up such a node, run `globalps-syncer restore` o
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     nodes: BTreeSet<String>,
+    /// The annotation was set on their objects, whether or not the watch has shown it.
+    annotated: BTreeSet<String>,
     config_file: String,
 }
 
 impl Skipped {
-    /// Every node that is unreachable now, whatever it is assigned.
-    pub(crate) fn expected(facts: &Facts, status: &Status) -> Self {
+    /// Says before the question which nodes are unreachable now. An error where that can't be known.
+    pub(crate) fn announce(facts: &Facts, printer: &Printer) -> Result<(), Failure> {
+        if facts.nodes.is_none() {
+            return Err(Failure::new(
+                "this user may not list Nodes, so it is unknown which ones are unreachable",
+                "`kubectl globalps check` shows the permissions of this user",
+            ));
+        }
         let mut skipped = Self::default();
-        skipped.observe(facts, status);
-        skipped
+        skipped.observe(facts, &Status::of(facts, Timestamp::now()));
+        if let Some(stays) = skipped.stays() {
+            printer.warning(format_args!("unreachable nodes will be skipped: {stays}"));
+        }
+        Ok(())
     }
 
     /// Adds the nodes that are unreachable, and drops those that are back. A node whose object is gone stays what it was.
@@ -63,24 +75,20 @@ impl Skipped {
             Err(failure) if failure.is(404) => Ok(()),
             result => result,
         })
-        .await
+        .await?;
+        self.annotated.extend(nodes);
+        Ok(())
     }
 
     fn without_annotation(&self, facts: &Facts) -> Vec<String> {
         let is_missing = |name: &&String| {
-            facts.node_secrets.get(name).is_some_and(|object| {
-                let annotation = object.annotations().get(names::ABANDON_ANNOTATION);
-                annotation.is_none_or(|value| value != "true")
-            })
+            !self.annotated.contains(*name)
+                && facts.node_secrets.get(name).is_some_and(|object| {
+                    let annotation = object.annotations().get(names::ABANDON_ANNOTATION);
+                    annotation.is_none_or(|value| value != "true")
+                })
         };
         self.nodes.iter().filter(is_missing).cloned().collect()
-    }
-
-    /// Before the question.
-    pub(crate) fn announce(&self, printer: &Printer) {
-        if let Some(stays) = self.stays() {
-            printer.warning(format_args!("unreachable nodes will be skipped: {stays}"));
-        }
     }
 
     /// At the end.
@@ -116,7 +124,6 @@ mod tests {
     use globalps_core::api::{
         GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
     };
-    use jiff::Timestamp;
 
     use crate::facts::{Lost, NodeFacts};
 

@@ -353,10 +353,12 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
 fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
     let find = |type_, value, reasons: &[&str]| {
         let found = find(status, type_).filter(|found| found.status == value)?;
-        let is_meant = reasons.is_empty() || reasons.contains(&found.reason.as_str());
-        is_meant.then(|| said(found))
+        reasons
+            .contains(&found.reason.as_str())
+            .then(|| said(found))
     };
-    if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &[]) {
+    let not_running = ["NotRunning", "PodsNotCreated"];
+    if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &not_running) {
         return Some((message.to_owned(), SYNCERS));
     }
     if let Some(message) = find(condition::PROGRESSING, "True", &["WaitingForCanary"]) {

@@ -484,6 +484,11 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
             false,
         ),
         (
+            vec![reason(condition::SYNCERS_HEALTHY, "False", "RollingOut")],
+            "the rollout goes on",
+            false,
+        ),
+        (
             vec![progressing("WaitingForCanary")],
             "the rollout waits for a canary: in words",
             false,
@@ -500,6 +505,11 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
             ],
             "only blocked nodes are left: in words",
             true,
+        ),
+        (
+            vec![reason(condition::PROGRESSING, "False", "Paused"), blocked()],
+            "the rollout goes on without blocked nodes: in words",
+            false,
         ),
         (
             vec![reason(condition::DEGRADED, "True", "Held")],

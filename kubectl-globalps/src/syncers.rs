@@ -11,9 +11,6 @@ use kube::api::ListParams;
 use crate::client::Cluster;
 use crate::error::Failure;
 
-/// `DaemonSet` of the nodes that only restore their own file.
-pub(crate) const RESTORER: &str = "global-pull-secret-restorer";
-
 /// Pods that are read of a `DaemonSet` whose pods are not all ready.
 const MOST_PODS: u32 = 500;
 /// Longest message of an event that is shown, in characters.
@@ -118,7 +115,7 @@ impl Trouble {
 /// What keeps the pods of both `DaemonSet`s from running.
 pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<Trouble>, Failure> {
     let mut found = Vec::new();
-    for name in [names::SYNCER, RESTORER] {
+    for name in [names::SYNCER, names::RESTORER] {
         let api = cluster.api::<DaemonSet>();
         let doing = format!("get DaemonSet `{name}`");
         let daemon_set = seen(cluster.call(&doing, api.get_opt(name)).await)?;

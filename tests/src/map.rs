@@ -170,8 +170,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "plugin_holds",
         On::Nodes(1),
-        60,
-        "what holds a rollout or a cleanup back is named; a cleanup without unreachable nodes",
+        40,
+        "what `status`, `check` and `remove` say where a rollout or a cleanup doesn't get on; `--skip-unreachable`",
     ),
     file(
         "plugin_operations",

@@ -7,11 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{cluster, docker_config};
-use globalps_tests::product::{ADDITIONAL, Product, run};
+use globalps_tests::product::{ADDITIONAL, CONFIG, Product, run};
 use globalps_tests::terminal::Terminal;
 use globalps_tests::{Cluster, until};
 use serde_json::{Value, json};
 
+const PASSWORD: &str = "h0lds-s3cret";
 const NAMESPACE: &str = "kube-system";
 const SOON: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(200);
@@ -27,6 +28,7 @@ fn the_plugin_names_what_holds_a_rollout_or_a_cleanup() {
     without_a_global_pull_secret_the_way_on_is_named_and_works(&stage);
     pods_that_are_refused_or_do_not_run_are_named_with_their_reason(&stage);
     a_cleanup_finishes_without_unreachable_nodes_when_asked(&stage);
+    stage.product.assert_never_shown(&[PASSWORD]).unwrap();
 }
 
 struct Stage<'a> {
@@ -94,7 +96,7 @@ impl Stage<'_> {
     }
 
     fn apply_additional(&self) {
-        let content = docker_config(&[("a.example.com", "robot:h0lds-s3cret")]);
+        let content = docker_config(&[("a.example.com", &format!("robot:{PASSWORD}"))]);
         self.product.apply(&content).unwrap();
     }
 }
@@ -122,6 +124,11 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     let (_, status) = stage.says_no("status");
     assert!(!status.contains(said), "{status}");
     assert_eq!(stage.failed_check("no-configuration"), None);
+    // As the controller takes it up then.
+    let secret = stage.product.get(&format!("secret/{ADDITIONAL}")).unwrap();
+    let version = &secret["metadata"]["resourceVersion"];
+    let status = json!({"observedGeneration": 1, "observedAdditional": version, "revision": 1});
+    stage.set_status(CONFIG, &status);
 }
 
 fn pods_that_are_refused_or_do_not_run_are_named_with_their_reason(stage: &Stage<'_>) {
@@ -135,7 +142,7 @@ fn pods_that_are_refused_or_do_not_run_are_named_with_their_reason(stage: &Stage
                     "metadata": {"labels": {"name": name}},
                     "spec": {
                         "volumes": [{"name": "run", "hostPath": {"path": "/run"}}],
-                        "containers": [{"name": "c", "image": "not.there.invalid/c:1"}],
+                        "containers": [{"name": "c", "image": "Not/Valid:1"}],
                     },
                 },
             },
@@ -182,7 +189,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     let (_, said) = stage.says_no("remove --all --yes --wait --timeout 3s");
     let only = "only unreachable nodes are left to restore: `gone-1`";
     assert!(
-        said.contains(&format!("not done within 3s: {only}")),
+        said.contains(&format!("not done within 3 s: {only}")),
         "{said}"
     );
     assert!(said.contains("`--skip-unreachable`"), "{said}");

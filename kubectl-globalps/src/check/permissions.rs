@@ -93,7 +93,12 @@ pub(crate) const PERMISSIONS_OF_COMMANDS: [Permission; 9] = [
     },
     Permission {
         group: names::GROUP,
-        ..needed("patch", "nodepullsecrets", "", "`retry`")
+        ..needed(
+            "patch",
+            "nodepullsecrets",
+            "",
+            "`retry` and `--skip-unreachable`",
+        )
     },
 ];
 

@@ -26,7 +26,7 @@ use crate::facts::Facts;
 use crate::printer::{Printer, Stream};
 use crate::registry::Trust;
 use crate::status::Status;
-use crate::syncers::{RESTORER, is_ours, troubles};
+use crate::syncers::{is_ours, troubles};
 
 pub(super) async fn run(
     args: &Args,
@@ -170,8 +170,8 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
             daemon_sets.get_opt(names::SYNCER)
         ),
         cluster.call(
-            "get the DaemonSet of excluded nodes",
-            daemon_sets.get_opt(RESTORER)
+            "get the restorer's DaemonSet",
+            daemon_sets.get_opt(names::RESTORER)
         ),
     );
     let syncer = sight(syncer)?;

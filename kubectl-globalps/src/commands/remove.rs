@@ -43,9 +43,7 @@ pub(super) async fn run(
                 tell_what_stays(&cluster).await;
             }
             if args.skip_unreachable {
-                let facts = Facts::observe(&cluster).await?;
-                let status = Status::of(&facts, Timestamp::now());
-                Skipped::expected(&facts, &status).announce(printer);
+                Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
             }
         }
         confirm(&question(&plan, &registries), asked)?;

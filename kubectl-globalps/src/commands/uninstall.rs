@@ -5,7 +5,6 @@ use std::time::Duration;
 use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef};
 use globalps_core::manifests::{Agent, Allowed, Install as Manifests};
 use globalps_core::names;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -22,7 +21,7 @@ use crate::follow::{Follow, follow};
 use crate::printer::{Printer, Stream};
 use crate::prompt::{can_confirm, confirm};
 use crate::skipped::Skipped;
-use crate::status::{Goal, Status};
+use crate::status::Goal;
 use crate::table::nodes;
 
 /// Between two looks at whether an object is gone.
@@ -47,7 +46,7 @@ pub(super) async fn run(
         ));
     }
     if args.skip_unreachable {
-        Skipped::expected(&facts, &Status::of(&facts, Timestamp::now())).announce(printer);
+        Skipped::announce(&facts, printer)?;
     }
     confirm(
         "Put every node back as it was and remove globalps from the cluster?",

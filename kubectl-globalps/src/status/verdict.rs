@@ -5,7 +5,7 @@ use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
-use super::{Current, NO_CONFIGURATION, Row, Status, current, find, has_failed, is, reported};
+use super::{Current, NO_CONFIGURATION, Row, Status, current, find, has_failed, reported};
 use crate::facts::{Facts, Seen};
 
 /// What a wait is for.
@@ -101,7 +101,10 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
 /// A wrong source, original or path of the file stops no rollout. Blocked nodes stop a wait once the other nodes are done.
 fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
     match degraded.reason.as_str() {
-        BLOCKED => !is(status, condition::PROGRESSING, "True"),
+        BLOCKED => {
+            let progressing = find(status, condition::PROGRESSING);
+            progressing.is_some_and(|found| found.reason == "Complete")
+        }
         "OriginalUnreadable" | "ConfigFileDiffers" => false,
         reason => !reason.starts_with("Source"),
     }
