@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::manifests::Agent;
 use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
@@ -62,7 +62,12 @@ pub(crate) struct Cache {
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: AssignmentClock,
+    /// Since when syncers are down that should run.
+    down_since: Option<Timestamp>,
 }
+
+/// A syncer's pod takes no longer to start.
+const START: SignedDuration = SignedDuration::from_mins(1);
 
 impl Cache {
     /// Whether the event may change the plan.
@@ -257,6 +262,32 @@ impl Cache {
         self.managed(ManagedObject { agent, kind })?.pods
     }
 
+    fn agents(&self) -> impl Iterator<Item = AgentPods> {
+        Agent::ALL
+            .into_iter()
+            .filter_map(|agent| self.agent_pods(agent))
+    }
+
+    fn not_ready(&self) -> usize {
+        let nodes = self.nodes.live.values();
+        nodes
+            .filter(|node| node.is_linux() && node.ready.is_err())
+            .count()
+    }
+
+    fn syncers(&self, now: Timestamp) -> Syncers {
+        let not_ready = self.not_ready();
+        let lasts = self
+            .down_since
+            .is_some_and(|since| now.duration_since(since) >= START);
+        let down = self.agents().map(|pods| pods.down(not_ready)).sum();
+        Syncers {
+            down: if lasts { down } else { 0 },
+            are_missing: lasts && self.agents().any(|pods| pods.are_missing()),
+            are_rolling: self.agents().any(|pods| pods.are_rolling(not_ready)),
+        }
+    }
+
     fn managed(&self, object: ManagedObject) -> Option<&LiveObject> {
         self.managed.get(object).get("")
     }
@@ -307,6 +338,8 @@ impl Cache {
 
     /// Call it before a snapshot.
     pub(crate) fn observe_clock(&mut self, now: Timestamp) {
+        let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
+        self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
         let objects = self.node_pull_secrets.live.iter();
         self.clock
             .observe(objects.map(|(name, object)| (name, &**object)), now);
@@ -352,13 +385,7 @@ impl Cache {
             rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
             reported_revision: status.map_or(0, |status| status.revision),
             last_rolled_out: None,
-            syncers: Syncers {
-                are_rolling: Agent::ALL.into_iter().any(|agent| {
-                    self.agent_pods(agent)
-                        .is_some_and(|pods| pods.are_rolling())
-                }),
-                ..Syncers::default()
-            },
+            syncers: self.syncers(now),
             clock: Cow::Borrowed(&self.clock),
             daemon_set: self.has_daemon_set(Agent::Syncer),
             nodes: Cow::Borrowed(&self.nodes.live),

@@ -67,6 +67,8 @@ impl Snapshot<'_> {
 pub(crate) struct Syncers {
     /// They have not run for longer than a pod takes to start.
     pub(crate) down: usize,
+    /// Some of them were never made: the API server refuses them.
+    pub(crate) are_missing: bool,
     /// Their `DaemonSet` is replacing them.
     pub(crate) are_rolling: bool,
 }

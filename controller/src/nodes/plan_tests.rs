@@ -600,7 +600,11 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
 fn syncers_that_are_down_or_replaced_stop_the_rollout() {
     let with = |down, are_rolling| {
         let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0");
-        snapshot.syncers = Syncers { down, are_rolling };
+        snapshot.syncers = Syncers {
+            down,
+            are_rolling,
+            are_missing: false,
+        };
         line(&snapshot)
     };
     assert_eq!(

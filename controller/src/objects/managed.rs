@@ -177,6 +177,8 @@ pub(crate) type Fingerprints = PerObject<Option<Fingerprint>>;
 pub(crate) struct Installed {
     /// Generation of the configuration that they were made from.
     pub(crate) generation: i64,
+    /// The pods kept their template, whatever the configuration says.
+    pub(crate) kept: bool,
     pub(crate) fingerprints: Fingerprints,
 }
 

@@ -32,11 +32,32 @@ pub(crate) struct AgentPods {
 }
 
 impl AgentPods {
-    /// The `DaemonSet` is replacing its pods.
-    pub(crate) fn are_rolling(&self) -> bool {
-        self.observed_generation < self.generation
-            || self.updated_number_scheduled < self.desired_number_scheduled
+    /// The `DaemonSet` is replacing pods, beyond this many that it can't: those of nodes that are not ready. When it makes
+    /// its first pods, nothing is replaced.
+    pub(crate) fn are_rolling(&self, not_ready: usize) -> bool {
+        self.observed_generation == self.generation
+            && self
+                .updated_number_scheduled
+                .saturating_add(number(not_ready))
+                < self.current_number_scheduled
     }
+
+    /// Pods that should be ready and are not, beyond this many.
+    pub(crate) fn down(&self, not_ready: usize) -> usize {
+        let missing = self
+            .desired_number_scheduled
+            .saturating_sub(self.number_ready);
+        usize::try_from(missing.saturating_sub(number(not_ready))).unwrap_or_default()
+    }
+
+    /// The API server did not take all pods.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.current_number_scheduled < self.desired_number_scheduled
+    }
+}
+
+fn number(nodes: usize) -> i32 {
+    i32::try_from(nodes).unwrap_or(i32::MAX)
 }
 
 /// The fields of a Node that the plan depends on.
@@ -105,38 +126,83 @@ mod tests {
 
     #[test]
     fn the_pods_of_a_daemon_set_are_counted_by_its_status() {
-        let status = json!({
-            "currentNumberScheduled": 3, "desiredNumberScheduled": 4, "numberMisscheduled": 0,
-            "numberReady": 2, "observedGeneration": 6, "updatedNumberScheduled": 4,
-        });
-        for (case, status, generation, expected, are_rolling) in [
-            ("just created", json!({}), 1, AgentPods::default(), true),
+        let pods = |status: serde_json::Value| {
+            let daemon_set = json!({
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"template": {}},
+                "metadata": {"name": "a", "generation": 6}, "status": status,
+            });
+            let view: DaemonSetView = serde_json::from_value(daemon_set).expect("a DaemonSet");
+            AgentPods {
+                generation: 6,
+                ..view.status
+            }
+        };
+        let counted = |observed, desired, current, ready, updated| {
+            pods(json!({
+                "currentNumberScheduled": current, "desiredNumberScheduled": desired,
+                "numberMisscheduled": 0, "numberReady": ready, "observedGeneration": observed,
+                "updatedNumberScheduled": updated,
+            }))
+        };
+        for (case, pods, not_ready, down, are_missing, are_rolling) in [
+            ("just created", pods(json!({})), 0, 0, false, false),
+            ("all run", counted(6, 4, 4, 4, 4), 0, 0, false, false),
             (
-                "all updated",
-                status.clone(),
-                6,
-                AgentPods {
-                    observed_generation: 6,
-                    desired_number_scheduled: 4,
-                    current_number_scheduled: 3,
-                    number_ready: 2,
-                    updated_number_scheduled: 4,
-                    ..AgentPods::default()
-                },
+                "the first pods are made",
+                counted(6, 4, 2, 1, 2),
+                0,
+                3,
+                true,
+                false,
+            ),
+            (
+                "the API server refuses them",
+                counted(6, 4, 0, 0, 0),
+                0,
+                4,
+                true,
+                false,
+            ),
+            ("they crash", counted(6, 4, 4, 0, 4), 0, 4, false, false),
+            (
+                "on a node that is not ready",
+                counted(6, 4, 4, 3, 4),
+                1,
+                0,
+                false,
+                false,
+            ),
+            (
+                "pods are replaced",
+                counted(6, 4, 4, 3, 1),
+                0,
+                1,
+                false,
+                true,
+            ),
+            (
+                "all but those that can't be",
+                counted(6, 4, 4, 3, 3),
+                1,
+                0,
+                false,
+                false,
+            ),
+            (
+                "nothing is known of the newest spec",
+                counted(5, 4, 4, 4, 1),
+                0,
+                0,
+                false,
                 false,
             ),
         ] {
-            let daemon_set = json!({
-                "apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"template": {}},
-                "metadata": {"name": "a", "generation": generation}, "status": status,
-            });
-            let view: DaemonSetView = serde_json::from_value(daemon_set).expect("a DaemonSet");
-            assert_eq!(view.status, expected, "{case}");
-            let pods = AgentPods {
-                generation,
-                ..view.status
-            };
-            assert_eq!(pods.are_rolling(), are_rolling, "{case}");
+            let found = (
+                pods.down(not_ready),
+                pods.are_missing(),
+                pods.are_rolling(not_ready),
+            );
+            assert_eq!(found, (down, are_missing, are_rolling), "{case}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The conditions of the status. Pure.
 
 use globalps_core::api::condition;
-use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE};
+use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::counts::{NodeCounts, failures, list, restoring, rolling_out};
 use super::sources::first_bad;
 use super::statement::{MAY_NOT_READ, Statement, sentences, statement};
 use crate::content::source::Verdict;
-use crate::nodes::input::Snapshot;
+use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
 
 const TAKEN_BACK_HINT: &str =
@@ -192,6 +192,33 @@ pub(super) fn degraded(
         }
         _ => statement(condition::DEGRADED, "False", "AsExpected", String::new()),
     }
+}
+
+/// Whether the syncers run; `None`: there are none.
+pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
+    let new = |status, reason, message: String| {
+        statement(condition::SYNCERS_HEALTHY, status, reason, message)
+    };
+    let Syncers {
+        down,
+        are_missing,
+        are_rolling,
+    } = snapshot.syncers;
+    let describe = format!("`kubectl describe daemonset {SYNCER}` names the reason");
+    Some(match (down, are_missing) {
+        _ if !snapshot.daemon_set => return None,
+        (0, _) if are_rolling => new("True", "RollingOut", "pods are being replaced".to_owned()),
+        (0, _) => new("True", "AllRunning", String::new()),
+        (_, true) => {
+            let message =
+                format!("{down} syncers have no pod, as the API server refuses it: {describe}");
+            new("False", "PodsNotCreated", message)
+        }
+        (_, false) => {
+            let message = format!("{down} syncers on nodes that are ready don't run: {describe}");
+            new("False", "NotRunning", message)
+        }
+    })
 }
 
 pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statement {

@@ -12,7 +12,9 @@ use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use conditions::{additional_valid, degraded, original_valid, progressing, ready, revision};
+use conditions::{
+    additional_valid, degraded, original_valid, progressing, ready, revision, syncers_healthy,
+};
 use counts::count;
 use sources::{source_statuses, sources_valid};
 use statement::Statement;
@@ -51,6 +53,7 @@ pub(crate) fn report(
     let conditions = statements
         .into_iter()
         .chain(sources_valid(&plan.resolved.sources))
+        .chain(syncers_healthy(snapshot))
         .map(|new| dated(new, before, generation, snapshot.now))
         .collect();
     GlobalPullSecretStatus {

@@ -150,10 +150,12 @@ impl Controller {
         match plan.aim {
             Aim::Nothing | Aim::Hold(_) => {}
             Aim::Reach(goal) => {
-                let is_kept =
-                    |agent: &Agent| goal == Goal::Restore && self.cache.has_daemon_set(*agent);
+                // Pods are not replaced while nodes change.
+                let keeps = goal == Goal::Restore || !self.at_rest();
+                let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
-                revert_delay = self.install(spec, generation, &kept).await?;
+                let restores = goal == Goal::Restore;
+                revert_delay = self.install(spec, generation, kept, restores).await?;
             }
             Aim::CleanUp => {
                 tracing::info!("every node is restored, removing what was created");
@@ -194,21 +196,25 @@ impl Controller {
         self.recorder.record_reverted(&changed, "changed");
     }
 
-    /// Applies the objects of the syncer and the restorer where they differ. While the fleet is restored, pods keep their
-    /// template (`kept`). Returns the time until the next revert, if the rate limiter delays it.
+    /// Applies the objects of the syncer and the restorer where they differ. While nodes change, pods keep their template
+    /// (`kept`), unless another client changed it. Returns the time until the next revert, if the rate limiter delays it.
     async fn install(
         &mut self,
         spec: &GlobalPullSecretSpec,
         generation: i64,
-        kept: &[Agent],
+        mut kept: Vec<Agent>,
+        restores: bool,
     ) -> Result<Option<Duration>, ApplyError> {
-        let restores = !kept.is_empty();
         let found = self.cache.fingerprints();
         let mut changes = Vec::new();
         if let Some(installed) = &self.installed {
             changes = out_of_band_changes(&installed.fingerprints, &found);
-            if changes.is_empty() && (restores || installed.generation == generation) {
+            let is_current = installed.generation == generation && !installed.kept;
+            if changes.is_empty() && (!kept.is_empty() || is_current) {
                 return Ok(None);
+            }
+            if !changes.is_empty() && !restores {
+                kept.clear();
             }
         }
         let now = Instant::now();
@@ -223,7 +229,7 @@ impl Controller {
                 self.reverts.get_mut(*object).reverted(now);
             }
         }
-        let written = self.applier.syncer(spec, kept).await?;
+        let written = self.applier.syncer(spec, &kept).await?;
         for (object, live) in written.iter() {
             // An out-of-band change that the write did not revert does not concern the managed fields.
             let is_reverted = found.get(object).as_ref() != Some(&live.fingerprint);
@@ -240,6 +246,7 @@ impl Controller {
         }
         self.installed = Some(Installed {
             generation,
+            kept: !kept.is_empty(),
             fingerprints: self.cache.fingerprints(),
         });
         Ok(None)

@@ -21,12 +21,13 @@ pub(crate) const PHASES: [Phase; 10] = [
     Phase::Excluded,
     Phase::Unreachable,
 ];
-pub(crate) const CONDITIONS: [&str; 5] = [
+pub(crate) const CONDITIONS: [&str; 6] = [
     condition::READY,
     condition::PROGRESSING,
     condition::DEGRADED,
     condition::ADDITIONAL_VALID,
     condition::ORIGINAL_VALID,
+    condition::SYNCERS_HEALTHY,
 ];
 
 /// Whether the leader may write at this moment.
