@@ -24,6 +24,7 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
         .apply(&docker_config(&[("by-hand.example.com", "u:by-h4nd")]))
         .unwrap();
     product.wait_synced().unwrap();
+    no_memory_is_dumped_or_read(node);
     install_binary(node);
 
     let ran = restore(node, "kubelet.service");
@@ -68,6 +69,23 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     product.delete().unwrap();
     product.wait_clean().unwrap();
     assert_eq!(config_file::read(node).unwrap(), before);
+}
+
+/// A process that may be dumped belongs to its own user in `/proc`, which is not root for the controller.
+fn no_memory_is_dumped_or_read(node: &Node) {
+    for program in ["globalps-contro", "globalps-syncer"] {
+        let look = format!(
+            "for p in $(pgrep -x {program}); do stat -c %u /proc/$p/status; grep 'Max core' /proc/$p/limits; done"
+        );
+        let seen = node.exec(&["sh", "-c", &look]).unwrap().ok().unwrap();
+        let mut lines = seen.lines().peekable();
+        assert!(lines.peek().is_some(), "no {program}");
+        while let (Some(user), Some(limit)) = (lines.next(), lines.next()) {
+            assert_eq!(user, "0", "{program}: {seen}");
+            let limits: Vec<_> = limit.split_whitespace().skip(4).take(2).collect();
+            assert_eq!(limits, ["0", "0"], "{program}: {seen}");
+        }
+    }
 }
 
 /// The one of the image, as somebody would copy it.

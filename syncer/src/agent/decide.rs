@@ -75,7 +75,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
         action,
         Action::Begin { .. } | Action::Resume | Action::Settle | Action::Fetch
     );
-    if !is_change && facts.state.is_some_and(is_kubelet_down) {
+    if !is_change && facts.restart && facts.state.is_some_and(is_kubelet_down) {
         return Action::Revive;
     }
     action
@@ -802,6 +802,12 @@ mod tests {
                 "{sentence}"
             );
         }
+        let (file, desired) = (file(OURS), config(NEWER));
+        let facts = NodeFacts {
+            restart: false,
+            ..facts(Some(&two), Some(&down), &file, Some(&desired))
+        };
+        assert_eq!(in_one_line(decide(&facts)), "Reject", "no restarts at all");
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Restore {
         ))
     }
 
-    /// Without a unit to restart, neither this restore nor a change of before restarts it.
+    /// Without a unit to restart, neither this restore nor a change of before restarts it, whatever failed before.
     async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
             match self.unit.restartable().await {
@@ -161,6 +161,7 @@ impl Restore {
             "the kubelet is not restarted ({reason}); it reads the file by itself within 5 minutes"
         ));
         self.restart = false;
+        state.failed = None;
         if let Some(change) = &mut state.change {
             change.waive_restart();
         }

@@ -32,6 +32,9 @@ impl Agent {
             tracing::warn!(%error, "the kubelet is down, and its unit is unknown");
             return BUS_RETRY;
         }
+        if !self.restart || self.no_restart.is_some() {
+            return CHECK;
+        }
         if matches!(self.unit.serves().await, Ok(true)) {
             self.revived();
             return Duration::ZERO;
