@@ -16,7 +16,7 @@ use crate::facts::Facts;
 use crate::printer::Printer;
 use crate::status::{Status, is_restoring};
 
-const CLEAN_UP: &str = "to clean up such a node, run `globalps-syncer restore` on it, as docs/troubleshooting.md#node-unreachable shows";
+const CLEAN_UP: &str = "to clean up such a node, run `globalps-syncer restore` on it, as docs/troubleshooting.md#restore-one-node-by-hand shows";
 
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
