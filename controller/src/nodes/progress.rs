@@ -126,7 +126,7 @@ fn settled(
     match (node.ready, status.kubelet_restarted_at.as_ref()) {
         // Not ready for another reason, or only for a moment: the rollout counts it as unavailable.
         (Err(_), _) => Progress::Done,
-        (Ok(_), Some(restarted)) if node.heartbeat < restarted.0 => Progress::InFlight,
+        (Ok(_), Some(restarted)) if node.heartbeat < seconds(restarted.0) => Progress::InFlight,
         (Ok(since), _) => {
             let ready_for = context.now.duration_since(since).max(SignedDuration::ZERO);
             if in_phase.min(ready_for) < context.min_ready {
@@ -136,6 +136,11 @@ fn settled(
             }
         }
     }
+}
+
+/// A Node's conditions have whole seconds, so what is compared with them has no more.
+fn seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// By the leader's clock, or by the node's where that tells of more: a leader may be new.
@@ -159,13 +164,13 @@ pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -
         return None;
     }
     // Without a restart nothing can have been lost by it.
-    let restarted = status.kubelet_restarted_at.as_ref()?.0;
+    let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
     let Err(not_ready) = node.ready else {
         let silent =
             node.heartbeat < restarted && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
         return silent.then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
     };
-    let done = status.last_transition_time.as_ref()?.0.max(restarted);
+    let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
     let after = not_ready.since.duration_since(done);
     let suspect = SUSPECT_FOR.max(context.min_ready);
     let (within, is_lasting) = if not_ready.unknown {
@@ -305,6 +310,8 @@ mod tests {
             assert_eq!(synced(ready, heartbeat, min_ready), expected, "{case}");
         }
         assert_eq!(synced(ready(10), 899, 0), InFlight, "not heard yet");
+        let half = Timestamp::from_millisecond(900_500).expect("a time");
+        assert_eq!(seconds(half), at(900), "a Node tells of whole seconds");
     }
 
     #[test]
