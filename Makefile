@@ -120,7 +120,7 @@ previous: image ## the images of the release before this one, PREVIOUS (the newe
 		$(call archives,target/previous/$(RELEASE),target/previous/images) && \
 		rm -r target/previous/target && echo $(PREVIOUS) > target/previous/built; }
 
-# What was built before is not taken for this one. Of the two flags in .cargo/config.toml, which are for musl, zig's linker does not know one.
+# What was built before is not taken for this one. Of the flags in .cargo/config.toml, which are for musl, zig's linker does not know those for the linker.
 dist: deps zig ## archives of the plugin for each platform that can be built for here, with the krew manifest, in target/dist
 	rm -rf target/dist
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps

@@ -9,18 +9,7 @@ use globalps_core::api::{NodePullSecret, Phase, condition};
 /// Upper bounds of the histogram of rollouts, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
-pub(crate) const PHASES: [Phase; 10] = [
-    Phase::Pending,
-    Phase::Syncing,
-    Phase::Synced,
-    Phase::RolledBack,
-    Phase::Failed,
-    Phase::Restoring,
-    Phase::Restored,
-    Phase::ForeignOwner,
-    Phase::Excluded,
-    Phase::Unreachable,
-];
+pub(crate) const PHASES: [Phase; 10] = Phase::ALL;
 pub(crate) const CONDITIONS: [&str; 6] = [
     condition::READY,
     condition::PROGRESSING,
@@ -170,12 +159,12 @@ impl Metrics {
             ),
             (
                 "globalps_reconciles_total",
-                "Rounds of the controller's loop.",
+                "Reconciles.",
                 figures.reconciles,
             ),
             (
                 "globalps_reconcile_errors_total",
-                "Rounds that ended with an error and are tried again.",
+                "Reconciles that ended with an error and are retried.",
                 figures.errors,
             ),
         ] {
@@ -186,7 +175,7 @@ impl Metrics {
         page.family(
             requests,
             "counter",
-            "Requests to the API server, by verb and HTTP status; `error`: no answer.",
+            "Requests to the API server, by verb and HTTP status; `error`: no response.",
         );
         for ((verb, code), count) in &figures.requests {
             let code = code.map_or_else(|| "error".to_owned(), |code| code.to_string());
@@ -228,7 +217,7 @@ impl Histogram {
         page.family(
             NAME,
             "histogram",
-            "From the first grant of a rollout until every node had it.",
+            "From the first assignment of a rollout until every node had it.",
         );
         let bucket = format!("{NAME}_bucket");
         let mut count = 0;
