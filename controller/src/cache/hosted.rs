@@ -14,10 +14,9 @@ use kube::{Api, Client, Config};
 
 use super::object_watch::{ObjectState, watch_object};
 use crate::content::source::{Data, Source};
+use crate::telemetry::client::READ_TIMEOUT;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longer than any watch lasts: a connection without data for this time is dead.
-const READ_TIMEOUT: Duration = Duration::from_mins(6);
 
 /// The last state of one of the three: what it names, or the reason why it can't be read.
 type Link<T> = Option<Result<T, String>>;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use hyper::{Request, Response};
@@ -13,6 +14,10 @@ use tower::{BoxError, Service};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
+/// A connection that is silent for longer is dead. Longer than any watch, see `cache::list_watch`; other requests have
+/// deadlines of their own.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(70);
+
 /// A client that counts its requests. It never retries: each caller has its own backoff, and a deadline that hidden retries
 /// would use up.
 pub(crate) async fn instrumented_client(
@@ -21,6 +26,7 @@ pub(crate) async fn instrumented_client(
 ) -> anyhow::Result<Client> {
     let mut config = kube::Config::infer().await?;
     config.default_retry = false;
+    config.read_timeout = Some(READ_TIMEOUT);
     let layer = layer_fn(|inner| Instrumented {
         inner,
         health: Arc::clone(health),
