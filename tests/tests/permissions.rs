@@ -243,9 +243,12 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     }
     // Its kubelet makes tokens for the accounts of its own pods only.
     let kubelet = format!("system:node:{name}");
-    let pod = format!("--bound-object-name={}", pod_of(cluster, RESTORER, node));
+    let pod = pod_of(cluster, RESTORER, node);
+    let uid = product.get(&format!("pod/{pod}")).unwrap()["metadata"]["uid"].clone();
+    let uid = format!("--bound-object-uid={}", uid.as_str().unwrap());
+    let pod = format!("--bound-object-name={pod}");
     for (account, may) in [(RESTORER, true), (SYNCER, false)] {
-        let bound = ["--bound-object-kind=Pod", &pod];
+        let bound = ["--bound-object-kind=Pod", &pod, &uid];
         let who = ["--as", &kubelet, "--as-group=system:nodes"];
         let asked = asks(&[&["create", "token", account], &bound[..], &who].concat());
         assert_eq!(asked.code == Some(0), may, "{account}: {}", asked.stderr);

@@ -58,9 +58,13 @@ impl Judged {
         good.is_some_and(|(_, data)| self.last.as_ref() != Some(data))
     }
 
-    /// Rejects it for lack of space; its last valid content stays effective.
-    fn reject(&mut self, size: usize) {
-        let own = self.good.as_ref().map_or(0, |(_, data)| data.len());
+    /// Bytes of the content that is kept.
+    fn kept(&self) -> usize {
+        self.good.as_ref().map_or(0, |(_, data)| data.len())
+    }
+
+    /// Rejects its `own` bytes for lack of space; its last valid content stays effective.
+    fn reject(&mut self, own: usize, size: usize) {
         self.verdict = Verdict::Invalid(vec![Finding {
             severity: Severity::Error,
             code: Code::TooLarge,
@@ -98,12 +102,22 @@ pub(crate) fn resolve(
         first.good = last_additional.and_then(read);
     }
     let mut original = judge(original, last_original, true);
+    let mut kept = first.kept() + original.kept();
     let mut all = vec![(ADDITIONAL_SECRET, first)];
-    all.extend(
-        sources
-            .iter()
-            .map(|(name, source)| (name.as_str(), judge(source, last_source(name), false))),
-    );
+    for (name, source) in sources {
+        let last = last_source(name);
+        let judged = match source {
+            // The loop below would reject it, but a parsed source takes many times its bytes: 32 of them, most of a GiB.
+            Source::Found(data) if last != Some(data) && kept + data.len() > SECRET_LIMIT => {
+                let mut judged = judge(&Source::Absent, last, false);
+                judged.reject(data.len(), kept + data.len());
+                judged
+            }
+            _ => judge(source, last, false),
+        };
+        kept += judged.kept();
+        all.push((name, judged));
+    }
     let (merged, too_large) = loop {
         let merged = merge(spec, &all, &original);
         let size = merged
@@ -115,7 +129,7 @@ pub(crate) fn resolve(
         // The new one with the lowest precedence.
         let judged = all.iter_mut().rev().map(|(_, judged)| judged);
         match judged.chain([&mut original]).find(|judged| judged.is_new()) {
-            Some(judged) => judged.reject(size),
+            Some(judged) => judged.reject(judged.kept(), size),
             None => break (merged, Some(size)),
         }
     };
@@ -535,6 +549,33 @@ mod tests {
             assert!(found.is_none_or(|(_, text)| text.contains("more than the 1048576")));
             assert_eq!(rejected.next(), None, "{sentence}");
         }
+    }
+
+    /// The author of one Secret takes neither memory nor space from the others.
+    #[test]
+    fn a_source_that_can_t_fit_is_rejected_unread_and_harms_no_other() {
+        let of_size = |name: &str, bytes: usize| {
+            let auths: Vec<String> = (0..=bytes / 40)
+                .map(|number| format!(r#""{name}.example.com/{number:08}":{{"auth":"dTpw"}}"#))
+                .collect();
+            found(&format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")))
+        };
+        let sources = [
+            ("a", 0),
+            ("b", 2 * SECRET_LIMIT),
+            ("c", 0),
+            ("d", SECRET_LIMIT),
+        ]
+        .map(|(name, bytes)| (name.to_owned(), of_size(name, bytes)));
+        let spec = GlobalPullSecretSpec::default();
+        let resolved = resolve(&spec, &of_size("own", 0), &Source::Absent, &sources, None);
+        let verdicts = resolved.sources.iter().map(|source| match &source.verdict {
+            Verdict::Valid => "valid",
+            Verdict::Invalid(findings) if findings[0].code == Code::TooLarge => "too large",
+            other => panic!("{}: {other:?}", source.name),
+        });
+        let expected = ["valid", "too large", "valid", "too large"];
+        assert_eq!(verdicts.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl Install {
             readiness_probe: Some(probe("/readyz", 3, 3)),
             resources: Some(ResourceRequirements {
                 requests: Some(quantities([("cpu", "10m"), ("memory", "32Mi")])),
-                limits: Some(quantities([("memory", "128Mi")])),
+                // It has 10 to 20 MiB. 32 sources of 1 MB each, which can't be valid together, are held all the same.
+                limits: Some(quantities([("memory", "256Mi")])),
                 ..ResourceRequirements::default()
             }),
             security_context: Some(SecurityContext {
