@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
 use globalps_core::names::LEASE;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::watcher::{self, Event};
@@ -111,16 +110,12 @@ impl Election {
         }
     }
 
-    fn watch(&self) -> BoxStream<'static, watcher::Result<Event<Lease>>> {
-        let named = watcher::Config::default().fields(&format!("metadata.name={LEASE}"));
-        watch(self.api.leases.clone(), named)
-            .default_backoff()
-            .boxed()
-    }
-
     /// Waits for the Lease and takes it.
     pub(crate) async fn acquire(&self) -> LeaseGuard<'_> {
-        let mut events = self.watch();
+        let named = watcher::Config::default().fields(&format!("metadata.name={LEASE}"));
+        let mut events = watch(self.api.leases.clone(), named)
+            .default_backoff()
+            .boxed();
         let mut state: Option<LeaseState> = None;
         // No step before the first list is complete.
         let mut listed = false;
@@ -152,13 +147,14 @@ impl Election {
                     let transitions = state.as_ref().map_or(0, |state| state.transitions);
                     match self.api.take(&version, transitions).await {
                         Ok(lease) => return LeaseGuard::new(&self.api, lease, sent),
-                        // Another controller was faster, or the watch waits for a version that etcd, restored from a backup, does
-                        // not have.
-                        Err(LeaseError::Conflict) => {
-                            events = self.watch();
-                            listed = false;
-                            continue;
-                        }
+                        // Another controller was faster, and the watch has not reported it yet.
+                        Err(LeaseError::Conflict) => match self.api.get().await {
+                            Ok(lease) => {
+                                state = Some(LeaseState::of(&lease, state.as_ref(), clock::now()));
+                                continue;
+                            }
+                            Err(error) => warn("read", &error),
+                        },
                         Err(LeaseError::Gone) => {
                             state = Some(LeaseState::gone(state.as_ref(), clock::now()));
                             continue;
