@@ -92,6 +92,10 @@ const SOMETIMES: &[(&str, &str)] = &[
         "globalps-controller: list events.k8s.io/events",
         "where pods of a DaemonSet are missing",
     ),
+    (
+        "global-pull-secret-syncer: get /secrets `global-pull-secret-rolled-out`",
+        "where a node joins while a newer revision is rolled out",
+    ),
 ];
 
 /// What is asked for and not allowed, and why.
