@@ -1,6 +1,6 @@
 //! Records events about the Secret of the user: each change of the status once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use globalps_core::api::{
@@ -38,8 +38,8 @@ pub(crate) struct EventRecorder {
     queue: mpsc::Sender<Event>,
     /// The last known Secret of the user: events about its deletion need it too.
     reference: ObjectReference,
-    /// Recorded failures: node, and generation of its object.
-    failures: BTreeSet<(String, i64)>,
+    /// The last recorded failure of each node: its reason, and the generation or revision that it was about.
+    failures: BTreeMap<String, (&'static str, i64)>,
 }
 
 impl EventRecorder {
@@ -54,7 +54,7 @@ impl EventRecorder {
         Self {
             queue: writer(Api::namespaced(client, namespace)),
             reference,
-            failures: BTreeSet::new(),
+            failures: BTreeMap::new(),
         }
     }
 
@@ -134,25 +134,32 @@ impl EventRecorder {
         }
     }
 
+    /// Of a rollback each one; of trouble that the controller asks again about, once for each revision.
     fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Note> {
-        let mut failures = BTreeSet::new();
+        let mut known = std::mem::take(&mut self.failures);
         let mut news = Vec::new();
         for node in nodes {
             let (Some(name), Some(status)) = (&node.metadata.name, &node.status) else {
                 continue;
             };
-            let reason = match status.phase {
-                Phase::RolledBack => "NodeRolledBack",
-                Phase::Failed => "NodeFailed",
-                _ => continue,
+            let generation = node.metadata.generation.unwrap_or_default();
+            let known = known.remove_entry(name);
+            let (reason, about) = match status.phase {
+                // A node can't make events by reporting other generations than its own.
+                _ if status.observed_generation != generation => ("", 0),
+                Phase::RolledBack => ("NodeRolledBack", generation),
+                Phase::Failed => ("NodeFailed", node.spec.revision),
+                _ => ("", 0),
             };
-            let failure = (name.clone(), status.observed_generation);
-            if !self.failures.contains(&failure) {
+            if reason.is_empty() {
+                self.failures.extend(known);
+                continue;
+            }
+            if known.is_none_or(|(_, known)| known != (reason, about)) {
                 news.push((WARNING, reason, format!("{name}: {}", status.message)));
             }
-            failures.insert(failure);
+            self.failures.insert(name.clone(), (reason, about));
         }
-        self.failures = failures;
         news
     }
 }
@@ -304,6 +311,42 @@ mod tests {
             node
         };
         (0..count).map(node).collect()
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_an_event_once() {
+        let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, BoxError>>());
+        let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
+        for (case, phase, revision, generation, observed, news) in [
+            ("a full disk", Phase::Failed, 1, 1, 1, 1),
+            ("the controller asks again", Phase::Failed, 1, 2, 1, 0),
+            ("it is still full", Phase::Failed, 1, 2, 2, 0),
+            ("with another revision, too", Phase::Failed, 2, 3, 3, 1),
+            ("the kubelet does not serve", Phase::RolledBack, 2, 3, 3, 1),
+            ("nor when a user retries", Phase::RolledBack, 2, 4, 4, 1),
+            (
+                "another generation than its own",
+                Phase::RolledBack,
+                2,
+                4,
+                99,
+                0,
+            ),
+            ("done", Phase::Synced, 2, 4, 4, 0),
+        ] {
+            let spec = NodePullSecretSpec {
+                revision,
+                ..NodePullSecretSpec::default()
+            };
+            let mut node = NodePullSecret::new("a", spec);
+            node.metadata.generation = Some(generation);
+            node.status = Some(NodePullSecretStatus {
+                phase,
+                observed_generation: observed,
+                ..NodePullSecretStatus::default()
+            });
+            assert_eq!(recorder.new_failures(&[&node]).len(), news, "{case}");
+        }
     }
 
     /// A new leader finds 5,000 failed nodes, and the API server does not respond.
