@@ -28,7 +28,8 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 
 # What decides and does nothing: what `make mutants` changes.
 DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
-	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs controller/src/nodes/** controller/src/content/**
+	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
+	syncer/src/delivery/content.rs controller/src/nodes/** controller/src/content/**
 
 .PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 

@@ -207,7 +207,7 @@ pub const FILES: &[TestFile] = &[
         "rollout",
         On::Nodes(3),
         120,
-        "retry, rollback of the fleet, pause, history, a node that joins without a controller",
+        "retry, rollback of the fleet, pause, history, a node that joins while no controller runs",
     ),
     file(
         "sources",

@@ -25,7 +25,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_fleet_that_failed_goes_back_where_the_user_wants_it(cluster, product, nodes);
     a_rollout_that_is_held_changes_no_node_until_it_goes_on(product, nodes);
     what_was_rolled_out_is_remembered_and_comes_back(product, nodes);
-    a_node_that_joins_takes_what_is_proven_while_no_controller_runs(cluster, product);
+    a_node_that_joins_while_no_controller_runs_waits_for_its_object(cluster, product);
 }
 
 /// Content that every node has.
@@ -349,7 +349,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
     }
 }
 
-fn a_node_that_joins_takes_what_is_proven_while_no_controller_runs(
+fn a_node_that_joins_while_no_controller_runs_waits_for_its_object(
     cluster: &Cluster,
     product: &Product,
 ) {
@@ -363,12 +363,28 @@ fn a_node_that_joins_takes_what_is_proven_while_no_controller_runs(
     let node = cluster.add_node().unwrap();
     node.wait_ready(DEADLINE).unwrap();
     until(
-        "the credentials on a node that joined",
+        "a ready syncer on a node that joined",
         DEADLINE,
         POLL,
-        || Ok(config_file::auth(&node, "flaky.example.com")?.map(|_| ())),
+        || {
+            let field = format!("spec.nodeName={}", node.name());
+            let pods = cluster.kubectl(&[
+                "get",
+                "pods",
+                "-n",
+                NAMESPACE,
+                "-l",
+                "name=global-pull-secret-syncer",
+                "--field-selector",
+                &field,
+                "-o",
+                "jsonpath={.items[*].status.containerStatuses[*].ready}",
+            ])?;
+            Ok((pods.trim() == "true").then_some(()))
+        },
     )
     .unwrap();
+    assert_eq!(config_file::auth(&node, "flaky.example.com").unwrap(), None);
     assert_eq!(
         product
             .get(&format!("nodepullsecret/{}", node.name()))

@@ -257,6 +257,7 @@ mod tests {
     use crate::delivery::content::rebase;
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
+    const OURS_IN_ANOTHER_FORM: &str = "{ \"auths\": {\"r\": {\"auth\": \"dTpw\"}} }\n";
     const NEWER: &str = r#"{"auths":{"r":{"auth":"dTpx"}}}"#;
     const OWN: &str = "{ \"auths\": {\"own\": {\"auth\": \"bzpv\"}}, \"x\": 1 }\n";
     const OWN_AND_OURS: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpw"}},"x":1}"#;
@@ -451,6 +452,30 @@ mod tests {
                 OURS,
                 Some(OURS),
                 format!("{OURS}, no restart"),
+            ),
+            (
+                "and a file in another form, which stays as it is",
+                Some(&two),
+                Some(synced("")),
+                OURS_IN_ANOTHER_FORM,
+                Some(OURS),
+                format!("{OURS_IN_ANOTHER_FORM}, no restart"),
+            ),
+            (
+                "others removed the file: none is made for a restore",
+                Some(&restore),
+                Some(synced(OWN)),
+                "",
+                None,
+                "Forget".to_owned(),
+            ),
+            (
+                "others removed the node's own entries: a file without entries stays",
+                Some(&restore),
+                Some(synced(OWN)),
+                OURS,
+                None,
+                r#"{"auths":{}}, restart"#.to_owned(),
             ),
             (
                 "what failed is not tried again",
@@ -1208,6 +1233,13 @@ mod tests {
                 THEIRS_AND_OWN_R,
             ),
             (
+                "the target is there in another form",
+                "",
+                OURS_IN_ANOTHER_FORM,
+                OURS_IN_ANOTHER_FORM,
+                "",
+            ),
+            (
                 "a file that they removed is created, and removed again on the way back",
                 OWN,
                 "",
@@ -1229,6 +1261,9 @@ mod tests {
             assert_eq!(text(&rebased.target), ahead, "{sentence}: ahead");
             assert_eq!(text(&rebased.before), back, "{sentence}: back");
             assert_eq!(rebased.target_managed.keys, change.target_managed.keys);
+            let has_own = content.contains("https://r/") || text(&before).contains("https://r/");
+            let overridden = rebased.target_managed.overridden();
+            assert_eq!(overridden.len(), usize::from(has_own), "{sentence}");
         }
         assert!(
             rebase(

@@ -212,7 +212,7 @@ impl Agent {
     fn retry_after(&mut self, error: &NodeError) -> Duration {
         let text = error.to_string();
         if self.last_error.as_ref() != Some(&text) {
-            tracing::warn!(error = text, "trying again until it is over");
+            tracing::warn!(error = text, "the node can't be changed now");
         }
         self.last_error = Some(text);
         self.held.clone_from(&self.task);
