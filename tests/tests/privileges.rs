@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_tests::product::{DEADLINE, NAMESPACE, Product, merge};
+use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_tests::{Cluster, Node, until};
 use serde_json::{Value, json};
 
@@ -101,6 +101,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
     let node = &cluster.nodes().unwrap()[0];
     product.apply(&content(1)).unwrap();
     product.wait_synced().unwrap();
+    without_restarts_there_is_no_bus(&cluster, &product, node);
     // From here on the test grants, and nobody puts back what it takes away.
     cluster
         .kubectl(&[
@@ -118,7 +119,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
     .unwrap();
     the_container_has_no_capability_and_sees_mounts_go(&cluster, node);
 
-    let mut revision = 1;
+    let mut revision = 2;
     for row in table() {
         let whole = product.get(&format!("{}/{SYNCER}", row.kind)).unwrap();
         patch(&cluster, row.kind, &row.patch);
@@ -140,6 +141,41 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
         })
         .unwrap();
     }
+}
+
+/// Takes the bus away, rotates, and gives it back.
+fn without_restarts_there_is_no_bus(cluster: &Cluster, product: &Product, node: &Node) {
+    let configure = |restart: &str, buses: &str| {
+        merge(
+            cluster,
+            CONFIG,
+            &json!({"spec": {"kubelet": {"restart": restart}}}),
+        )
+        .unwrap();
+        until(
+            &format!("{buses} buses with {restart}"),
+            DEADLINE,
+            POLL,
+            || {
+                let mounts = "grep -c /host/run/dbus /proc/$(pgrep -x globalps-syncer)/mountinfo";
+                let found = node.exec(&["sh", "-c", mounts])?;
+                Ok((found.stdout.trim() == buses).then_some(()))
+            },
+        )
+        .unwrap();
+    };
+    let starts = product.kubelet_starts(node).unwrap();
+    configure("Never", "0");
+    product.apply(&content(2)).unwrap();
+    product.wait_synced().unwrap();
+    let status = product.node_status(node.name()).unwrap();
+    assert_eq!(
+        (&status["reason"], &status["revision"]),
+        (&json!("RestartNever"), &json!(2))
+    );
+    assert_eq!(product.kubelet_starts(node).unwrap(), starts);
+    configure("Always", "1");
+    product.wait_synced().unwrap();
 }
 
 fn content(revision: u32) -> String {

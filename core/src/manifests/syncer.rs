@@ -12,7 +12,7 @@ use super::{named, value};
 use crate::api::GlobalPullSecretSpec;
 use crate::names::{GLOBAL_SECRET, GROUP, RESTORER, ROLLED_OUT_SECRET, SYNCER};
 
-/// Everything that the controller creates for the nodes besides the Secrets. Whoever applies it must take it apart
+/// Everything that the controller creates for the nodes besides the Secrets. The code that applies it takes it apart
 /// without `..`, so that a new object can't be forgotten.
 #[derive(Clone, Debug)]
 pub struct SyncerObjects {
