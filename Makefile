@@ -75,11 +75,12 @@ fuzz-bytes: ## any bytes into what reads credentials, for SECONDS (an hour), on 
 	cd target/fuzz && $(HOST)/release/dockerconfig corpus ../../core/fuzz/seeds -dict=../../core/fuzz/dockerconfig.dict \
 		-max_len=$(or $(MAX_LEN),4096) -timeout=1 -max_total_time=$(or $(SECONDS),3600) -fork=$(or $(JOBS),1)
 
-# Each mutant is judged by the unit and property tests of its own crate.
+# Each mutant is judged by the unit and property tests of its own crate. That a property fails is enough: no smaller case is looked for.
 mutants: ## changes to FILES (those that decide; globs), each of which a unit or property test must catch; hours for all
 	test -x $(TOOLS)/bin/cargo-mutants || cargo install -q --locked --root $(TOOLS) cargo-mutants@27.1.0
 	mkdir -p target/mutants
-	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target cargo mutants --output target/mutants \
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target PROPTEST_MAX_SHRINK_ITERS=0 \
+		cargo mutants --output target/mutants \
 		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --tests
 
 coverage: deps ## lines of core that its own tests run, file by file
