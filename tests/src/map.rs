@@ -102,6 +102,12 @@ pub const FILES: &[TestFile] = &[
         "every row of the table in `docs/faults.md`",
     ),
     file(
+        "fleet",
+        On::TwoClusters(5),
+        300,
+        "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, refused syncer pods",
+    ),
+    file(
         "flow",
         On::Nodes(3),
         60,
@@ -207,7 +213,7 @@ pub const FILES: &[TestFile] = &[
         "rollout",
         On::Nodes(3),
         120,
-        "retry, rollback of the fleet, pause, history, a node that joins without a controller",
+        "retry, rollback of the fleet, pause, history, a new node that waits for a controller",
     ),
     file(
         "sources",

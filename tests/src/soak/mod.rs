@@ -13,7 +13,7 @@ use serde_json::json;
 use chaos::Chaos;
 pub use chaos::REGISTRY;
 
-use crate::product::{CONFIG, NAMESPACE, Product};
+use crate::product::{NAMESPACE, Product, run};
 use crate::{Cluster, Node, config_file, until};
 
 /// Nodes at work at the same time, as the `GlobalPullSecret` says.
@@ -89,11 +89,19 @@ fn content(password: &str) -> String {
     json!({"auths": {REGISTRY: {"auth": auth}}}).to_string()
 }
 
-/// What the user wants; whoever deletes the configuration takes it away.
+/// Applies what the user wants: a step may have changed or deleted the configuration.
 fn limit(cluster: &Cluster) -> Result<()> {
-    let patch = json!({"spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}}});
+    let config = json!({
+        "apiVersion": "globalps.io/v1alpha1",
+        "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
+        "spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}},
+    });
     until("the configuration", Duration::from_mins(1), POLL, || {
-        Ok(chaos::merge(cluster, CONFIG, &patch).ok())
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let applied = run(&mut kubectl, &config.to_string())?;
+        Ok((applied.code == Some(0)).then_some(()))
     })
 }
 
