@@ -87,14 +87,14 @@ fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.node_status(node.name())))
 }
 
+fn set_paused(cluster: &Cluster, paused: bool) {
+    let patch = json!({"spec": {"rollout": {"paused": paused}}});
+    merge(cluster, CONFIG, &patch).unwrap();
+}
+
 /// The rollout is paused, and the controller has seen this content.
 fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
-    merge(
-        cluster,
-        CONFIG,
-        &json!({"spec": {"rollout": {"paused": true}}}),
-    )
-    .unwrap();
+    set_paused(cluster, true);
     product.apply(&content(password)).unwrap();
     until("the paused rollout", DEADLINE, POLL, || {
         let rolling = product.condition("Ready")?.1 == "RollingOut";
@@ -116,7 +116,7 @@ fn a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(
     let status = wait_phase(product, &new, "Synced");
     assert_eq!(status["revision"], before);
     assert!(has(&new, "one") && all_have(nodes, "one"));
-    configure(cluster, &spec);
+    set_paused(cluster, false);
     product.wait_synced().unwrap();
     assert!(has(&new, "two") && all_have(nodes, "two"));
     assert_eq!(revision(product), before + 1);
