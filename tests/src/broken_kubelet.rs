@@ -1,6 +1,7 @@
-//! A kubelet that does not start with certain content.
+//! A kubelet that does not start, or does not live, with certain content.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -11,12 +12,28 @@ const FILE: &str = "broken.conf";
 
 /// From now on the node's kubelet does not start while its file names this registry.
 pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
+    drop_in(
+        node,
+        &format!("ExecStartPre=/bin/sh -c '! grep -q {registry} /var/lib/kubelet/config.json'"),
+    )
+}
+
+/// The node's kubelet is killed once, so long after the first start at which its file names this registry.
+pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<()> {
+    let seconds = after.as_secs();
+    drop_in(
+        node,
+        &format!(
+            "ExecStartPost=/bin/sh -c 'if grep -q {registry} /var/lib/kubelet/config.json && mkdir /run/kubelet-ended; \
+             then systemd-run --on-active={seconds} pkill -9 -x kubelet; fi'"
+        ),
+    )
+}
+
+fn drop_in(node: &Node, line: &str) -> Result<()> {
     let folder = node.root().join(FOLDER);
     fs::create_dir_all(&folder)?;
-    let check = format!(
-        "[Service]\nExecStartPre=/bin/sh -c '! grep -q {registry} /var/lib/kubelet/config.json'\n"
-    );
-    fs::write(folder.join(FILE), check)?;
+    fs::write(folder.join(FILE), format!("[Service]\n{line}\n"))?;
     reload(node)
 }
 

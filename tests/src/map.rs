@@ -102,6 +102,12 @@ pub const FILES: &[TestFile] = &[
         "every row of the table in `docs/faults.md`",
     ),
     file(
+        "fleet",
+        On::TwoClusters(5),
+        300,
+        "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, refused syncer pods",
+    ),
+    file(
         "flow",
         On::Nodes(3),
         45,

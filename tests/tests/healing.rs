@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::docker_config;
 use common::shared::{Shared, tests_on};
+use common::{docker_config, scale_controllers};
 use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
 use globalps_tests::{Cluster, Node, config_file, until};
 use jiff::Timestamp;
@@ -49,10 +49,6 @@ fn table(node: &str) -> Vec<(String, Deed)> {
             Deed::Change(json!({"spec": {"restore": true}})),
         ),
         (format!("nodepullsecret/{node}"), Deed::Delete),
-        (
-            "globalpullsecret/global-pull-secret".to_owned(),
-            Deed::Delete,
-        ),
     ]
 }
 
@@ -248,8 +244,8 @@ fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
     })
     .unwrap();
     // Its patience with this Role ends with the process.
-    scale(cluster, 0);
-    scale(cluster, 2);
+    scale_controllers(cluster, 0);
+    scale_controllers(cluster, 2);
 }
 
 fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
@@ -259,13 +255,13 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
 ) {
     in_force(product);
     let revision = product.status().unwrap()["revision"].as_i64().unwrap();
-    scale(cluster, 0);
+    scale_controllers(cluster, 0);
     let starts: Vec<usize> = nodes
         .iter()
         .map(|node| product.kubelet_starts(node).unwrap())
         .collect();
     kubectl(cluster, &["delete", "secret/global-pull-secret"]);
-    scale(cluster, 2);
+    scale_controllers(cluster, 2);
     until("another revision", DEADLINE, POLL, || {
         let now = product.status()?["revision"].as_i64().unwrap_or_default();
         Ok((now > revision).then_some(()))
@@ -280,7 +276,7 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
 
 fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &Product) {
     in_force(product);
-    scale(cluster, 0);
+    scale_controllers(cluster, 0);
     let everything = || {
         ["nodepullsecrets", "secrets", "daemonsets", "roles"]
             .map(|what| kubectl(cluster, &["get", what, "-o", "name"]))
@@ -295,7 +291,7 @@ fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &
         ran.stderr
     );
     assert_eq!(everything(), before, "nothing is half done");
-    scale(cluster, 2);
+    scale_controllers(cluster, 2);
 }
 
 fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Node) {
@@ -362,36 +358,6 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
     assert!(gone.kubelet_dir().join(".globalps").exists());
     let left = kubectl(cluster, &["get", "crd", "-o", "name"]);
     assert!(!left.contains("globalps"), "{left}");
-}
-
-fn scale(cluster: &Cluster, replicas: u8) {
-    let flag = format!("--replicas={replicas}");
-    cluster
-        .kubectl(&[
-            "scale",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            &flag,
-        ])
-        .unwrap();
-    until("that many controllers", DEADLINE, POLL, || {
-        let deployment: Value = serde_json::from_str(&cluster.kubectl(&[
-            "get",
-            "deployment/globalps-controller",
-            "-n",
-            "globalps-system",
-            "-o",
-            "json",
-        ])?)?;
-        let status = &deployment["status"];
-        let number = |field: &str| status[field].as_u64().unwrap_or_default();
-        let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
-        let there = pods.lines().count() as u64;
-        let wanted = u64::from(replicas);
-        Ok((number("readyReplicas") == wanted && there == wanted).then_some(()))
-    })
-    .unwrap();
 }
 
 fn kubectl(cluster: &Cluster, args: &[&str]) -> String {

@@ -18,7 +18,7 @@ const BLIP: SignedDuration = SignedDuration::from_secs(15);
 /// A restarted kubelet posts a heartbeat at once; without one for this long it failed.
 const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 /// A blocked node is asked to try again after this long.
-const BLOCKED_RETRY: SignedDuration = SignedDuration::from_mins(1);
+const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(15);
 
 /// The reason of a `Failed` node whose kubelet does not serve: the only one that the change itself may have caused.
 const KUBELET_DOWN: &str = "KubeletDown";

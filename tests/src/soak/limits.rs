@@ -6,9 +6,12 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 const CONTROLLER: &str = "system:serviceaccount:globalps-system:globalps-controller";
+/// A younger Node that has nothing gets what the fleet has, beside the limits.
+const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What the audit log tells of the nodes' objects.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,12 +32,14 @@ struct Change {
     node: String,
     is_spec: bool,
     by_controller: bool,
+    /// Its Node was new then.
+    is_new: bool,
     /// The whole object after it; `None`: it was deleted.
     object: Option<Value>,
 }
 
-/// Reads `audit.log` and its older parts, which the API server puts beside it.
-pub fn read(audit_log: &Path) -> Result<Limits> {
+/// Reads `audit.log` and its older parts, which the API server puts beside it. `created`: of each Node.
+pub fn read(audit_log: &Path, created: &BTreeMap<String, Timestamp>) -> Result<Limits> {
     let mut changes = Vec::new();
     for part in parts(audit_log)? {
         for line in BufReader::new(File::open(&part)?).lines() {
@@ -47,7 +52,7 @@ pub fn read(audit_log: &Path) -> Result<Limits> {
                 continue;
             };
             let latest = changes.last().map_or(0, |change: &Change| change.version);
-            changes.extend(change(&event, latest));
+            changes.extend(change(&event, latest, created));
         }
     }
     changes.sort_by_key(|change| change.version);
@@ -71,7 +76,7 @@ fn parts(audit_log: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// `latest`: what stands in for the version of a deletion, whose answer has none.
-fn change(event: &Value, latest: u64) -> Option<Change> {
+fn change(event: &Value, latest: u64, created: &BTreeMap<String, Timestamp>) -> Option<Change> {
     let target = &event["objectRef"];
     let taken = event["responseStatus"]["code"].as_u64()? < 300;
     let is_of_node = target["resource"] == "nodepullsecrets" && target["apiGroup"] == "globalps.io";
@@ -85,9 +90,13 @@ fn change(event: &Value, latest: u64) -> Option<Change> {
     let object = &event["responseObject"];
     let version = object["metadata"]["resourceVersion"].as_str();
     let version = version.and_then(|version| version.parse().ok());
+    let node = target["name"].as_str()?.to_owned();
+    let time: Timestamp = event["stageTimestamp"].as_str()?.parse().ok()?;
+    let created = created.get(&node);
     Some(Change {
         version: version.unwrap_or(latest),
-        node: target["name"].as_str()?.to_owned(),
+        is_new: created.is_some_and(|created| time.duration_since(*created) < NEW_FOR),
+        node,
         is_spec: target["subresource"].is_null(),
         by_controller: event["user"]["username"] == CONTROLLER,
         object: (verb != "delete").then(|| object.clone()),
@@ -96,21 +105,21 @@ fn change(event: &Value, latest: u64) -> Option<Change> {
 
 fn replay(changes: &[Change]) -> Limits {
     let mut limits = Limits::default();
-    // The object, and whether its spec is the controller's.
-    let mut nodes: BTreeMap<&str, (&Value, bool)> = BTreeMap::new();
+    // The object, whether its spec is the controller's, and whether its Node is new.
+    let mut nodes: BTreeMap<&str, (&Value, bool, bool)> = BTreeMap::new();
     for change in changes {
         let Some(object) = &change.object else {
             nodes.remove(change.node.as_str());
             continue;
         };
         let before = nodes.get(change.node.as_str());
-        let same_spec = before.is_some_and(|(before, _)| before["spec"] == object["spec"]);
+        let same_spec = before.is_some_and(|(before, ..)| before["spec"] == object["spec"]);
         let by_controller = if change.is_spec && !same_spec {
             change.by_controller
         } else {
-            before.is_some_and(|(_, by_controller)| *by_controller)
+            before.is_some_and(|(_, by_controller, _)| *by_controller)
         };
-        nodes.insert(&change.node, (object, by_controller));
+        nodes.insert(&change.node, (object, by_controller, change.is_new));
         if change.is_spec && change.by_controller {
             limits.grants += 1;
         } else if !change.is_spec {
@@ -118,7 +127,9 @@ fn replay(changes: &[Change]) -> Limits {
         }
         let open: Vec<String> = nodes
             .iter()
-            .filter(|(_, (object, by_controller))| *by_controller && is_in_flight(object))
+            .filter(|(_, (object, by_controller, is_new))| {
+                *by_controller && is_in_flight(object, *is_new)
+            })
             .map(|(node, _)| (*node).to_owned())
             .collect();
         if open.len() > limits.most {
@@ -129,22 +140,24 @@ fn replay(changes: &[Change]) -> Limits {
     limits
 }
 
-/// It was granted something and may be at work on it: what it says is of an earlier grant, or that it is not done.
-fn is_in_flight(object: &Value) -> bool {
+/// It was assigned something and may be at work on it: its status is of an earlier assignment, or says that it is not
+/// done. A new node that has nothing counts towards no limit.
+fn is_in_flight(object: &Value, is_new: bool) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let is_asked = spec["restore"] == true || spec["revision"].as_i64().unwrap_or_default() > 0;
-    let is_withdrawn = spec["withdrawn"] == true;
-    let observed = status["observedGeneration"].as_i64().unwrap_or_default();
-    // One that never said anything joins by itself, which no limit counts.
-    if !is_asked || observed == 0 {
+    let revision = |of: &Value| of["revision"].as_i64().unwrap_or_default();
+    let is_restore = spec["restore"] == true;
+    let is_bootstrapping = is_new && revision(status) == 0 && !is_restore;
+    if is_bootstrapping || !is_restore && revision(spec) == 0 {
         return false;
     }
+    let is_withdrawn = spec["withdrawn"] == true;
+    let observed = status["observedGeneration"].as_i64().unwrap_or_default();
     if object["metadata"]["generation"] != observed {
         return !is_withdrawn;
     }
     let is_over = match status["phase"].as_str().unwrap_or_default() {
-        "Synced" => spec["restore"] != true && status["revision"] == spec["revision"],
-        "Restored" => spec["restore"] == true,
+        "Synced" => !is_restore && status["revision"] == spec["revision"],
+        "Restored" => is_restore,
         phase => ["RolledBack", "Failed", "ForeignOwner"].contains(&phase),
     };
     !is_over
@@ -178,6 +191,7 @@ mod tests {
             node: node.to_owned(),
             is_spec,
             by_controller: is_spec,
+            is_new: false,
             object: Some(object),
         }
     }
@@ -186,6 +200,10 @@ mod tests {
     fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
         let answer = |version, node| object(version, node, false, 2, 2, "Synced");
         let at_work = |version, node| object(version, node, false, 2, 2, "Syncing");
+        let new = |version, node| Change {
+            is_new: true,
+            ..grant(version, node, 2, 0)
+        };
         let deleted = |version, node: &str| Change {
             object: None,
             ..grant(version, node, 2, 1)
@@ -222,9 +240,14 @@ mod tests {
                 1,
             ),
             (
-                "nodes that have never said anything",
-                vec![grant(1, "a", 2, 0), grant(2, "b", 2, 0)],
+                "new nodes that have nothing",
+                vec![new(1, "a"), new(2, "b")],
                 0,
+            ),
+            (
+                "other nodes that have nothing",
+                vec![grant(1, "a", 2, 0), grant(2, "b", 2, 0)],
+                2,
             ),
         ] {
             assert_eq!(replay(&changes).most, most, "{sentence}");

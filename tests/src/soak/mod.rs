@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use chaos::Chaos;
 pub use chaos::REGISTRY;
 
-use crate::product::{CONFIG, NAMESPACE, Product};
+use crate::product::{NAMESPACE, Product, run};
 use crate::{Cluster, Node, config_file, until};
 
 /// Nodes at work at the same time, as the `GlobalPullSecret` says.
 pub const MAX_UNAVAILABLE: usize = 2;
 const POLL: Duration = Duration::from_millis(500);
-/// Grants that nobody answers are taken back after two minutes, those of a node that is away after five.
+/// Unanswered assignments are revoked after two minutes, those of a node that is away after five.
 const CALM: Duration = Duration::from_mins(8);
 
 /// A random run on a cluster that is up.
@@ -89,11 +90,19 @@ fn content(password: &str) -> String {
     json!({"auths": {REGISTRY: {"auth": auth}}}).to_string()
 }
 
-/// What the user wants; whoever deletes the configuration takes it away.
+/// Applies what the user wants: a step may have changed or deleted the configuration.
 fn limit(cluster: &Cluster) -> Result<()> {
-    let patch = json!({"spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}}});
+    let config = json!({
+        "apiVersion": "globalps.io/v1alpha1",
+        "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
+        "spec": {"rollout": {"maxUnavailable": MAX_UNAVAILABLE, "paused": false}},
+    });
     until("the configuration", Duration::from_mins(1), POLL, || {
-        Ok(chaos::merge(cluster, CONFIG, &patch).ok())
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let applied = run(&mut kubectl, &config.to_string())?;
+        Ok((applied.code == Some(0)).then_some(()))
     })
 }
 
@@ -121,7 +130,7 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
         "entries of somebody else     {}, all of them intact",
         chaos.foreign().count()
     );
-    let limits = limits::read(&cluster.audit_log())?;
+    let limits = limits::read(&cluster.audit_log(), &created(cluster)?)?;
     println!(
         "nodes in flight at once      {} of {MAX_UNAVAILABLE} at most, in {} grants and {} statuses",
         limits.most, limits.grants, limits.statuses
@@ -162,6 +171,18 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
         println!("{what:<28} {done}, and {failed} that did not get through");
     }
     Ok(())
+}
+
+/// When each Node was created.
+fn created(cluster: &Cluster) -> Result<BTreeMap<String, Timestamp>> {
+    let nodes: Value = serde_json::from_str(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)?;
+    let nodes = nodes["items"].as_array().context("no list")?.iter();
+    nodes
+        .map(|node| {
+            let text = |field: &str| node["metadata"][field].as_str().unwrap_or_default();
+            Ok((text("name").to_owned(), text("creationTimestamp").parse()?))
+        })
+        .collect()
 }
 
 /// Since the node's first boot.

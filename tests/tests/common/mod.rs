@@ -5,9 +5,13 @@ pub mod desk;
 pub mod shared;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use globalps_tests::{Cluster, Options, kubernetes, secrecy};
-use serde_json::json;
+use globalps_tests::product::DEADLINE;
+use globalps_tests::{Cluster, Options, kubernetes, secrecy, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
 
 /// A cluster of this test file's own, taken down when it is dropped, and also when the test is killed.
 pub fn cluster(name: &str, nodes: u8) -> Cluster {
@@ -31,4 +35,35 @@ pub fn docker_config(entries: &[(&str, &str)]) -> String {
 pub fn base64(text: &str) -> String {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.encode(text)
+}
+
+/// Returns when this many controllers run, all of them ready.
+pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
+    let flag = format!("--replicas={replicas}");
+    cluster
+        .kubectl(&[
+            "scale",
+            "deployment/globalps-controller",
+            "-n",
+            "globalps-system",
+            &flag,
+        ])
+        .unwrap();
+    until("this many controllers", DEADLINE, POLL, || {
+        let deployment: Value = serde_json::from_str(&cluster.kubectl(&[
+            "get",
+            "deployment/globalps-controller",
+            "-n",
+            "globalps-system",
+            "-o",
+            "json",
+        ])?)?;
+        let status = &deployment["status"];
+        let number = |field: &str| status[field].as_u64().unwrap_or_default();
+        let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
+        let there = pods.lines().count() as u64;
+        let wanted = u64::from(replicas);
+        Ok((number("readyReplicas") == wanted && there == wanted).then_some(()))
+    })
+    .unwrap();
 }

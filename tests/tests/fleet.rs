@@ -1,0 +1,634 @@
+//! What a fleet meets, on real nodes: new nodes during a rollout that stands, a deleted configuration, a recreated Secret,
+//! deletions in the wrong order, nodes with trouble of their own, hostile statuses, syncers without pods.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::shared::{Shared, tests_on};
+use common::{base64, docker_config, scale_controllers};
+use globalps_tests::broken_kubelet::{break_kubelet, end_kubelet_once, mend_kubelet};
+use globalps_tests::product::{ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_tests::{Cluster, Node, config_file, until};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const REGISTRY: &str = "fleet.example.com";
+const MAX_REVISION: i64 = (1 << 53) - 1;
+
+static SHARED: Shared = Shared::new("fleet", 4);
+
+tests_on! { SHARED, |cluster, product, nodes|
+    a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(cluster, product, nodes);
+    a_new_node_does_not_get_a_revision_that_halted(cluster, product, nodes);
+    nothing_changes_while_the_configuration_is_deleted(cluster, product, nodes);
+    a_secret_that_is_recreated_with_the_same_content_changes_nothing(cluster, product, nodes);
+    a_secret_that_is_recreated_with_other_content_is_one_change(cluster, product, nodes);
+    nodes_whose_objects_were_deleted_are_restored_within_the_limit(cluster, product, nodes);
+    a_symbolic_link_on_the_first_node_stops_only_that_node(cluster, product, nodes);
+    the_canary_goes_first(cluster, product, nodes);
+    a_control_plane_node_goes_last(cluster, product, nodes);
+    a_kubelet_that_dies_ten_seconds_after_the_change_stops_the_rollout_at_the_canary(cluster, product, nodes);
+    a_hostile_status_moves_no_revision(cluster, product, nodes);
+}
+
+fn content(password: &str) -> String {
+    docker_config(&[(REGISTRY, &format!("u:{password}"))])
+}
+
+/// Replaces `spec` of the `GlobalPullSecret`.
+fn configure(cluster: &Cluster, spec: &Value) {
+    let config = json!({
+        "apiVersion": "globalps.io/v1alpha1",
+        "kind": "GlobalPullSecret",
+        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
+        "spec": spec,
+    });
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &config.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Every node has this password, with this configuration. The revision.
+fn in_force(cluster: &Cluster, product: &Product, spec: &Value, password: &str) -> i64 {
+    configure(cluster, spec);
+    product.apply(&content(password)).unwrap();
+    product.wait_synced().unwrap();
+    revision(product)
+}
+
+fn revision(product: &Product) -> i64 {
+    product.status().unwrap()["revision"].as_i64().unwrap()
+}
+
+fn has(node: &Node, password: &str) -> bool {
+    config_file::auth(node, REGISTRY).unwrap() == Some(base64(&format!("u:{password}")))
+}
+
+fn all_have(nodes: &[Node], password: &str) -> bool {
+    nodes.iter().all(|node| has(node, password))
+}
+
+fn starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
+    let starts = nodes.iter().map(|node| product.kubelet_starts(node));
+    starts.map(Result::unwrap).collect()
+}
+
+fn wait_phase(product: &Product, node: &Node, phase: &str) -> Value {
+    let what = format!("{} is {phase}", node.name());
+    until(&what, DEADLINE, POLL, || {
+        let status = product.node_status(node.name())?;
+        Ok((status["phase"] == phase).then_some(status))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.node_status(node.name())))
+}
+
+fn set_paused(cluster: &Cluster, paused: bool) {
+    let patch = json!({"spec": {"rollout": {"paused": paused}}});
+    merge(cluster, CONFIG, &patch).unwrap();
+}
+
+/// The rollout is paused, and the controller has seen this content.
+fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
+    set_paused(cluster, true);
+    product.apply(&content(password)).unwrap();
+    until("the paused rollout", DEADLINE, POLL, || {
+        let rolling = product.condition("Ready")?.1 == "RollingOut";
+        Ok((rolling && product.condition("Progressing")?.1 == "Paused").then_some(()))
+    })
+    .unwrap();
+}
+
+fn a_new_node_gets_what_the_fleet_has_while_the_rollout_is_paused(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": 2}});
+    let before = in_force(cluster, product, &spec, "one");
+    pause_with(cluster, product, "two");
+    let new = cluster.add_node().unwrap();
+    new.wait_ready(DEADLINE).unwrap();
+    let status = wait_phase(product, &new, "Synced");
+    assert_eq!(status["revision"], before);
+    assert!(has(&new, "one") && all_have(nodes, "one"));
+    set_paused(cluster, false);
+    product.wait_synced().unwrap();
+    assert!(has(&new, "two") && all_have(nodes, "two"));
+    assert_eq!(revision(product), before + 1);
+}
+
+fn a_new_node_does_not_get_a_revision_that_halted(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": 2}});
+    let before = in_force(cluster, product, &spec, "one");
+    // Whichever goes first fails.
+    for node in nodes {
+        break_kubelet(node, "broken.example.com").unwrap();
+    }
+    let broken = docker_config(&[(REGISTRY, "u:two"), ("broken.example.com", "u:two")]);
+    product.apply(&broken).unwrap();
+    let (_, reason, _) = product.wait_condition("Degraded", "True").unwrap();
+    assert_eq!(reason, "RolloutHalted");
+    let new = cluster.add_node().unwrap();
+    new.wait_ready(DEADLINE).unwrap();
+    let status = wait_phase(product, &new, "Synced");
+    assert_eq!(status["revision"], before);
+    assert!(has(&new, "one") && all_have(nodes, "one"));
+}
+
+fn nothing_changes_while_the_configuration_is_deleted(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": 2}});
+    let before = in_force(cluster, product, &spec, "one");
+    pause_with(cluster, product, "two");
+    let begun = SystemTime::now();
+    let starts_before = starts(product, nodes);
+    cluster
+        .kubectl(&["delete", CONFIG, "-n", NAMESPACE])
+        .unwrap();
+    until("the event ConfigMissing", DEADLINE, POLL, || {
+        let selector = "--field-selector=reason=ConfigMissing,type=Warning";
+        let args = ["get", "events", "-n", NAMESPACE, selector, "-o", "json"];
+        let events: Value = serde_json::from_str(&cluster.kubectl(&args)?)?;
+        let events = events["items"].as_array().into_iter().flatten();
+        let mut times = events.map(|event| time(&event["eventTime"]));
+        Ok(times.any(|time| time >= begun).then_some(()))
+    })
+    .unwrap();
+    sleep(Duration::from_secs(5));
+    assert_eq!(product.get(CONFIG).unwrap(), Value::Null, "no defaults");
+    assert!(all_have(nodes, "one"));
+    assert_eq!(starts(product, nodes), starts_before);
+    assert_eq!(assigned(cluster, begun, before + 1), Vec::<String>::new());
+
+    configure(cluster, &json!({}));
+    product.wait_synced().unwrap();
+    assert!(all_have(nodes, "two"));
+    assert_eq!(revision(product), before + 1);
+}
+
+/// `kubectl replace --force`: a deletion, and a creation right after it.
+fn recreate(cluster: &Cluster, password: &str) {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
+        "stringData": {".dockerconfigjson": content(password)},
+    });
+    let begun = Instant::now();
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["replace", "--force", "-f", "-"]);
+    let ran = run(&mut kubectl, &secret.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let took = begun.elapsed();
+    println!("deleted and created within {:.2} s", took.as_secs_f32());
+    assert!(took < Duration::from_secs(2), "too slow to show anything");
+}
+
+fn a_secret_that_is_recreated_with_the_same_content_changes_nothing(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": "100%"}});
+    let before = in_force(cluster, product, &spec, "one");
+    let starts_before = starts(product, nodes);
+    let begun = SystemTime::now();
+    recreate(cluster, "one");
+    product.wait_synced().unwrap();
+    // Longer than an absence takes to count.
+    sleep(Duration::from_secs(4));
+    product.wait_synced().unwrap();
+    assert_eq!(revision(product), before);
+    assert!(all_have(nodes, "one"));
+    assert_eq!(starts(product, nodes), starts_before);
+    assert_eq!(specs(cluster, begun).count(), 0, "nothing is assigned");
+}
+
+fn a_secret_that_is_recreated_with_other_content_is_one_change(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": "100%"}});
+    let before = in_force(cluster, product, &spec, "one");
+    let starts_before = starts(product, nodes);
+    let begun = SystemTime::now();
+    recreate(cluster, "two");
+    product.wait_synced().unwrap();
+    sleep(Duration::from_secs(4));
+    assert_eq!(revision(product), before + 1);
+    assert!(all_have(nodes, "two"));
+    let once: Vec<_> = starts_before.iter().map(|starts| starts + 1).collect();
+    assert_eq!(starts(product, nodes), once);
+    let restored = specs(cluster, begun).any(|write| write.object["spec"]["restore"] == true);
+    assert!(!restored, "no restore in between");
+}
+
+fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    in_force(
+        cluster,
+        product,
+        &json!({"rollout": {"maxUnavailable": 1}}),
+        "one",
+    );
+    let starts_before = starts(product, nodes);
+    scale_controllers(cluster, 0);
+    cluster
+        .kubectl(&["delete", "nodepullsecrets", "--all", "-n", NAMESPACE])
+        .unwrap();
+    product.delete().unwrap();
+    let begun = SystemTime::now();
+    // Longer than an absence takes to count.
+    sleep(Duration::from_secs(4));
+    assert!(all_have(nodes, "one"), "nobody asks for a restore");
+    scale_controllers(cluster, 2);
+    product.wait_clean().unwrap();
+    for node in nodes {
+        assert_eq!(config_file::read(node).unwrap(), None);
+    }
+    let once: Vec<_> = starts_before.iter().map(|starts| starts + 1).collect();
+    assert_eq!(starts(product, nodes), once);
+
+    let mut restoring = BTreeSet::new();
+    let mut restored_at = BTreeMap::new();
+    for write in writes(cluster, begun) {
+        let is_over =
+            is_about_its_spec(&write.object) && write.object["status"]["phase"] == "Restored";
+        if write.object["spec"]["restore"] == true && !is_over {
+            restoring.insert(write.node);
+        } else {
+            restoring.remove(&write.node);
+            if is_over {
+                restored_at.entry(write.node).or_insert(write.time);
+            }
+        }
+        assert!(restoring.len() <= 1, "at the same time: {restoring:?}");
+    }
+    // And so it was on the nodes.
+    let mut last_starts: Vec<_> = nodes
+        .iter()
+        .map(|node| (last_start(node), node.name()))
+        .collect();
+    last_starts.sort();
+    for pair in last_starts.windows(2) {
+        let [(_, first), (second_start, second)] = pair else {
+            unreachable!("two each");
+        };
+        let restored = restored_at[*first];
+        assert!(
+            restored <= *second_start,
+            "{second} restarted its kubelet before {first} was restored"
+        );
+    }
+}
+
+fn a_symbolic_link_on_the_first_node_stops_only_that_node(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": 1, "onFailure": "Rollback"}});
+    let before = in_force(cluster, product, &spec, "one");
+    let (first, others) = nodes.split_first().unwrap();
+    let begun = SystemTime::now();
+    let link = "cd /var/lib/kubelet && cp -p config.json kept && ln -s kept link && mv -T link config.json";
+    first.exec(&["sh", "-c", link]).unwrap().ok().unwrap();
+    product.apply(&content("two")).unwrap();
+    until("the others to have the revision", DEADLINE, POLL, || {
+        let mut synced = true;
+        for node in others {
+            let status = product.node_status(node.name())?;
+            synced &= status["phase"] == "Synced" && status["revision"] == before + 1;
+        }
+        Ok(synced.then_some(()))
+    })
+    .unwrap();
+    assert!(all_have(others, "two"));
+    assert_eq!(assigned(cluster, begun, before + 1)[0], first.name());
+    let status = product.node_status(first.name()).unwrap();
+    assert_eq!(status["phase"], "Failed", "{status}");
+    assert_eq!(status["reason"], "NotARegularFile");
+    let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
+    assert_eq!(reason, "NodesBlocked");
+    assert!(message.contains(first.name()), "{message}");
+    let progressing = product.condition("Progressing").unwrap();
+    assert_ne!(progressing.1, "Halted", "{progressing:?}");
+    assert_eq!(revision(product), before + 1, "nothing is rolled back");
+
+    let mend = "cd /var/lib/kubelet && mv -T kept config.json";
+    first.exec(&["sh", "-c", mend]).unwrap().ok().unwrap();
+    let mended = Instant::now();
+    wait_phase(product, first, "Synced");
+    product.wait_synced().unwrap();
+    let took = mended.elapsed();
+    println!("synced {:.1} s after the link was gone", took.as_secs_f32());
+    assert!(took < Duration::from_secs(90), "{took:?}");
+    assert!(all_have(nodes, "two"));
+    assert_eq!(revision(product), before + 1);
+}
+
+fn the_canary_goes_first(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    let canary = &nodes[2];
+    let spec = json!({"rollout": {
+        "maxUnavailable": "100%",
+        "canary": {"nodeSelector": {"example.com/canary": "true"}},
+    }});
+    label(cluster, canary, "example.com/canary=true");
+    let before = in_force(cluster, product, &spec, "one");
+    let begun = SystemTime::now();
+    let after = in_force(cluster, product, &spec, "two");
+    assert_eq!(after, before + 1);
+    assert_eq!(assigned(cluster, begun, after)[0], canary.name());
+    for node in nodes.iter().filter(|node| node.name() != canary.name()) {
+        assert!(
+            synced_at(cluster, begun, canary, after) <= assigned_at(cluster, begun, node, after),
+            "{} did not wait for the canary",
+            node.name()
+        );
+    }
+    label(cluster, canary, "example.com/canary-");
+}
+
+fn a_control_plane_node_goes_last(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    let control_plane = &nodes[0];
+    let spec = json!({"rollout": {"maxUnavailable": "100%"}});
+    label(
+        cluster,
+        control_plane,
+        "node-role.kubernetes.io/control-plane=",
+    );
+    let before = in_force(cluster, product, &spec, "one");
+    let begun = SystemTime::now();
+    let after = in_force(cluster, product, &spec, "two");
+    assert_eq!(after, before + 1);
+    let order = assigned(cluster, begun, after);
+    assert_eq!(order.last().map(String::as_str), Some(control_plane.name()));
+    for node in &nodes[1..] {
+        assert!(
+            synced_at(cluster, begun, node, after)
+                <= assigned_at(cluster, begun, control_plane, after),
+            "{} had not finished",
+            node.name()
+        );
+    }
+    label(
+        cluster,
+        control_plane,
+        "node-role.kubernetes.io/control-plane-",
+    );
+}
+
+fn a_kubelet_that_dies_ten_seconds_after_the_change_stops_the_rollout_at_the_canary(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let spec = json!({"rollout": {"maxUnavailable": "100%", "canary": {"minReadySeconds": 20}}});
+    // Without the wait, since this is not what is tested.
+    in_force(
+        cluster,
+        product,
+        &json!({"rollout": {"maxUnavailable": "100%"}}),
+        "one",
+    );
+    configure(cluster, &spec);
+    let before = revision(product);
+    for node in nodes {
+        end_kubelet_once(node, "dying.example.com", Duration::from_secs(10)).unwrap();
+    }
+    let begun = SystemTime::now();
+    let dying = docker_config(&[(REGISTRY, "u:two"), ("dying.example.com", "u:two")]);
+    product.apply(&dying).unwrap();
+    let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
+    assert_eq!(reason, "RolloutHalted", "{message}");
+    let order = assigned(cluster, begun, before + 1);
+    let [canary] = order.as_slice() else {
+        panic!("one node, not {order:?}");
+    };
+    assert!(message.contains(canary.as_str()), "{message}");
+    let synced = writes(cluster, begun)
+        .into_iter()
+        .find(|write| write.node == *canary && is_synced(&write.object, before + 1));
+    assert!(synced.is_some(), "its kubelet served at first");
+    assert_eq!(product.node_status(canary).unwrap()["phase"], "RolledBack");
+    assert!(all_have(nodes, "one"));
+    for node in nodes {
+        mend_kubelet(node).unwrap();
+    }
+}
+
+fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    let spec = json!({"rollout": {"maxUnavailable": 2}});
+    let before = in_force(cluster, product, &spec, "one");
+    let hostile = &nodes[1];
+    let patch = |status: Value| {
+        let what = format!("nodepullsecret/{}", hostile.name());
+        let patch = json!({"status": status}).to_string();
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args(["patch", &what, "-n", NAMESPACE, "--subresource=status"]);
+        kubectl.args(["--type=merge", "-p", &patch]);
+        run(&mut kubectl, "").unwrap()
+    };
+    for beyond in [MAX_REVISION + 1, i64::MAX - 1, -1] {
+        let ran = patch(json!({"revision": beyond}));
+        assert_ne!(ran.code, Some(0), "{beyond}: {ran:?}");
+        assert!(ran.stderr.contains("status.revision"), "{ran:?}");
+    }
+    let honest: Vec<Node> = nodes
+        .iter()
+        .filter(|node| node.name() != hostile.name())
+        .cloned()
+        .collect();
+    for (rotation, status) in [
+        ("two", json!({"revision": MAX_REVISION})),
+        ("three", json!({"phase": "Dreaming", "reason": "Hostile"})),
+    ] {
+        let before = revision(product);
+        let ran = patch(status.clone());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        sleep(Duration::from_secs(3));
+        assert_eq!(revision(product), before, "{status}");
+        let list = product.get("nodepullsecrets").unwrap();
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(nodes.len()));
+        let ran = product.plugin(&["status", "-o", "json"], "").unwrap();
+        let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(shown["revision"], before, "{ran:?}");
+        product.apply(&content(rotation)).unwrap();
+        until("the honest nodes to have it", DEADLINE, POLL, || {
+            Ok(all_have(&honest, rotation).then_some(()))
+        })
+        .unwrap();
+        assert_eq!(revision(product), before + 1, "{status}");
+        // Its syncer reports again, and the fleet is whole.
+        product.wait_synced().unwrap();
+    }
+    assert_eq!(revision(product), before + 2);
+}
+
+#[test]
+fn syncers_whose_pods_the_api_server_refuses_are_a_condition() {
+    let cluster = common::cluster("fleet-quota", 1);
+    let product = Product::install(&cluster).unwrap();
+    product.apply(&content("one")).unwrap();
+    product.wait_synced().unwrap();
+    let (status, reason, _) = healthy(&product, "True");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "AllRunning"));
+    let kubectl = |args: &[&str]| {
+        cluster
+            .kubectl(&[args, &["-n", NAMESPACE]].concat())
+            .unwrap()
+    };
+    kubectl(&["create", "quota", "none", "--hard=pods=0"]);
+    kubectl(&["delete", "pod", "-l", "name=global-pull-secret-syncer"]);
+    let begun = Instant::now();
+    let (_, reason, message) = healthy(&product, "False");
+    let took = begun.elapsed();
+    println!("SyncersHealthy is False after {:.0} s", took.as_secs_f32());
+    assert_eq!(reason, "PodsNotCreated");
+    assert!(message.contains("kubectl describe daemonset"), "{message}");
+    assert!((30..100).contains(&took.as_secs()), "{took:?}");
+    kubectl(&["delete", "quota", "none"]);
+    // The control plane tries more and more seldom; any change of the DaemonSet makes it try at once.
+    kubectl(&[
+        "annotate",
+        "daemonset/global-pull-secret-syncer",
+        "example.com/try=now",
+    ]);
+    healthy(&product, "True");
+    product.wait_synced().unwrap();
+}
+
+fn healthy(product: &Product, wanted: &str) -> (String, String, String) {
+    until(&format!("SyncersHealthy={wanted}"), DEADLINE, POLL, || {
+        let found = product.condition("SyncersHealthy")?;
+        Ok((found.0 == wanted).then_some(found))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.status()))
+}
+
+fn label(cluster: &Cluster, node: &Node, label: &str) {
+    cluster
+        .kubectl(&["label", "node", node.name(), label, "--overwrite"])
+        .unwrap();
+}
+
+/// One write of a `NodePullSecret` that the API server accepted, with the whole object after it.
+struct Write {
+    time: SystemTime,
+    node: String,
+    is_status: bool,
+    object: Value,
+}
+
+/// Every creation and change since then, in order.
+fn writes(cluster: &Cluster, since: SystemTime) -> Vec<Write> {
+    let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
+    let mut found = Vec::new();
+    for line in log
+        .lines()
+        .filter(|line| line.contains("\"nodepullsecrets\""))
+    {
+        // The last line may be half written.
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let object = &event["responseObject"];
+        let code = event["responseStatus"]["code"].as_u64().unwrap_or(500);
+        let at = time(&event["stageTimestamp"]);
+        if event["verb"] == "delete"
+            || object["kind"] != "NodePullSecret"
+            || code >= 300
+            || at < since
+        {
+            continue;
+        }
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap();
+        let write = Write {
+            time: at,
+            node: object["metadata"]["name"].as_str().unwrap().to_owned(),
+            is_status: event["objectRef"]["subresource"] == "status",
+            object: object.clone(),
+        };
+        found.push((version.parse::<u64>().unwrap(), write));
+    }
+    found.sort_by_key(|(version, _)| *version);
+    found.into_iter().map(|(_, write)| write).collect()
+}
+
+fn specs(cluster: &Cluster, since: SystemTime) -> impl Iterator<Item = Write> {
+    let writes = writes(cluster, since).into_iter();
+    writes.filter(|write| !write.is_status)
+}
+
+fn is_about_its_spec(object: &Value) -> bool {
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
+}
+
+fn is_synced(object: &Value, revision: i64) -> bool {
+    let status = &object["status"];
+    is_about_its_spec(object) && status["phase"] == "Synced" && status["revision"] == revision
+}
+
+/// The nodes that were assigned the revision since then, in this order.
+fn assigned(cluster: &Cluster, since: SystemTime, revision: i64) -> Vec<String> {
+    let mut order = Vec::new();
+    for write in specs(cluster, since) {
+        if write.object["spec"]["revision"] == revision && !order.contains(&write.node) {
+            order.push(write.node);
+        }
+    }
+    order
+}
+
+fn assigned_at(cluster: &Cluster, since: SystemTime, node: &Node, revision: i64) -> SystemTime {
+    let mut writes = specs(cluster, since);
+    let is_it =
+        |write: &Write| write.node == node.name() && write.object["spec"]["revision"] == revision;
+    writes.find(is_it).unwrap().time
+}
+
+fn synced_at(cluster: &Cluster, since: SystemTime, node: &Node, revision: i64) -> SystemTime {
+    let writes = writes(cluster, since);
+    let mut writes = writes.into_iter();
+    let is_it = |write: &Write| write.node == node.name() && is_synced(&write.object, revision);
+    writes.find(is_it).unwrap().time
+}
+
+fn time(value: &Value) -> SystemTime {
+    let time: Timestamp = value.as_str().unwrap_or_default().parse().unwrap();
+    time.into()
+}
+
+/// When the node's kubelet started for the last time.
+fn last_start(node: &Node) -> SystemTime {
+    let started = "MESSAGE_ID=39f53479d3a045ac8e11786248231fbf";
+    let journal = ["journalctl", "-u", "kubelet.service", started];
+    let show = ["-n", "1", "-o", "json", "--no-pager"];
+    let line = node
+        .exec(&[&journal[..], &show].concat())
+        .unwrap()
+        .ok()
+        .unwrap();
+    let entry: Value = serde_json::from_str(&line).unwrap();
+    let micros: u64 = entry["__REALTIME_TIMESTAMP"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    SystemTime::UNIX_EPOCH + Duration::from_micros(micros)
+}
