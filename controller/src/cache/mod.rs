@@ -320,6 +320,11 @@ impl Cache {
         self.node_pull_secrets.live.clear();
     }
 
+    /// Of `global-pull-secret`, where it is there.
+    pub(crate) fn global_uid(&self) -> Option<String> {
+        self.global.get(GLOBAL_SECRET)?.metadata.uid.clone()
+    }
+
     pub(crate) fn put_global(&mut self, secret: Secret) {
         self.deleted_global = None;
         self.global.put(secret);

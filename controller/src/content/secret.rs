@@ -13,7 +13,7 @@ use globalps_core::names::{
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
 use super::source::Data;
@@ -141,11 +141,22 @@ pub(crate) struct RolledOutWrite {
     pub(crate) merged: DockerConfig,
 }
 
-/// The Secret `global-pull-secret-rolled-out`.
-pub(crate) fn encode_rolled_out(write: &RolledOutWrite) -> Secret {
+/// The Secret `global-pull-secret-rolled-out`. It is owned by `global-pull-secret` (`owner`: its uid), so that the garbage
+/// collector removes it also where a release that doesn't know it cleans up.
+pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
     let annotations = [(REVISION_ANNOTATION.to_owned(), write.revision.to_string())];
     let data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
-    secret(ROLLED_OUT_SECRET, annotations.into(), data)
+    let mut secret = secret(ROLLED_OUT_SECRET, annotations.into(), data);
+    secret.metadata.owner_references = owner.map(|uid| {
+        vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            name: GLOBAL_SECRET.to_owned(),
+            uid,
+            ..OwnerReference::default()
+        }]
+    });
+    secret
 }
 
 fn secret(

@@ -80,8 +80,9 @@ impl Applier {
     pub(crate) async fn rolled_out_secret(
         &self,
         write: &RolledOutWrite,
+        owner: Option<String>,
     ) -> Result<Secret, ApplyError> {
-        let mut secret = secret::encode_rolled_out(write);
+        let mut secret = secret::encode_rolled_out(write, owner);
         secret.annotations_mut().extend([self.leader()]);
         self.apply(ROLLED_OUT_SECRET, &secret).await
     }

@@ -117,7 +117,8 @@ impl Controller {
             self.applier.keep(slot, write).await?;
         }
         if let Some(write) = &plan.rolled_out {
-            let secret = self.applier.rolled_out_secret(write).await?;
+            let owner = self.cache.global_uid();
+            let secret = self.applier.rolled_out_secret(write, owner).await?;
             self.cache.put_rolled_out(Some(secret));
         } else if forgets_rolled_out {
             self.applier.forget_rolled_out().await?;
