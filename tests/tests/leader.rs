@@ -5,7 +5,8 @@ mod common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{cluster, docker_config};
+use common::docker_config;
+use common::shared::{Shared, tests_on};
 use globalps_core::names::{METRICS_PORT, PROBES_PORT};
 use globalps_tests::product::{DEADLINE, Product, run};
 use globalps_tests::watch::Watch;
@@ -35,115 +36,158 @@ enum Fate {
     Evicted,
 }
 
-#[test]
-fn another_one_goes_on_and_no_limit_is_exceeded_whatever_happens_to_the_leader() {
-    let cluster = cluster("leader", 5);
-    let product = Product::install(&cluster).unwrap();
-    let nodes = cluster.nodes().unwrap();
+static SHARED: Shared = Shared::new("leader", 5);
+
+tests_on! { SHARED, |cluster, product, nodes|
+    the_probes_and_metrics_of_both_say_what_is(cluster, product, nodes);
+    the_api_server_takes_a_grant_of_the_leader_only(cluster, product);
+    another_one_goes_on_when_the_leader_is_killed(cluster, product, nodes);
+    another_one_goes_on_when_the_leader_is_frozen(cluster, product, nodes);
+    another_one_goes_on_when_the_leader_is_cut_off(cluster, product, nodes);
+    another_one_goes_on_when_the_leader_is_evicted(cluster, product, nodes);
+}
+
+fn another_one_goes_on_when_the_leader_is_killed(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::Killed, cluster, product, nodes);
+}
+
+fn another_one_goes_on_when_the_leader_is_frozen(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::Frozen, cluster, product, nodes);
+}
+
+fn another_one_goes_on_when_the_leader_is_cut_off(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::CutOff, cluster, product, nodes);
+}
+
+fn another_one_goes_on_when_the_leader_is_evicted(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::Evicted, cluster, product, nodes);
+}
+
+/// Content that every node has; its revision.
+fn in_force(product: &Product) -> i64 {
     product.apply(&content(0)).unwrap();
     product.wait_synced().unwrap();
-    the_probes_and_metrics_of_both_say_what_is(&cluster, nodes.len());
-    the_api_server_takes_a_grant_of_the_leader_only(&cluster);
+    product.status().unwrap()["revision"].as_i64().unwrap()
+}
 
-    let mut revision = 1;
-    for fate in [Fate::Killed, Fate::Frozen, Fate::CutOff, Fate::Evicted] {
-        revision += 1;
-        two_are_ready(&cluster);
-        let leader = Leader::find(&cluster);
-        let watch = Watch::start(&cluster, nodes.len()).unwrap();
-        product.apply(&content(revision)).unwrap();
-        some_synced(&product, &nodes, revision);
-        let begun = SystemTime::now();
-        leader.suffers(fate, &cluster);
+fn another_one_goes_on_and_no_limit_is_exceeded(
+    fate: Fate,
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let revision = in_force(product) + 1;
+    two_are_ready(cluster);
+    let leader = Leader::find(cluster);
+    let watch = Watch::start(cluster, nodes.len()).unwrap();
+    product.apply(&content(revision)).unwrap();
+    some_synced(product, nodes, revision);
+    let begun = SystemTime::now();
+    leader.suffers(fate, cluster);
 
-        let next = until("another leader", FAILOVER, POLL, || {
-            let holder = holder(&cluster);
-            Ok((!holder.is_empty() && holder != leader.identity).then_some(holder))
-        })
-        .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
-        // One that is sent away may grant until it hands the Lease over.
-        let taken = until("the moment when it took the Lease", DEADLINE, POLL, || {
-            let mut writes = requests(&cluster, begun, "leases").into_iter();
-            let is_taking = |pod: &str, event: &Value| {
-                next.split_once('_').is_some_and(|(next, _)| next == pod) && is_taken_write(event)
-            };
-            let first = writes.find(|(_, pod, event)| is_taking(pod, event));
-            Ok(first.map(|(time, _, _)| time))
-        })
-        .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
-        // It may have been the last node's turn when it happened, but not with five of them.
-        let grant = until("a grant by the next leader", FAILOVER, POLL, || {
-            Ok(grants(&cluster, taken).into_iter().next())
-        })
-        .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
-        let taken = taken.duration_since(begun).unwrap_or_default();
-        let granted = grant.0.duration_since(begun).unwrap_or_default();
-        println!(
-            "{fate:?}: the Lease taken after {:.1} s, the first grant after {:.1} s",
-            taken.as_secs_f32(),
-            granted.as_secs_f32()
-        );
-        assert!(
-            fate == Fate::Killed || grant.1 != leader.pod,
-            "{fate:?}: a grant of the other one"
-        );
-        let limit = if fate == Fate::Evicted {
-            HANDOVER
-        } else {
-            FAILOVER
+    let next = until("another leader", FAILOVER, POLL, || {
+        let holder = holder(cluster);
+        Ok((!holder.is_empty() && holder != leader.identity).then_some(holder))
+    })
+    .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+    // One that is sent away may grant until it hands the Lease over.
+    let taken = until("the moment when it took the Lease", DEADLINE, POLL, || {
+        let mut writes = requests(cluster, begun, "leases").into_iter();
+        let is_taking = |pod: &str, event: &Value| {
+            next.split_once('_').is_some_and(|(next, _)| next == pod) && is_taken_write(event)
         };
-        assert!(granted <= limit, "{fate:?}: {granted:?}");
+        let first = writes.find(|(_, pod, event)| is_taking(pod, event));
+        Ok(first.map(|(time, _, _)| time))
+    })
+    .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+    // It may have been the last node's turn when it happened, but not with five of them.
+    let grant = until("a grant by the next leader", FAILOVER, POLL, || {
+        Ok(grants(cluster, taken).into_iter().next())
+    })
+    .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
+    let taken = taken.duration_since(begun).unwrap_or_default();
+    let granted = grant.0.duration_since(begun).unwrap_or_default();
+    println!(
+        "{fate:?}: the Lease taken after {:.1} s, the first grant after {:.1} s",
+        taken.as_secs_f32(),
+        granted.as_secs_f32()
+    );
+    assert!(
+        fate == Fate::Killed || grant.1 != leader.pod,
+        "{fate:?}: a grant of the other one"
+    );
+    let limit = if fate == Fate::Evicted {
+        HANDOVER
+    } else {
+        FAILOVER
+    };
+    assert!(granted <= limit, "{fate:?}: {granted:?}");
 
-        let thawed = leader.recovers(fate);
-        if let Some(thawed) = thawed {
-            // It asks for its Lease first of all, and learns.
-            until("what the old leader asks for", DEADLINE, POLL, || {
-                let asked = requests(&cluster, thawed, "leases");
-                Ok(asked.into_iter().find(|(_, pod, _)| *pod == leader.pod))
-            })
-            .unwrap();
-        }
-        product.wait_synced().unwrap();
-        if fate == Fate::CutOff {
-            // Given up seconds ago, and sent again by the kernel after the partition has healed.
-            let late = until("what the old leader said then", LATE, POLL, || {
-                let asked = requests(&cluster, begun, "nodepullsecrets");
-                Ok(asked
-                    .into_iter()
-                    .find(|(_, pod, event)| *pod == leader.pod && event["verb"] == "patch"))
-            });
-            // Where the kernel sent nothing again there is nothing to tell.
-            if let Ok((time, _, event)) = late {
-                let after = time.duration_since(thawed.unwrap()).unwrap_or_default();
-                println!(
-                    "{fate:?}: a grant that was given up came {:.1} s after it healed: {} {}",
-                    after.as_secs_f32(),
-                    event["responseStatus"]["code"],
-                    event["responseStatus"]["message"]
-                );
-            }
-        }
-        assert_eq!(
-            watch.most_at_once(revision).unwrap(),
-            1,
-            "{fate:?}: never two nodes between grant and `Synced`"
-        );
-        if let Some(thawed) = thawed {
-            let mut wrote = grants(&cluster, thawed);
-            if fate == Fate::Frozen {
-                // Nor did it try: the API server is not what held it back.
-                wrote = requests(&cluster, thawed, "nodepullsecrets");
-                wrote.retain(|(_, _, event)| event["verb"] == "patch");
-            }
-            wrote.retain(|(_, pod, _)| *pod == leader.pod);
-            assert!(
-                wrote.is_empty(),
-                "{fate:?}: the old leader granted: {wrote:?}"
+    let thawed = leader.recovers(fate);
+    if let Some(thawed) = thawed {
+        // It asks for its Lease first of all, and learns.
+        until("what the old leader asks for", DEADLINE, POLL, || {
+            let asked = requests(cluster, thawed, "leases");
+            Ok(asked.into_iter().find(|(_, pod, _)| *pod == leader.pod))
+        })
+        .unwrap();
+    }
+    product.wait_synced().unwrap();
+    if fate == Fate::CutOff {
+        // Given up seconds ago, and sent again by the kernel after the partition has healed.
+        let late = until("what the old leader said then", LATE, POLL, || {
+            let asked = requests(cluster, begun, "nodepullsecrets");
+            Ok(asked
+                .into_iter()
+                .find(|(_, pod, event)| *pod == leader.pod && event["verb"] == "patch"))
+        });
+        // Where the kernel sent nothing again there is nothing to tell.
+        if let Ok((time, _, event)) = late {
+            let after = time.duration_since(thawed.unwrap()).unwrap_or_default();
+            println!(
+                "{fate:?}: a grant that was given up came {:.1} s after it healed: {} {}",
+                after.as_secs_f32(),
+                event["responseStatus"]["code"],
+                event["responseStatus"]["message"]
             );
-            assert_eq!(holder(&cluster), next, "{fate:?}: and does not lead");
         }
     }
-    print_memory(&nodes);
+    assert_eq!(
+        watch.most_at_once(revision).unwrap(),
+        1,
+        "{fate:?}: never two nodes between grant and `Synced`"
+    );
+    if let Some(thawed) = thawed {
+        let mut wrote = grants(cluster, thawed);
+        if fate == Fate::Frozen {
+            // Nor did it try: the API server is not what held it back.
+            wrote = requests(cluster, thawed, "nodepullsecrets");
+            wrote.retain(|(_, _, event)| event["verb"] == "patch");
+        }
+        wrote.retain(|(_, pod, _)| *pod == leader.pod);
+        assert!(
+            wrote.is_empty(),
+            "{fate:?}: the old leader granted: {wrote:?}"
+        );
+        assert_eq!(holder(cluster), next, "{fate:?}: and does not lead");
+    }
+    print_memory(nodes);
 }
 
 fn content(revision: i64) -> String {
@@ -292,7 +336,24 @@ fn is_taken_write(event: &Value) -> bool {
         && code.is_some_and(|code| code < 300)
 }
 
-fn the_probes_and_metrics_of_both_say_what_is(cluster: &Cluster, nodes: usize) {
+fn the_probes_and_metrics_of_both_say_what_is(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    // What they count begins with them.
+    for command in [&["restart"][..], &["status", "--timeout=2m"]] {
+        let deployment = ["deployment/globalps-controller", "-n", SYSTEM];
+        cluster
+            .kubectl(&[&["rollout"], command, &deployment].concat())
+            .unwrap();
+    }
+    let revision = in_force(product);
+    let restarts: i64 = nodes
+        .iter()
+        .map(|node| product.node_status(node.name()).unwrap()["restarts"].as_i64())
+        .map(Option::unwrap_or_default)
+        .sum();
     two_are_ready(cluster);
     let leader = Leader::find(cluster).pod;
     let pods = get(cluster, "pods");
@@ -312,16 +373,16 @@ fn the_probes_and_metrics_of_both_say_what_is(cluster: &Cluster, nodes: usize) {
         assert_eq!(page(PROBES_PORT, "readyz"), "ok\n");
         let metrics = page(METRICS_PORT, "metrics");
         let has = |line: &str| metrics.lines().any(|found| found == line);
-        let synced = format!("globalps_nodes{{phase=\"Synced\"}} {nodes}");
+        let synced = format!("globalps_nodes{{phase=\"Synced\"}} {}", nodes.len());
         if pod == leader {
             for line in [
                 "globalps_leader 1",
-                "globalps_revision 1",
+                &format!("globalps_revision {revision}"),
                 &synced,
                 "globalps_nodes{phase=\"Failed\"} 0",
                 "globalps_condition{type=\"Ready\",status=\"True\"} 1",
                 "globalps_rollout_duration_seconds_count 1",
-                &format!("globalps_kubelet_restarts_total {nodes}"),
+                &format!("globalps_kubelet_restarts_total {restarts}"),
             ] {
                 assert!(has(line), "{line} in {metrics}");
             }
@@ -334,7 +395,8 @@ fn the_probes_and_metrics_of_both_say_what_is(cluster: &Cluster, nodes: usize) {
 }
 
 /// Even one that is as sure as can be that it leads.
-fn the_api_server_takes_a_grant_of_the_leader_only(cluster: &Cluster) {
+fn the_api_server_takes_a_grant_of_the_leader_only(cluster: &Cluster, product: &Product) {
+    in_force(product);
     let apply = |leader: &str| {
         let object = json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret",
