@@ -50,7 +50,11 @@ fn a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster: &Clus
         ),
         (
             json!({"rollout": {"maxFailures": 0}}),
-            "greater than or equal to 1",
+            "maxFailures is a number of nodes from 1, or a percentage",
+        ),
+        (
+            json!({"rollout": {"maxFailures": "0%"}}),
+            "maxFailures is a number of nodes from 1, or a percentage",
         ),
         (
             json!({"historyLimit": 0, "rollout": {"onFailure": "Rollback"}}),

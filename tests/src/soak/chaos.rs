@@ -210,7 +210,7 @@ impl<'a> Chaos<'a> {
         self.product.apply(bad)
     }
 
-    /// The nodes begin to be put back, and maybe all of them are.
+    /// The nodes begin to restore, and maybe all of them do.
     fn delete_and_apply(&mut self) -> Result<()> {
         self.product.delete()?;
         thread::sleep(Duration::from_millis(self.random.u64(0..20_000)));
