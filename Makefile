@@ -114,6 +114,7 @@ previous: image ## the images of the release before this one, PREVIOUS (the newe
 	test "$$(cat target/previous/built 2>/dev/null)" = $(PREVIOUS) || { set -e; \
 		rm -rf target/previous && mkdir -p target/previous/source target/previous/target/$(MUSL); \
 		git archive $(PREVIOUS) | tar --extract --touch --directory target/previous/source; \
+		cp .cargo/*.ld target/previous/source/.cargo; \
 		cp --archive target/release target/previous/target; \
 		cp --archive $(RELEASE) target/previous/target/$(MUSL); \
 		find target/previous/target -name '*globalps*' -prune -exec rm -r {} +; \
