@@ -275,6 +275,11 @@ impl Cache {
             .count()
     }
 
+    /// Some should run and don't, maybe not for long yet: no event says when that counts.
+    pub(crate) fn are_syncers_down(&self) -> bool {
+        self.down_since.is_some()
+    }
+
     fn syncers(&self, now: Timestamp) -> Syncers {
         let not_ready = self.not_ready();
         let lasts = self
