@@ -90,7 +90,7 @@ impl Controller {
             Duration::ZERO
         } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
             IN_FLIGHT
-        } else if self.cache.are_syncers_down()
+        } else if self.cache.down_since.is_some()
             || plan
                 .members
                 .iter()
