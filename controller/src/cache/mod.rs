@@ -62,8 +62,8 @@ pub(crate) struct Cache {
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: AssignmentClock,
-    /// Since when syncers are down that should run.
-    down_since: Option<Timestamp>,
+    /// Since when syncers are down that should run. No event says when that has lasted.
+    pub(crate) down_since: Option<Timestamp>,
 }
 
 /// A syncer's pod takes no longer to start.
@@ -269,10 +269,8 @@ impl Cache {
     }
 
     fn not_ready(&self) -> usize {
-        let nodes = self.nodes.live.values();
-        nodes
-            .filter(|node| node.is_linux() && node.ready.is_err())
-            .count()
+        let is_counted = |node: &&NodeView| node.is_linux() && node.ready.is_err();
+        self.nodes.live.values().filter(is_counted).count()
     }
 
     fn syncers(&self, now: Timestamp) -> Syncers {
@@ -333,10 +331,7 @@ impl Cache {
     /// `None`: the controller deleted it.
     pub(crate) fn put_rolled_out(&mut self, secret: Option<Secret>) {
         match secret {
-            Some(secret) => {
-                let metadata = secret.metadata.into_response_partial();
-                self.rolled_out.put(metadata);
-            }
+            Some(secret) => self.rolled_out.put(secret.metadata.into_response_partial()),
             None => self.rolled_out.live.clear(),
         }
     }

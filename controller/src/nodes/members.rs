@@ -85,7 +85,8 @@ fn member(
         is_skipped: goal != Goal::Restore && is_skipped(spec, node),
     };
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
-        member.assigned = Some((goal, Progress::Done));
+        // Nothing is left to do for it, and it takes no slot: as done it would count as unavailable.
+        member.assigned = None;
     }
     if member.is_blocked() {
         member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *now));

@@ -594,6 +594,18 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
         "Reach(Restore) b=2R",
         "a node that is there restores"
     );
+    let mut asked = snapshot(
+        Source::Absent,
+        Some(restoring(2)),
+        "a=R:Restored !b=R c=2:Synced",
+    );
+    assert_eq!(line(&asked), "Reach(Restore)", "it may be at work");
+    abandon(&mut asked);
+    assert_eq!(
+        line(&asked),
+        "Reach(Restore) c=2R",
+        "it no longer holds the others up"
+    );
 }
 
 #[test]

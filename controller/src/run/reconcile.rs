@@ -90,10 +90,11 @@ impl Controller {
             Duration::ZERO
         } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
             IN_FLIGHT
-        } else if plan
-            .members
-            .iter()
-            .any(|m| !m.is_done() || m.not_ready.is_some())
+        } else if self.cache.down_since.is_some()
+            || plan
+                .members
+                .iter()
+                .any(|m| !m.is_done() || m.not_ready.is_some())
         {
             UNSETTLED
         } else {
