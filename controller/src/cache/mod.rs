@@ -330,9 +330,11 @@ impl Cache {
 
     /// `None`: the controller deleted it.
     pub(crate) fn put_rolled_out(&mut self, secret: Option<Secret>) {
-        match secret {
-            Some(secret) => self.rolled_out.put(secret.metadata.into_response_partial()),
-            None => self.rolled_out.live.clear(),
+        if let Some(secret) = secret {
+            let metadata = secret.metadata.into_response_partial();
+            self.rolled_out.put(metadata);
+        } else {
+            self.rolled_out.live.clear();
         }
     }
 
