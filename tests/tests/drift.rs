@@ -85,10 +85,12 @@ fn a_storm_of_rotations_is_three_restarts_at_most(product: &Product, node: &Node
     );
 }
 
-/// As a configuration management agent would: the whole file anew, without ours.
+/// Replaces the whole file as a configuration management agent does, for its owner alone: a mode for others is a conflict of
+/// its own.
 fn overwrite(path: &Path, content: &str) {
     let temporary = path.with_file_name("theirs.tmp");
     fs::write(&temporary, content).unwrap();
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(&temporary, path).unwrap();
 }
 

@@ -53,6 +53,8 @@ impl RestartError {
     }
 }
 
+const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
+
 /// Properties of a unit at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitFacts {
@@ -195,7 +197,11 @@ impl Systemd {
                 .build()
                 .await?;
             let commands = service.exec_start().await?;
-            let processes = manager.get_unit_processes(&self.unit).await?;
+            let processes = match manager.get_unit_processes(&self.unit).await {
+                // systemd forgets a unit that does not run between two calls.
+                Err(zbus::Error::MethodError(name, ..)) if name == NO_SUCH_UNIT => Vec::new(),
+                processes => processes?,
+            };
             let started = commands.into_iter().map(|command| command.0);
             let running = processes.into_iter().filter_map(|(_, _, line)| {
                 let first = line.split_whitespace().next()?;

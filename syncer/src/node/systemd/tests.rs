@@ -101,6 +101,14 @@ impl Bus {
 
 struct FakeManager(Fake);
 
+#[derive(Debug, zbus::DBusError)]
+#[zbus(prefix = "org.freedesktop.systemd1")]
+enum ManagerError {
+    #[zbus(error)]
+    ZBus(zbus::Error),
+    NoSuchUnit(String),
+}
+
 #[zbus::interface(name = "org.freedesktop.systemd1.Manager")]
 impl FakeManager {
     fn subscribe(&self) {
@@ -116,9 +124,13 @@ impl FakeManager {
         }))
     }
 
-    fn get_unit_processes(&self, _name: &str) -> Vec<(String, u32, String)> {
+    /// Without a process the unit is not loaded any more.
+    fn get_unit_processes(&self, name: &str) -> Result<Vec<(String, u32, String)>, ManagerError> {
         let process = self.0.with(|facts| facts.process.to_owned());
-        vec![("/system.slice/x.service".to_owned(), 7, process)]
+        if process.is_empty() {
+            return Err(ManagerError::NoSuchUnit(format!("Unit {name} not loaded.")));
+        }
+        Ok(vec![("/system.slice/x.service".to_owned(), 7, process)])
     }
 
     fn reset_failed_unit(&self, name: &str) {
