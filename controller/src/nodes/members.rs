@@ -191,15 +191,12 @@ pub(super) fn missing(snapshot: &Snapshot) -> impl Iterator<Item = (String, Node
     })
 }
 
-/// Of a node without an object: whether it had one, by which it may have been assigned something.
+/// Of a node without an object: whether it had one, by which it may have been assigned something. A new node is taken for
+/// one that had none, unless the deletion was seen: a restore waits for what it reports, but not for ever.
 fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
     let had_object =
         !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name);
-    let first = snapshot
-        .global
-        .as_ref()
-        .is_some_and(|global| global.revision <= 1 && !global.canary_passed && !global.restoring);
-    had_object && !first
+    had_object && snapshot.is_in_force()
 }
 
 /// A restore keeps the last revision, so that one look at the object shows what is being undone.

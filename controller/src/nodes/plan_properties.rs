@@ -189,6 +189,10 @@ impl Cluster {
             Event::Paused => self.snapshot.spec.rollout.paused = true,
             Event::Resumed => self.snapshot.spec.rollout.paused = false,
             Event::Minutes(minutes) => {
+                // A syncer that runs responds within less than a minute.
+                for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+                    self.step(&name);
+                }
                 self.snapshot.now = now + SignedDuration::from_mins(minutes.into());
             }
             Event::Reconciles(writes) => self.reconcile(writes),
@@ -201,10 +205,14 @@ impl Cluster {
             }
             Event::ObjectDeleted(at) => {
                 if let Some(name) = self.name(at) {
-                    self.objects().remove(&name);
+                    self.delete_object(&name);
                 }
             }
-            Event::AllObjectsDeleted => self.objects().clear(),
+            Event::AllObjectsDeleted => {
+                for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+                    self.delete_object(&name);
+                }
+            }
             Event::Lies(phase, generation, revision) => self.lie(phase, generation, revision),
             Event::Steps(at) => {
                 if let Some(name) = self.name(at) {
@@ -244,6 +252,13 @@ impl Cluster {
             Event::Skews(at) => self.node(at, |node| node.is_old = !node.is_old && !node.is_full),
         }
         self.assert_limit(event);
+    }
+
+    /// But not that of a new node whose syncer is silent: nobody can tell it from one that never had anything.
+    fn delete_object(&mut self, name: &str) {
+        if !self.nodes[name].is_silent || !self.snapshot.nodes[name].is_new(self.snapshot.now) {
+            self.objects().remove(name);
+        }
     }
 
     fn view(&mut self, at: u8, change: impl FnOnce(&mut NodeView)) {

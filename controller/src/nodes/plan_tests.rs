@@ -186,7 +186,7 @@ fn the_plan_follows_from_the_snapshot() {
         (
             "the first add writes revision 1, makes an object a node, and assigns nothing yet",
             snapshot(found(A), None, "a b -x"),
-            "Reach(Revision(1)) write 1 a=0? b=0? x=0?",
+            "Reach(Revision(1)) write 1 a=0 b=0 x=0",
         ),
         (
             "then one goes first",
@@ -474,7 +474,7 @@ fn without_a_global_pull_secret_everything_in_force_is_held() {
             found(A),
             None,
             "a",
-            "Reach(Revision(1)) write 1 a=0?",
+            "Reach(Revision(1)) write 1 a=0",
         ),
         (
             "a rotation",
