@@ -22,7 +22,7 @@ fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() 
     let product = Product::install(&cluster).unwrap();
     let node = &cluster.nodes().unwrap()[0];
     let path = node.kubelet_dir().join("config.json");
-    let own = docker_config(&[("own.example.com", "own:own")]);
+    let own = own_file(&["own"]);
     fs::write(&path, &own).unwrap();
     product.apply(&content(0)).unwrap();
     product.wait_synced().unwrap();
@@ -50,9 +50,18 @@ fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() 
     let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let expected: Value = json!({"auths": {
         "own.example.com": {"auth": base64("own:own")},
-        "theirs.example.com": {"auth": base64("their:own")},
+        "theirs.example.com": {"auth": base64("theirs:own")},
     }});
     assert_eq!(file, expected, "what others put there stays");
+}
+
+/// Entries of the node itself. They were never given to the product, and everybody may read them in the end.
+fn own_file(owners: &[&str]) -> String {
+    let entries = owners.iter().map(|owner| {
+        let auth = base64(&format!("{owner}:own"));
+        (format!("{owner}.example.com"), json!({ "auth": auth }))
+    });
+    json!({"auths": Value::Object(entries.collect())}).to_string()
 }
 
 fn content(number: u32) -> String {
@@ -125,10 +134,7 @@ fn a_mode_is_narrowed_again_without_a_restart(product: &Product, node: &Node, pa
 
 fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, path: &Path) {
     let starts = product.kubelet_starts(node).unwrap();
-    let theirs = docker_config(&[
-        ("own.example.com", "own:own"),
-        ("theirs.example.com", "their:own"),
-    ]);
+    let theirs = own_file(&["own", "theirs"]);
     for times in 1..=3 {
         match times {
             1 => overwrite(path, &theirs),
@@ -159,7 +165,7 @@ fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, pa
             overwrite(path, &fs::read_to_string(path).unwrap().replace("{\"auths\":{", &format!(
                 "{{\"auths\":{{\"own.example.com\":{{\"auth\":\"{}\"}},\"theirs.example.com\":{{\"auth\":\"{}\"}},",
                 base64("own:own"),
-                base64("their:own"),
+                base64("theirs:own"),
             )));
         }
     }
@@ -168,10 +174,7 @@ fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, pa
 }
 
 fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, path: &Path) {
-    let theirs = docker_config(&[
-        ("own.example.com", "own:own"),
-        ("theirs.example.com", "their:own"),
-    ]);
+    let theirs = own_file(&["own", "theirs"]);
     // Four times before; five are a fight, and the sixth is left alone.
     for _ in 0..1 {
         overwrite(path, &theirs);

@@ -389,7 +389,7 @@ impl Cache {
             last_rolled_out: None,
             syncers: self.syncers(now),
             clock: Cow::Borrowed(&self.clock),
-            daemon_set: self.has_daemon_set(Agent::Syncer),
+            daemon_set: self.agents().next().is_some(),
             nodes: Cow::Borrowed(&self.nodes.live),
             deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
             node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),

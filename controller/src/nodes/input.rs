@@ -35,7 +35,7 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) reported_revision: i64,
     /// The newest additional Secret of the history; `None`: not read.
     pub(crate) last_rolled_out: Option<Source>,
-    /// The syncer's `DaemonSet` is there.
+    /// A `DaemonSet` of the syncer or the restorer is there.
     pub(crate) daemon_set: bool,
     pub(crate) syncers: Syncers,
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,

@@ -68,10 +68,11 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 46] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 50] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, DEGRADED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID,
+        SYNCERS_HEALTHY,
     };
     const ADDITIONAL: &str = "additional-invalid";
     const ORIGINAL: &str = "original-invalid";
@@ -194,6 +195,20 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 46] = {
             "True",
             "WaitingForCanary",
             Some(("canary-waiting", Warning)),
+        ),
+        (SYNCERS_HEALTHY, "True", "AllRunning", None),
+        (SYNCERS_HEALTHY, "True", "RollingOut", None),
+        (
+            SYNCERS_HEALTHY,
+            "False",
+            "NotRunning",
+            Some(("syncers-unhealthy", Failure)),
+        ),
+        (
+            SYNCERS_HEALTHY,
+            "False",
+            "PodsNotCreated",
+            Some(("syncers-unhealthy", Failure)),
         ),
     ]
 };
