@@ -332,17 +332,17 @@ impl Cluster {
             return;
         };
         let generation = object.metadata.generation.unwrap();
-        let told = object.status.clone().unwrap_or_default();
+        let status = object.status.clone().unwrap_or_default();
         let spec = &object.spec;
         let phase;
         let mut reason = String::new();
         match node.changing.take() {
-            Some((_, begun)) if node.is_broken && told.phase == Phase::Syncing => {
+            Some((_, begun)) if node.is_broken && status.phase == Phase::Syncing => {
                 phase = Phase::RolledBack;
                 object.status.get_or_insert_default().observed_generation = begun;
             }
-            Some((_, begun)) if told.phase == Phase::Syncing => {
-                node.in_force = spec_of(&told);
+            Some((_, begun)) if status.phase == Phase::Syncing => {
+                node.in_force = spec_of(&status);
                 phase = Phase::Synced;
                 object.status.get_or_insert_default().observed_generation = begun;
             }
@@ -350,7 +350,7 @@ impl Cluster {
                 node.in_force = 0;
                 phase = Phase::Restored;
             }
-            None if told.observed_generation == generation => return,
+            None if status.observed_generation == generation => return,
             None if spec.restore && node.in_force == 0 => phase = Phase::Restored,
             None if spec.restore => {
                 phase = Phase::Restoring;
@@ -377,14 +377,14 @@ impl Cluster {
         }
         let asked = spec.revision;
         let has_finished = matches!(phase, Phase::RolledBack | Phase::Synced | Phase::Restored)
-            && matches!(told.phase, Phase::Syncing | Phase::Restoring);
+            && matches!(status.phase, Phase::Syncing | Phase::Restoring);
         object.status = Some(NodePullSecretStatus {
             observed_generation: if has_finished {
-                told.observed_generation
+                status.observed_generation
             } else {
                 generation
             },
-            // The revision that it works on is kept where nothing else is told of it.
+            // The revision that it works on is kept where nothing else reports it.
             message: asked.to_string(),
             revision: node.in_force,
             restored: node.in_force == 0

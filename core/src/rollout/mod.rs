@@ -141,7 +141,7 @@ impl Member {
         matches!(self.assigned, Some((_, Progress::Foreign)))
     }
 
-    /// It has held a slot in vain, and may do so again: whoever waits for its first attempt goes before it.
+    /// It has held a slot in vain, and may do so again: members that wait for their first attempt go before it.
     fn goes_later(&self) -> bool {
         self.is_revoked || self.is_blocked()
     }
