@@ -9,17 +9,19 @@ use super::progress::up_to_date;
 use crate::content::secret::Global;
 
 /// The revision for new nodes: the newest one while its rollout goes on past its canary, else the last one that the whole
-/// fleet had; `None`: there is neither.
+/// fleet had; `None`: there is neither. Until the first one is rolled out, the fleet has nothing that a new node would
+/// miss, and on a cluster that is new itself every node would change at once.
 pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, goes_on: bool) -> Option<i64> {
     if global.restoring {
         return None;
     }
-    let is_newest = global.rolled_out.is_some() || goes_on && global.canary_passed;
-    if is_newest {
+    if global.rolled_out.is_some() {
         return Some(global.revision);
     }
     let older = snapshot.rolled_out_revision;
-    older.filter(|revision| (1..global.revision).contains(revision))
+    let older = older.filter(|revision| (1..global.revision).contains(revision))?;
+    let is_newest = goes_on && global.canary_passed;
+    Some(if is_newest { global.revision } else { older })
 }
 
 /// New nodes that have reported that they have nothing.
