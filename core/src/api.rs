@@ -1,6 +1,8 @@
 //! The two custom resources of `globalps.io/v1alpha1`.
 
+mod kubelet;
 mod node_pull_secret;
+mod source;
 
 use std::collections::BTreeMap;
 
@@ -13,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::dockerconfig::Precedence;
 use crate::names;
 
+pub use kubelet::{Kubelet, Restart};
 pub use node_pull_secret::{
     MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
+pub use source::{SOURCE_REGISTRIES, SourceRef, SourceStatus};
 
 /// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,19 +90,6 @@ impl Default for GlobalPullSecretSpec {
     }
 }
 
-/// A further source of credentials.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!(self.name in ['additional-pull-secret', 'global-pull-secret'])",
-    "message": "a source is another Secret than additional-pull-secret and global-pull-secret",
-}]))]
-pub struct SourceRef {
-    /// 236 at most, so that a key of a Secret can name it.
-    #[schemars(length(min = 1, max = 236))]
-    pub name: String,
-}
-
 /// At most one of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -148,45 +139,6 @@ pub struct SecretRef {
     #[serde(default = "default_key")]
     #[schemars(length(min = 1))]
     pub key: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Kubelet {
-    /// systemd unit that runs the kubelet. Auto: the one that is found on the node; where that is the control plane too,
-    /// or where there is no systemd, the file is written and nothing is restarted.
-    #[serde(default = "default_unit")]
-    #[schemars(regex(pattern = r"^(Auto|[A-Za-z0-9:_.@-]+\.service)$"))]
-    pub unit: String,
-    /// Absolute path of the credentials file on the node. It can't be changed: what was written at the old path would
-    /// never be taken back.
-    #[serde(default = "default_config_file")]
-    #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "self == oldSelf",
-        "message": "configFile can't be changed: delete additional-pull-secret, wait, and delete this object first",
-    }]))]
-    #[schemars(regex(pattern = r"^/.+/[^/]+$"))]
-    pub config_file: String,
-    /// Whether the kubelet is restarted after a change. A kubelet that is not takes a change up within 5 minutes.
-    #[serde(default)]
-    pub restart: Restart,
-}
-
-impl Default for Kubelet {
-    fn default() -> Self {
-        Self {
-            unit: default_unit(),
-            config_file: default_config_file(),
-            restart: Restart::default(),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Restart {
-    #[default]
-    Always,
-    Never,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -305,12 +257,6 @@ fn default_kubeconfig_key() -> String {
 fn default_key() -> String {
     names::DATA_KEY.to_owned()
 }
-fn default_unit() -> String {
-    names::KUBELET_UNIT_AUTO.to_owned()
-}
-fn default_config_file() -> String {
-    names::CONFIG_FILE.to_owned()
-}
 fn default_max_unavailable() -> IntOrString {
     IntOrString::String("10%".to_owned())
 }
@@ -378,29 +324,6 @@ pub struct ConflictStatus {
     /// Where the original is none of the two: the Secret whose credentials are not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub over: String,
-}
-
-/// Registries that a [`SourceStatus`] names at most.
-pub const SOURCE_REGISTRIES: usize = 100;
-
-/// What became of one of `spec.sources`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceStatus {
-    pub name: String,
-    /// It could be read and is valid as it is.
-    pub valid: bool,
-    /// Why it is not, as a sentence.
-    #[serde(default)]
-    pub message: String,
-    /// Registries whose credentials are this source's, 100 at most. Of a source that is not valid: those of its last valid
-    /// content.
-    #[serde(default)]
-    pub registries: Vec<String>,
-    /// How many registries that are.
-    #[serde(default)]
-    #[schemars(extend("format" = "int32"))]
-    pub total: u32,
 }
 
 /// Types of the conditions of a `GlobalPullSecret`.

@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 /// Lines of a file before its unit tests.
 const LIMIT: usize = 400;
 /// Files that are longer, with a length that may only be lowered.
-const LONGER: [(&str, usize); 2] = [
-    ("core/src/api.rs", 417),
-    ("kubectl-globalps/src/registry/trouble.rs", 427),
-];
+const LONGER: [(&str, usize); 1] = [("kubectl-globalps/src/registry/trouble.rs", 427)];
 
 /// A module directory: what it is called and which others it imports.
 #[derive(Debug, PartialEq, Eq)]
