@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::dockerconfig::Precedence;
 use crate::names;
 
-pub use kubelet::{Kubelet, Restart};
+pub use kubelet::{DeliveryType, Kubelet, ProviderPaths, Restart};
 pub use node_pull_secret::{
     MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
-pub use source::{SOURCE_REGISTRIES, SourceRef, SourceStatus};
+pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
 
 /// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

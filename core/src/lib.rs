@@ -11,4 +11,5 @@ pub mod dockerconfig;
 pub mod manifests;
 pub mod names;
 pub mod phase;
+pub mod provider;
 pub mod rollout;

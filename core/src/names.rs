@@ -41,6 +41,8 @@ pub const REFUSED_KEY: &str = "refused-additional";
 pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
 /// Keys in [`GLOBAL_SECRET`] under which the last valid content of each source is kept: this, and the source's name.
 pub const LAST_SOURCE_KEY_PREFIX: &str = "last-good-source.";
+/// Key in [`GLOBAL_SECRET`] and [`ROLLED_OUT_SECRET`] with the credentials that only some pods may use.
+pub const SCOPED_KEY: &str = "scoped-credentials";
 /// Most that the API server takes as a Secret: bytes of all values together.
 pub const SECRET_LIMIT: usize = 1024 * 1024;
 
@@ -88,6 +90,12 @@ pub const ACCOUNT_ANNOTATION: &str = "globalps.io/service-account-uid";
 /// Annotation of [`GLOBAL_SECRET`]: path of the credentials file that the nodes were given, which no later
 /// `GlobalPullSecret` changes while anything is in force.
 pub const CONFIG_FILE_ANNOTATION: &str = "globalps.io/config-file";
+/// Annotation of [`GLOBAL_SECRET`] and [`ROLLED_OUT_SECRET`]: how the revision is delivered, as JSON; none: by the
+/// credentials file.
+pub const DELIVERY_ANNOTATION: &str = "globalps.io/delivery";
+/// Annotation of [`GLOBAL_SECRET`]: the first revision with the present configuration of the provider. A node that has
+/// this one or a later one takes the present content without a restart.
+pub const PROVIDER_SINCE_ANNOTATION: &str = "globalps.io/provider-since";
 /// Annotation of [`GLOBAL_SECRET`]: `true` once every node restores its own file. Only a valid source ends that.
 pub const RESTORING_ANNOTATION: &str = "globalps.io/restoring";
 /// Annotation of a `NodePullSecret`: `true` lets the cleanup finish without this node if it is unreachable. What globalps
@@ -107,6 +115,14 @@ pub const CONFIG_FILE: &str = "/var/lib/kubelet/config.json";
 pub const KUBELET_UNIT_AUTO: &str = "Auto";
 /// Folder next to the credentials file where the syncer keeps snapshot and journal.
 pub const STATE_DIR: &str = ".globalps";
+
+/// In [`STATE_DIR`]: the file that the credential provider reads, and the directory with the program.
+pub const PROVIDER_DATA_FILE: &str = "credentials.json";
+pub const PROVIDER_BIN_DIR: &str = "bin";
+/// In [`STATE_DIR`], or in a directory of such files: the kubelet's configuration of the provider.
+pub const PROVIDER_CONFIG_FILE: &str = "globalps-credential-provider.yaml";
+/// Next to the credentials file, where the kubelet was set up by kubeadm: its flags.
+pub const KUBEADM_FLAGS_FILE: &str = "kubeadm-flags.env";
 
 /// Name of the syncer's binary, which is also its path in the image: `/globalps-syncer`.
 pub const SYNCER_BINARY: &str = "globalps-syncer";

@@ -365,14 +365,14 @@ fn with_sources(mut facts: Facts) -> Facts {
     gps.spec.sources = ["team-a", "team-b"]
         .map(|name| SourceRef {
             name: name.to_owned(),
+            scope: None,
         })
         .into();
     let source = |name: &str, valid, total| SourceStatus {
         name: name.to_owned(),
         valid,
-        message: String::new(),
-        registries: Vec::new(),
         total,
+        ..SourceStatus::default()
     };
     gps.status.get_or_insert_default().sources =
         vec![source("team-a", true, 1), source("team-b", false, 0)];

@@ -89,6 +89,7 @@ fn specs() -> Vec<GlobalPullSecretSpec> {
             unit: unit.to_owned(),
             config_file: config_file.to_owned(),
             restart,
+            ..Kubelet::default()
         },
         ..GlobalPullSecretSpec::default()
     };

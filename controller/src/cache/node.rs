@@ -37,6 +37,7 @@ impl Versioned for NodeView {
             labels,
             ready,
             heartbeat: _,
+            kubelet_version,
             unschedulable,
             is_being_deleted,
             is_foreign,
@@ -44,6 +45,7 @@ impl Versioned for NodeView {
             created: _,
         } = self;
         (name, uid, labels) == (&other.name, &other.uid, &other.labels)
+            && *kubelet_version == other.kubelet_version
             && (ready, is_foreign) == (&other.ready, &other.is_foreign)
             && (unschedulable, is_being_deleted) == (&other.unschedulable, &other.is_being_deleted)
     }
@@ -63,6 +65,7 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
         labels: node.labels().into(),
         ready: ready(condition, created),
         heartbeat: heartbeat.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        kubelet_version: node.status.node_info.kubelet_version.as_str().into(),
         unschedulable: node.spec.unschedulable,
         is_being_deleted: is_being_deleted(node),
         created,

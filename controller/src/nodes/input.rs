@@ -95,6 +95,8 @@ pub(crate) struct NodeView {
     pub(crate) heartbeat: Timestamp,
     /// The Machine Config Operator manages its credentials file.
     pub(crate) is_foreign: bool,
+    /// Such as `v1.36.3`; empty: unknown.
+    pub(crate) kubelet_version: Box<str>,
     /// An admin or a program cordoned it.
     pub(crate) unschedulable: bool,
     /// An autoscaler, Cluster API or somebody else is removing it.
@@ -180,6 +182,7 @@ impl NodeView {
             ready: Ok(created),
             heartbeat: created,
             is_foreign: false,
+            kubelet_version: "v1.36.3".into(),
             unschedulable: false,
             is_being_deleted: false,
             created,

@@ -214,6 +214,7 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         assigned_at: Some(Time(snapshot.now)),
         revoked: false,
         retry: retry.cloned().unwrap_or_default(),
+        kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
         foreign_owner: view.map(NodeView::foreign_owner).unwrap_or_default(),
     }
 }

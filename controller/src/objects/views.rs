@@ -78,9 +78,16 @@ pub(crate) struct NodeSpecFields {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct NodeStatusFields {
     pub(crate) conditions: Vec<NodeCondition>,
+    pub(crate) node_info: NodeInfoFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct NodeInfoFields {
+    pub(crate) kubelet_version: String,
 }
 
 macro_rules! view {

@@ -90,6 +90,7 @@ pub(super) fn source_statuses(sources: &[ResolvedSource]) -> Vec<SourceStatus> {
             message: fault.map(|(_, _, reason)| reason).unwrap_or_default(),
             registries: registries.cloned().collect(),
             total: u32::try_from(source.registries.len()).unwrap_or(u32::MAX),
+            ..SourceStatus::default()
         }
     });
     sources.collect()

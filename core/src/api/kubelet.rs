@@ -25,6 +25,15 @@ pub struct Kubelet {
     /// Whether the kubelet is restarted after a change. A kubelet that is not takes a change up within 5 minutes.
     #[serde(default)]
     pub restart: Restart,
+    /// How credentials reach the kubelet. `ConfigFile`: by its credentials file and a restart. `CredentialProvider`: by a
+    /// program that it runs at each pull, so that only a new port of a registry takes a restart, and a source can have a
+    /// scope. A node where that can't be set up keeps `ConfigFile` and says why.
+    #[serde(default)]
+    pub delivery: DeliveryType,
+    /// Where the kubelet's own flags for credential providers point to. Absent: it has none yet, and the syncer adds them
+    /// to kubeadm's file of flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_provider: Option<ProviderPaths>,
 }
 
 impl Default for Kubelet {
@@ -33,8 +42,40 @@ impl Default for Kubelet {
             unit: default_unit(),
             config_file: default_config_file(),
             restart: Restart::default(),
+            delivery: DeliveryType::default(),
+            credential_provider: None,
         }
     }
+}
+
+/// How credentials reach a kubelet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeliveryType {
+    #[default]
+    ConfigFile,
+    CredentialProvider,
+}
+
+impl DeliveryType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigFile => "ConfigFile",
+            Self::CredentialProvider => "CredentialProvider",
+        }
+    }
+}
+
+/// Values of the kubelet's flags `--image-credential-provider-config` and `--image-credential-provider-bin-dir`. Their
+/// directories are mounted into the syncer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderPaths {
+    /// Absolute path: of a file, where it ends with `.yaml`, `.yml` or `.json`, and else of a directory of such files.
+    #[schemars(length(max = 255), regex(pattern = r"^/[A-Za-z0-9._/-]+[^/]$"))]
+    pub config_path: String,
+    /// Absolute path of the directory with the providers' programs.
+    #[schemars(length(max = 255), regex(pattern = r"^/[A-Za-z0-9._/-]+[^/]$"))]
+    pub bin_dir: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

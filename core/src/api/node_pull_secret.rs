@@ -56,6 +56,10 @@ pub struct NodePullSecretSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub retry: String,
+    /// Version of the node's kubelet when this was assigned, such as `v1.36.3`; empty: unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub kubelet_version: String,
     /// Program that manages the credentials file of this node, so that globalps leaves it alone; empty: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
@@ -83,6 +87,10 @@ pub struct NodePullSecretStatus {
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
+    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`; empty: none is, or an older syncer.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub delivery: String,
     /// When `phase` last changed, by the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,

@@ -44,7 +44,8 @@ pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageE
     let repository = repository(image)?;
     let accepted = config.is_kubelet_readable();
     let tries = if accepted {
-        tries(config, &repository)
+        let tries = tries(&[config], &repository).into_iter();
+        tries.map(|(_, attempt)| attempt).collect()
     } else {
         Vec::new()
     };
@@ -71,35 +72,52 @@ fn is_crio_name(repository: &str) -> bool {
     repository.len() <= 255 && (host.contains(['.', ':']) || host == "localhost")
 }
 
+/// What the kubelet tries for an image, one after the other, with these in its keyring in this order; each with the place
+/// of its config. Unlike [`explain`] it passes over an entry that the kubelet can't read.
+pub fn attempts(configs: &[&DockerConfig], image: &str) -> Result<Vec<(usize, Try)>, ImageError> {
+    Ok(tries(configs, &repository(image)?))
+}
+
 /// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.
-fn tries(config: &DockerConfig, repository: &str) -> Vec<Try> {
+fn tries(configs: &[&DockerConfig], repository: &str) -> Vec<(usize, Try)> {
     let target = url::parse(repository.as_bytes());
     let matching = |key: &[u8]| target.as_ref().is_some_and(|target| matches(key, target));
-    let found = indexed(config, matching);
+    let found = indexed(configs, matching);
     if !found.is_empty() || !is_hub(repository) {
         return found;
     }
-    indexed(config, |key| key == HUB)
+    indexed(configs, |key| key == HUB)
 }
 
 /// The entries with such an index key, in the kubelet's order.
-fn indexed(config: &DockerConfig, wanted: impl Fn(&[u8]) -> bool) -> Vec<Try> {
-    let mut found: Vec<(&[u8], &Entry)> = config
-        .entries()
+fn indexed(configs: &[&DockerConfig], wanted: impl Fn(&[u8]) -> bool) -> Vec<(usize, Try)> {
+    let entries = configs
         .iter()
-        .filter_map(|entry| Some((entry.index()?, entry)))
-        .filter(|(key, _)| wanted(key))
+        .enumerate()
+        .flat_map(|(at, config)| config.entries().iter().map(move |entry| (at, entry)));
+    let mut found: Vec<(&[u8], usize, &Entry)> = entries
+        .filter_map(|(at, entry)| Some((entry.index()?, at, entry)))
+        .filter(|(key, ..)| wanted(key))
         .collect();
     // Not by length: backwards by bytes, which puts a longer path of the same host first.
-    found.sort_by(|(one, _), (other, _)| other.cmp(one));
-    let tried = |(_, entry): (&[u8], &Entry)| {
+    found.sort_by(|(one, ..), (other, ..)| other.cmp(one));
+    let tried = |(_, at, entry): (&[u8], usize, &Entry)| {
         let credential = entry.credential().ok()?;
-        Some(Try {
-            key: entry.key().to_owned(),
-            credential: credential.cloned().unwrap_or_else(Credential::empty),
-        })
+        let credential = credential.cloned().unwrap_or_else(Credential::empty);
+        let key = entry.key().to_owned();
+        Some((at, Try { key, credential }))
     };
     found.into_iter().filter_map(tried).collect()
+}
+
+impl Entry {
+    /// Port that the key names, as it is written there.
+    pub fn port(&self) -> Option<String> {
+        let url = url::parse(self.index()?)?;
+        let (_, port) = split_host(&url.host);
+        let is_number = !port.is_empty() && port.iter().all(u8::is_ascii_digit);
+        is_number.then(|| String::from_utf8_lossy(port).into_owned())
+    }
 }
 
 /// Whether the kubelet takes the repository for Docker Hub's.

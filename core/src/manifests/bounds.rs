@@ -282,6 +282,7 @@ mod tests {
                             unit: unit.clone(),
                             config_file: config_file.clone(),
                             restart,
+                            ..Kubelet::default()
                         },
                         ..GlobalPullSecretSpec::default()
                     };

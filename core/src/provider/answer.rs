@@ -1,0 +1,143 @@
+//! What the provider gives for an image, and to whom. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::content::{Content, ContentError, RawData, ScopedConfig};
+use super::scope::PodIdentity;
+use super::token::pod_identity;
+use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts};
+
+/// For whom the kubelet asks. It runs one provider without a token, for what every pod may use, and one with the token of
+/// the pod, for what only some may. So the first depends on no token, and what it gives counts as the node's.
+#[derive(Clone, Copy, Debug)]
+pub enum Audience<'a> {
+    EveryPod,
+    /// The token of the pod; `None`: a static pod, which has no service account.
+    Pod(Option<&'a str>),
+}
+
+/// Why there is no credential although there might be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    #[error("the data file can't be used: {0}")]
+    Data(#[from] ContentError),
+    #[error("the image's name can't be used: {0}")]
+    Image(#[from] ImageError),
+    #[error("the kubelet gave no token of a service account")]
+    NoToken,
+    #[error("the token names no namespace and service account")]
+    NoClaims,
+}
+
+/// The credentials for an image, by the key that they have in the kubelet's keyring. `data` is the provider's file.
+pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Try>, ProviderError> {
+    let data = RawData::read(data)?;
+    let config = match audience {
+        Audience::EveryPod => data.config()?,
+        Audience::Pod(_) if data.scoped.is_empty() => return Ok(Vec::new()),
+        Audience::Pod(token) => {
+            let token = token
+                .filter(|token| !token.is_empty())
+                .ok_or(ProviderError::NoToken)?;
+            let pod = pod_identity(token).ok_or(ProviderError::NoClaims)?;
+            let covering = data.scoped.iter().filter(|raw| raw.scope.covers(&pod));
+            let configs: Result<Vec<_>, _> = covering.map(|raw| raw.config()).collect();
+            first_of_each(configs?.iter())
+        }
+    };
+    let tries = attempts(&[&config], image)?;
+    Ok(tries.into_iter().map(|(_, attempt)| attempt).collect())
+}
+
+/// One credential that the kubelet tries, and where it is from.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Source whose scope covers the pod; `None`: for every pod.
+    pub source: Option<String>,
+    pub attempt: Try,
+}
+
+/// What a kubelet tries for an image of this pod, in its order, where content is delivered by the provider. `None`: a pod
+/// without a service account.
+pub fn offers(
+    content: &Content,
+    image: &str,
+    pod: Option<&PodIdentity>,
+) -> Result<Vec<Offer>, ImageError> {
+    let covers = |scoped: &&ScopedConfig| pod.is_some_and(|pod| scoped.scope.covers(pod));
+    let covering: Vec<&ScopedConfig> = content.scoped.iter().filter(covers).collect();
+    let scoped = first_of_each(covering.iter().map(|scoped| &scoped.config));
+    let source_of = |key: &str| {
+        let has = |scoped: &&&ScopedConfig| {
+            let mut entries = scoped.config.entries().iter();
+            entries.any(|entry| entry.key() == key)
+        };
+        covering
+            .iter()
+            .find(has)
+            .map(|scoped| scoped.source.clone())
+    };
+    let tries = attempts(&[&scoped, &content.config], image)?;
+    Ok(tries
+        .into_iter()
+        .map(|(config, attempt)| Offer {
+            source: (config == 0).then(|| source_of(&attempt.key)).flatten(),
+            attempt,
+        })
+        .collect())
+}
+
+/// The entries of all; of those that are one to a kubelet, the first.
+fn first_of_each<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
+    let mut seen = BTreeSet::new();
+    let entries: Vec<Entry> = configs
+        .flat_map(DockerConfig::entries)
+        .filter(|entry| seen.insert(entry.canonical_key().into_owned()))
+        .cloned()
+        .collect();
+    DockerConfig::new(entries)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cache_key_type: &'static str,
+    cache_duration: &'static str,
+    auth: BTreeMap<&'a str, Auth<'a>>,
+}
+
+#[derive(Serialize)]
+struct Auth<'a> {
+    username: &'a str,
+    password: &'a str,
+}
+
+/// The `CredentialProviderResponse` with these credentials, and the keys of those that JSON can't carry, as they are no
+/// UTF-8. The kubelet keeps nothing of it, so that other content is in force at the next pull.
+pub fn response(tries: &[Try]) -> (Vec<u8>, Vec<&str>) {
+    let mut auth = BTreeMap::new();
+    let mut left_out = Vec::new();
+    for Try { key, credential } in tries {
+        let username = str::from_utf8(credential.username.expose());
+        let password = str::from_utf8(credential.password.expose());
+        match (username, password) {
+            (Ok(username), Ok(password)) => {
+                auth.entry(key.as_str())
+                    .or_insert(Auth { username, password });
+            }
+            _ => left_out.push(key.as_str()),
+        }
+    }
+    let response = Response {
+        api_version: super::config::API_VERSION,
+        kind: "CredentialProviderResponse",
+        cache_key_type: "Image",
+        cache_duration: "0s",
+        auth,
+    };
+    (serde_json::to_vec(&response).unwrap_or_default(), left_out)
+}

@@ -1,0 +1,117 @@
+//! How content reaches the kubelet, and the configuration that names the provider.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::dockerconfig::DockerConfig;
+
+/// Version of the provider's API, in requests, responses and the kubelet's configuration.
+pub(super) const API_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+/// Audience of the tokens that the kubelet requests for the provider.
+pub const AUDIENCE: &str = "globalps.io";
+/// The program's name.
+pub const BINARY: &str = "globalps-credential-provider";
+/// Name of the same program where it gets the pod's token. The kubelet runs a provider by its name.
+const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
+/// Every name that the program has in the kubelet's directory of providers.
+pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
+
+/// Oldest Kubernetes whose kubelet has version 1 of the API, and the oldest that gives a provider the pod's token.
+pub const MIN_KUBELET: (u32, u32) = (1, 26);
+pub const MIN_KUBELET_FOR_SCOPES: (u32, u32) = (1, 34);
+
+/// Ports of registries that the provider serves even if no content names them yet: naming another one restarts kubelets.
+const COMMON_PORTS: [&str; 6] = ["443", "5000", "5001", "5443", "8082", "8443"];
+/// A pattern has as many labels as the host that it matches.
+const MOST_LABELS: usize = 8;
+
+/// How content becomes effective on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Delivery {
+    /// The kubelet's credentials file, and a restart.
+    #[default]
+    ConfigFile,
+    CredentialProvider(ProviderConfig),
+}
+
+/// What the kubelet's configuration of the provider depends on: another one takes a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderConfig {
+    /// Ports of registries beyond the common ones.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ports: BTreeSet<String>,
+}
+
+/// Ports that the keys name and that the provider doesn't serve without being told.
+pub fn ports(config: &DockerConfig) -> BTreeSet<String> {
+    let keys = config.entries().iter();
+    keys.filter_map(crate::dockerconfig::Entry::port)
+        .filter(|port| !COMMON_PORTS.contains(&port.as_str()))
+        .collect()
+}
+
+/// Major and minor version of a kubelet as its Node names it, such as `v1.36.3`; `None`: unknown.
+pub fn kubelet_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.strip_prefix('v')?.split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?.parse().ok()?;
+    Some((major, minor))
+}
+
+impl ProviderConfig {
+    /// Images for which the kubelet runs the provider: those of every registry at a known port. It compares ports as they
+    /// are written, and hosts label by label.
+    fn match_images(&self) -> Vec<String> {
+        let hosts: Vec<String> = (1..=MOST_LABELS)
+            .map(|labels| vec!["*"; labels].join("."))
+            .collect();
+        let ports = COMMON_PORTS.into_iter().map(str::to_owned);
+        let ports: BTreeSet<String> = ports.chain(self.ports.iter().cloned()).collect();
+        let with_port = ports
+            .iter()
+            .flat_map(|port| hosts.iter().map(move |host| format!("{host}:{port}")));
+        hosts.iter().cloned().chain(with_port).collect()
+    }
+
+    /// The entries of `providers`, the scoped one first: of two credentials for one registry, the kubelet tries that one
+    /// first. `data_file`: the provider's file, as the node names it. `tokens`: the kubelet can request tokens.
+    pub fn providers(&self, data_file: &str, tokens: bool) -> Vec<Value> {
+        let provider = |name: &str, args: Vec<String>| {
+            json!({
+                "name": name,
+                "matchImages": self.match_images(),
+                "defaultCacheDuration": "0s",
+                "apiVersion": API_VERSION,
+                "args": args,
+            })
+        };
+        let data_file = format!("--data={data_file}");
+        let mut scoped = provider(
+            SCOPED_BINARY,
+            vec![data_file.clone(), "--scoped".to_owned()],
+        );
+        scoped["tokenAttributes"] = json!({
+            "serviceAccountTokenAudience": AUDIENCE,
+            "cacheType": "ServiceAccount",
+            // Static pods have none, and no scope covers them.
+            "requireServiceAccount": true,
+        });
+        let all = provider(BINARY, vec![data_file]);
+        if tokens { vec![scoped, all] } else { vec![all] }
+    }
+
+    /// The `CredentialProviderConfig` with these alone.
+    pub fn document(&self, data_file: &str, tokens: bool) -> Vec<u8> {
+        let document = json!({
+            "apiVersion": "kubelet.config.k8s.io/v1",
+            "kind": "CredentialProviderConfig",
+            "providers": self.providers(data_file, tokens),
+        });
+        let mut bytes = serde_json::to_vec_pretty(&document).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+}

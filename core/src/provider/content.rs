@@ -1,0 +1,261 @@
+//! The content of a revision, and the two forms in which it is kept: values of a Secret, and the file that the provider
+//! reads.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
+
+use super::config::Delivery;
+use super::scope::Scope;
+use crate::dockerconfig::{self, DockerConfig};
+
+/// Format version of the provider's file. A program reads only its own: a newer one may restrict what this one would
+/// give away.
+pub(super) const VERSION: u32 = 1;
+
+/// What a revision brings to a node.
+#[derive(Clone, Debug, Default)]
+pub struct Content {
+    /// For every pod.
+    pub config: DockerConfig,
+    /// For some pods only. Where two name a registry, the earlier one wins.
+    pub scoped: Vec<ScopedConfig>,
+    pub delivery: Delivery,
+}
+
+impl Content {
+    /// Whether a node does the same with both.
+    pub fn means_the_same(&self, other: &Self) -> bool {
+        self.delivery == other.delivery
+            && self.config.means_the_same(&other.config)
+            && self.scoped.len() == other.scoped.len()
+            && self
+                .scoped
+                .iter()
+                .zip(&other.scoped)
+                .all(|(one, other)| one.means_the_same(other))
+    }
+}
+
+/// Credentials of one source, and who may use them.
+#[derive(Clone, Debug)]
+pub struct ScopedConfig {
+    /// Name of the source's Secret.
+    pub source: String,
+    pub scope: Scope,
+    pub config: DockerConfig,
+}
+
+impl ScopedConfig {
+    fn means_the_same(&self, other: &Self) -> bool {
+        self.source == other.source
+            && self.scope == other.scope
+            && self.config.means_the_same(&other.config)
+    }
+}
+
+/// Why bytes are no content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    #[error("it is damaged")]
+    Damaged,
+    #[error("it is of version {0}, and this program reads version {VERSION}")]
+    Version(u32),
+}
+
+/// A [`ScopedConfig`] whose credentials are not read yet. An unknown field might restrict the scope, so it is an error.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawScoped<'a> {
+    pub(super) source: String,
+    pub(super) scope: Scope,
+    #[serde(borrow)]
+    config: &'a RawValue,
+}
+
+impl RawScoped<'_> {
+    pub(super) fn config(&self) -> Result<DockerConfig, ContentError> {
+        parse(self.config)
+    }
+}
+
+/// The provider's file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RawData<'a> {
+    version: u32,
+    pub(super) revision: i64,
+    #[serde(borrow)]
+    config: &'a RawValue,
+    #[serde(borrow)]
+    pub(super) scoped: Vec<RawScoped<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+impl<'a> RawData<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, ContentError> {
+        let Versioned { version } =
+            serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
+        if version != VERSION {
+            return Err(ContentError::Version(version));
+        }
+        serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)
+    }
+
+    pub(super) fn config(&self) -> Result<DockerConfig, ContentError> {
+        parse(self.config)
+    }
+}
+
+fn parse(raw: &RawValue) -> Result<DockerConfig, ContentError> {
+    dockerconfig::parse(raw.get().as_bytes()).map_err(|_| ContentError::Damaged)
+}
+
+fn raw(config: &DockerConfig) -> Zeroizing<String> {
+    // Rendered credentials are JSON, and JSON is text.
+    Zeroizing::new(String::from_utf8(config.render()).unwrap_or_default())
+}
+
+/// The form in a Secret's value, a JSON list.
+pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
+    let texts: Vec<_> = scoped.iter().map(|scoped| raw(&scoped.config)).collect();
+    serde_json::to_vec(&raw_scoped(scoped, &texts)).unwrap_or_default()
+}
+
+/// Reads [`render_scoped`]. An error in one entry is an error of all: who may use what is not guessed.
+pub fn parse_scoped(bytes: &[u8]) -> Result<Vec<ScopedConfig>, ContentError> {
+    let list: Vec<RawScoped> = serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
+    list.into_iter()
+        .map(|raw| {
+            Ok(ScopedConfig {
+                config: raw.config()?,
+                source: raw.source,
+                scope: raw.scope,
+            })
+        })
+        .collect()
+}
+
+/// The provider's file with a revision's content.
+pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
+    let texts: Vec<_> = content.scoped.iter().map(|one| raw(&one.config)).collect();
+    let config = raw(&content.config);
+    let Ok(config) = serde_json::from_str(&config) else {
+        return Vec::new();
+    };
+    let data = RawData {
+        version: VERSION,
+        revision,
+        config,
+        scoped: raw_scoped(&content.scoped, &texts),
+    };
+    serde_json::to_vec(&data).unwrap_or_default()
+}
+
+fn raw_scoped<'a>(
+    scoped: &'a [ScopedConfig],
+    texts: &'a [Zeroizing<String>],
+) -> Vec<RawScoped<'a>> {
+    let both = scoped.iter().zip(texts);
+    both.filter_map(|(scoped, text)| {
+        Some(RawScoped {
+            source: scoped.source.clone(),
+            scope: scoped.scope.clone(),
+            config: serde_json::from_str(text).ok()?,
+        })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> DockerConfig {
+        dockerconfig::parse(text.as_bytes()).unwrap()
+    }
+
+    fn scoped(namespace: &str, text: &str) -> ScopedConfig {
+        let pattern = namespace.to_owned().try_into().unwrap();
+        ScopedConfig {
+            source: format!("{namespace}-pull-secret"),
+            scope: Scope {
+                namespaces: vec![pattern],
+                service_accounts: Vec::new(),
+            },
+            config: config(text),
+        }
+    }
+
+    const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+    const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
+
+    #[test]
+    fn scoped_credentials_are_read_as_they_were_written() {
+        let list = [scoped("a", A), scoped("b", B)];
+        let read = parse_scoped(&render_scoped(&list)).unwrap();
+        assert_eq!(read.len(), 2);
+        assert!(
+            read.iter()
+                .zip(&list)
+                .all(|(one, two)| one.means_the_same(two))
+        );
+    }
+
+    #[test]
+    fn what_might_restrict_a_scope_is_no_content() {
+        let good = r#"[{"source":"s","scope":{"namespaces":["a"]},"config":{"auths":{}}}]"#;
+        assert!(parse_scoped(good.as_bytes()).is_ok());
+        for bad in [
+            "",
+            "{}",
+            r#"[{"source":"s","scope":{"namespaces":["a"],"pods":["p"]},"config":{"auths":{}}}]"#,
+            r#"[{"source":"s","scope":{"namespaces":["a"]},"until":1,"config":{"auths":{}}}]"#,
+            r#"[{"source":"s","scope":{"namespaces":["team-["]},"config":{"auths":{}}}]"#,
+            r#"[{"source":"s","scope":{},"config":{"auths":{}}}]"#,
+            r#"[{"source":"s","scope":{"namespaces":["a"]},"config":[]}]"#,
+        ] {
+            assert!(parse_scoped(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn content_differs_by_its_credentials_its_scopes_and_its_delivery() {
+        let content = Content {
+            config: config(A),
+            scoped: vec![scoped("a", A)],
+            delivery: Delivery::ConfigFile,
+        };
+        assert!(content.means_the_same(&content.clone()));
+        let others = [
+            Content {
+                config: config(B),
+                ..content.clone()
+            },
+            Content {
+                scoped: Vec::new(),
+                ..content.clone()
+            },
+            Content {
+                scoped: vec![scoped("b", A)],
+                ..content.clone()
+            },
+            Content {
+                scoped: vec![scoped("a", B)],
+                ..content.clone()
+            },
+            Content {
+                delivery: Delivery::CredentialProvider(super::super::ProviderConfig::default()),
+                ..content.clone()
+            },
+        ];
+        for other in others {
+            assert!(!content.means_the_same(&other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Delivery by the kubelet's credential-provider API (`credentialprovider.kubelet.k8s.io/v1`): the program that the kubelet
+//! runs at each pull, the file that it reads, and the configuration that names it. Facts are those of the kubelet's
+//! `pkg/credentialprovider/plugin` (Kubernetes 1.36).
+
+mod answer;
+mod config;
+mod content;
+mod scope;
+mod token;
+
+pub use answer::{Audience, Offer, ProviderError, answer, offers, response};
+pub use config::{
+    AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, PROVIDERS, ProviderConfig,
+    kubelet_version, ports,
+};
+pub use content::{Content, ContentError, ScopedConfig, parse_scoped, render_data, render_scoped};
+pub use scope::{Pattern, PatternError, PodIdentity, Scope};
+pub use token::pod_identity;
