@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
-use crate::delivery::content::{is_unparsable, parsed, restored};
+use crate::delivery::config_file::{is_unparsable, parsed, restored};
 use crate::node::file::FileSnapshot;
 use crate::node::state::{Change, Failure, ManagedEntries, State, Step, Task};
 
@@ -254,7 +254,7 @@ mod tests {
     use globalps_core::dockerconfig;
 
     use super::*;
-    use crate::delivery::content::rebase;
+    use crate::delivery::config_file::rebase;
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
     const OURS_IN_ANOTHER_FORM: &str = "{ \"auths\": {\"r\": {\"auth\": \"dTpw\"}} }\n";

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::backoff::Backoff;
 use crate::cluster::{Cluster, Known, identity, task};
-use crate::delivery::content::is_unparsable;
+use crate::delivery::config_file::is_unparsable;
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;

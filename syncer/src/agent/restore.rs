@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::decide::{Action, NodeFacts, decide};
-use crate::delivery::config_file::{Outcome, Transaction};
+use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};

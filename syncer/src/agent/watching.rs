@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Agent, IDLE};
-use crate::delivery::config_file::Transaction;
+use crate::delivery::transaction::Transaction;
 use crate::node::state::{NodeError, State, Step};
 
 /// A kubelet that dies within this time after a change rolls the change back.

@@ -1,4 +1,4 @@
 //! How content becomes effective on the node.
 
 pub(crate) mod config_file;
-pub(crate) mod content;
+pub(crate) mod transaction;
