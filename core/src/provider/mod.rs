@@ -5,7 +5,9 @@
 mod answer;
 mod config;
 mod content;
+mod flags;
 mod scope;
+mod shared_file;
 mod token;
 
 pub use answer::{Audience, Offer, ProviderError, answer, offers, response};
@@ -14,5 +16,9 @@ pub use config::{
     kubelet_version, ports,
 };
 pub use content::{Content, ContentError, ScopedConfig, parse_scoped, render_data, render_scoped};
+pub use flags::{
+    BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, flags, remove_flags,
+};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
+pub use shared_file::{SharedFileError, add_entries, remove_entries};
 pub use token::pod_identity;
