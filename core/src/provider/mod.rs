@@ -9,6 +9,7 @@ mod flags;
 mod scope;
 mod shared_file;
 mod token;
+mod trial;
 
 pub use answer::{Audience, Offer, ProviderError, answer, offers, response};
 pub use config::{
@@ -22,3 +23,4 @@ pub use flags::{
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
 pub use shared_file::{SharedFileError, add_entries, remove_entries};
 pub use token::pod_identity;
+pub use trial::{Trial, trials};

@@ -125,6 +125,7 @@ impl Agent {
         let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
+            provider: &self.provider,
             kubelet: &mut self.unit,
         };
         let result = match change {

@@ -4,7 +4,7 @@ use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, ManagedEntries, State};
+use crate::node::state::{Change, ManagedEntries, ProviderChange, State};
 
 /// Adapts a change from the journal to a file that another process wrote meanwhile: what it wrote stays, forward and
 /// back. How far the change came is unknown, so managed entries of before and of the target both count as managed.
@@ -32,8 +32,12 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
     };
     let ahead = on_file(&change.target, &change.target_managed);
     let back = on_file(&change.before, &change.before_managed);
+    let has_provider = |provider: &ProviderChange| provider.target.installed.is_some();
     let target = match change.task.goal() {
         Goal::Restore => restored(&ahead.config, file, state),
+        Goal::Revision(_) if change.provider.as_ref().is_some_and(has_provider) => {
+            restored(&ahead.config, file, state)
+        }
         Goal::Revision(_) => narrowed(as_file(&ahead.config), &change.target_managed),
     };
     // No empty file where there was none, or where the other process removed it.

@@ -2,18 +2,19 @@
 //! it is taken, so that the next syncer can continue after a crash at any point.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::sleep;
 
-use super::config_file;
+use super::{config_file, credential_provider};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
-use crate::node::state::{Change, Failure, NodeError, State, Step};
+use crate::node::provider::Provider;
+use crate::node::state::{Change, Failure, Installed, NodeError, State, Step};
 use crate::node::systemd::Since;
 
 /// Attempts at a restart, and the pauses between them.
@@ -32,7 +33,20 @@ pub(crate) enum Outcome {
 pub(crate) struct Transaction<'a, K> {
     pub(crate) journal: &'a Journal,
     pub(crate) path: &'a PathBuf,
+    pub(crate) provider: &'a Provider,
     pub(crate) kubelet: &'a mut K,
+}
+
+/// What one direction of a change writes, in this order.
+struct Writes {
+    /// Before the restart. What only the old delivery needs is still there then.
+    first: Vec<(PathBuf, FileSnapshot)>,
+    /// Once the kubelet serves.
+    last: Vec<(PathBuf, FileSnapshot)>,
+    /// The provider's content at the end.
+    installed: Option<Installed>,
+    /// The provider's programs go at the end.
+    removes_program: bool,
 }
 
 impl<K: Kubelet> Transaction<'_, K> {
@@ -58,7 +72,10 @@ impl<K: Kubelet> Transaction<'_, K> {
             Some(Step::Back) => self.back(state).await,
             Some(Step::Forward) => {
                 self.keep_what_others_wrote(state)?;
-                self.forward(state).await
+                match self.keep_settings_of_others(state)? {
+                    Some(error) => self.roll_back(state, error).await,
+                    None => self.forward(state).await,
+                }
             }
         }
     }
@@ -86,17 +103,120 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(())
     }
 
-    /// Whether the kubelet was started with the present file, and serves.
-    async fn is_taken_up(&mut self, from: Option<&String>) -> Result<bool, NodeError> {
+    /// The same for the files of the credential provider. Returns why they have no place for it any more.
+    fn keep_settings_of_others(&self, state: &mut State) -> Result<Option<String>, NodeError> {
+        let Some(change) = &mut state.change else {
+            return Ok(None);
+        };
+        let Some(provider) = &mut change.provider else {
+            return Ok(None);
+        };
+        let disk = self.provider.read()?;
+        match credential_provider::rebase(self.provider, provider, &disk) {
+            Ok(None) => Ok(None),
+            Ok(Some(rebased)) => {
+                tracing::info!("another process wrote the kubelet's flags or providers meanwhile");
+                *provider = rebased;
+                self.journal.save(state)?;
+                Ok(None)
+            }
+            Err(obstacle) => {
+                // On the way back they are left as they are.
+                (provider.before.config, provider.before.flags) = (disk.config, disk.flags);
+                self.journal.save(state)?;
+                Ok(Some(obstacle.message))
+            }
+        }
+    }
+
+    fn writes(&self, change: &Change, is_back: bool) -> Writes {
+        let file = if is_back {
+            &change.before
+        } else {
+            &change.target
+        };
+        let file = (self.path.clone(), file.clone());
+        let Some(provider) = &change.provider else {
+            return Writes {
+                first: vec![file],
+                last: Vec::new(),
+                installed: None,
+                removes_program: false,
+            };
+        };
+        let side = if is_back {
+            &provider.before
+        } else {
+            &provider.target
+        };
+        let data = (self.provider.data.here.clone(), side.data());
+        let config = (self.provider.config.here.clone(), side.config.clone());
+        let flags = self.provider.flags_file().map(|file| file.here.clone());
+        let flags = flags.zip(side.flags.clone());
+        // No flag names a configuration that is absent, and no configuration a program that is.
+        if side.installed.is_some() {
+            Writes {
+                first: [data, config].into_iter().chain(flags).collect(),
+                last: vec![file],
+                installed: side.installed.clone(),
+                removes_program: false,
+            }
+        } else {
+            Writes {
+                first: [file].into_iter().chain(flags).chain([config]).collect(),
+                last: vec![data],
+                installed: None,
+                removes_program: true,
+            }
+        }
+    }
+
+    /// Returns whether a file was different. Durable in any case.
+    fn write_first(&self, writes: &Writes) -> Result<bool, NodeError> {
+        if writes.installed.is_some() {
+            self.provider.install_program()?;
+        }
+        let mut is_new = false;
+        for (path, target) in &writes.first {
+            is_new |= write(path, target)?;
+        }
+        Ok(is_new)
+    }
+
+    fn write_last(&self, writes: &Writes) -> Result<(), NodeError> {
+        for (path, target) in &writes.last {
+            write(path, target)?;
+        }
+        if writes.removes_program {
+            self.provider.remove_program()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the kubelet was started with the present files, and serves.
+    async fn is_taken_up(
+        &mut self,
+        from: Option<&String>,
+        writes: &Writes,
+    ) -> Result<bool, NodeError> {
         let since = match from {
             Some(invocation) => Since::Start(invocation.clone()),
-            None => match file::modified(self.path) {
+            None => match writes
+                .first
+                .iter()
+                .filter_map(|(path, _)| file::modified(path))
+                .max()
+            {
                 Some(time) => Since::Time(time),
                 None => return Ok(false),
             },
         };
+        self.serves_since(&since).await
+    }
+
+    async fn serves_since(&mut self, since: &Since) -> Result<bool, NodeError> {
         self.kubelet
-            .serves_since(&since)
+            .serves_since(since)
             .await
             .or_else(|error| match error {
                 KubeletError::Bus(error) => Err(NodeError::Bus(error)),
@@ -104,38 +224,59 @@ impl<K: Kubelet> Transaction<'_, K> {
             })
     }
 
+    /// Nothing of the change is on the node: it ends, and the error is the node's. Where a part of it stays, it goes on from
+    /// there.
+    fn end_unwritten(&self, state: &mut State, change: &Change) -> Result<(), NodeError> {
+        let is_unwritten = match &change.provider {
+            // If the new file is in place, only its sync failed.
+            None => !file::read(self.path).is_ok_and(|file| file == change.target),
+            Some(_) if change.started_from.is_some() => false,
+            Some(_) => {
+                let back = self.writes(change, true);
+                self.write_first(&back).is_ok() && self.write_last(&back).is_ok()
+            }
+        };
+        if is_unwritten {
+            state.change = None;
+            self.journal.save(state)?;
+        }
+        Ok(())
+    }
+
     async fn forward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         let Some(change) = state.change.clone() else {
             return Ok(Outcome::InForce);
         };
-        let is_new = match self.write(&change.target) {
+        let writes = self.writes(&change, false);
+        let is_new = match self.write_first(&writes) {
             Ok(is_new) => is_new,
             Err(error) => {
-                // If the new file is not in place, there is nothing to roll back. If it is, only its sync failed, and
-                // the change continues from there.
-                if file::read(self.path).is_ok_and(|file| file == change.target) {
-                    return Err(error);
-                }
-                state.change = None;
-                self.journal.save(state)?;
+                self.end_unwritten(state, &change)?;
                 return Err(error);
             }
         };
+        if let Some(installed) = &writes.installed
+            && let Err(error) = self.provider.check(installed).await
+        {
+            if let Some(provider) = state.change.as_mut().and_then(|it| it.provider.as_mut()) {
+                provider.has_failed = true;
+            }
+            return self.roll_back(state, error).await;
+        }
         let from = change.started_from.as_ref();
-        if change.restart && (is_new || !self.is_taken_up(from).await?) {
+        if change.restart && (is_new || !self.is_taken_up(from, &writes).await?) {
             let cooldown = self.kubelet.cooldown();
             if from.is_none() && !cooldown.is_zero() {
                 return Ok(Outcome::Written(cooldown));
             }
             if let Err(error) = self.restart(state).await? {
-                if let Some(change) = &mut state.change {
-                    change.step = Step::Back;
-                    change.failure = error;
-                }
-                self.journal.save(state)?;
-                return self.back(state).await;
+                return self.roll_back(state, error).await;
             }
         }
+        if let Some(error) = self.missing_evidence(&change).await? {
+            return self.roll_back(state, error).await;
+        }
+        self.write_last(&writes)?;
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
@@ -149,6 +290,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
         state.managed = change.target_managed.clone();
         state.revision = change.task.revision;
+        if let Some(provider) = &change.provider {
+            state.provider.clone_from(&provider.target.installed);
+        }
         // A kubelet that is down stays so without a restart.
         state.failed = state
             .failed
@@ -163,7 +307,26 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(Outcome::InForce)
     }
 
-    /// Rolls back a change that was in force: the kubelet died while it was watched.
+    /// Why the provider is not known to be in force, beyond the restart that brought it.
+    async fn missing_evidence(&mut self, change: &Change) -> Result<Option<String>, NodeError> {
+        let Some(provider) = &change.provider else {
+            return Ok(None);
+        };
+        if provider.target.installed.is_none() || !provider.is_kubelet_checked {
+            return Ok(None);
+        }
+        if !change.restart {
+            let serves = self.serves_since(&Since::Time(UNIX_EPOCH)).await?;
+            return Ok((!serves).then(|| "the kubelet does not serve".to_owned()));
+        }
+        match self.kubelet.provider_config().await {
+            Ok(value) => Ok(self.provider.check_flag(value.as_deref()).err()),
+            Err(KubeletError::Bus(error)) => Err(NodeError::Bus(error)),
+            Err(KubeletError::Kubelet(error)) => Ok(Some(error)),
+        }
+    }
+
+    /// Rolls the change back. It may be in force: the kubelet died while it was watched.
     pub(crate) async fn roll_back(
         &mut self,
         state: &mut State,
@@ -179,14 +342,18 @@ impl<K: Kubelet> Transaction<'_, K> {
 
     async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
+        if let Some(error) = self.keep_settings_of_others(state)? {
+            tracing::warn!(error, "the kubelet's flags and providers stay as they are");
+        }
         let Some(change) = &state.change else {
             return Ok(Outcome::InForce);
         };
-        self.write(&change.before)?;
+        let writes = self.writes(change, true);
+        self.write_first(&writes)?;
         let from = change.back_from.clone();
         // The kubelet ran with the new content, or tried to, unless its restart was never requested.
         let owed = match &from {
-            Some(_) => !self.is_taken_up(from.as_ref()).await?,
+            Some(_) => !self.is_taken_up(from.as_ref(), &writes).await?,
             None => change.started_from.is_some(),
         };
         let restarted = if owed {
@@ -194,39 +361,34 @@ impl<K: Kubelet> Transaction<'_, K> {
         } else {
             Ok(())
         };
+        self.write_last(&writes)?;
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
-        let error = change.failure;
-        let failure = match restarted {
-            Ok(()) => Failure {
-                task: change.task,
-                error,
-                stuck: false,
-                recovered: false,
-            },
-            Err(again) => Failure {
-                task: change.task,
-                error: format!("{error}; and with the previous file: {again}"),
-                stuck: true,
-                recovered: false,
-            },
-        };
         state.managed = change.before_managed;
         state.revision = change.before_revision;
+        let has_failed = change.provider.as_ref().is_some_and(|it| it.has_failed);
+        if let Some(provider) = change.provider {
+            state.provider = provider.before.installed;
+        }
+        let error = change.failure;
+        if error.is_empty() && restarted.is_ok() {
+            self.journal.save(state)?;
+            return Ok(Outcome::InForce);
+        }
+        let failure = Failure {
+            task: change.task,
+            stuck: restarted.is_err(),
+            error: match restarted {
+                Ok(()) => error,
+                Err(again) => format!("{error}; and with the previous file: {again}"),
+            },
+            recovered: false,
+            is_of_provider: has_failed,
+        };
         state.failed = Some(failure.clone());
         self.journal.save(state)?;
         Ok(Outcome::RolledBack(failure))
-    }
-
-    /// Makes the file equal to `target`; returns whether it was different. Durable in any case.
-    fn write(&self, target: &FileSnapshot) -> Result<bool, NodeError> {
-        if file::read(self.path)? == *target {
-            file::sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
-            return Ok(false);
-        }
-        file::replace(self.path, target)?;
-        Ok(true)
     }
 
     /// Restarts the kubelet, in at most three attempts. Its `InvocationID` is in the journal before the first, so that
@@ -266,6 +428,16 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 }
 
+/// Makes the file equal to `target`; returns whether it was different. Durable in any case.
+fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
+    if file::read(path)? == *target {
+        file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
+        return Ok(false);
+    }
+    file::replace(path, target)?;
+    Ok(true)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -273,6 +445,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::node::provider::HostPath;
     use crate::node::state::{ManagedEntries, Task};
 
     /// Fails the first `failures` restarts, and counts all.
@@ -281,6 +454,7 @@ mod tests {
         failures: usize,
         restarts: usize,
         serves_since: bool,
+        provider_config: Option<String>,
         cooldown: Duration,
         /// The bus goes away with this call, counted from 0, and stays away.
         bus_until: Option<usize>,
@@ -323,10 +497,24 @@ mod tests {
             self.call()?;
             Ok(self.serves_since)
         }
+
+        async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
+            self.call()?;
+            Ok(self.provider_config.clone())
+        }
     }
 
     const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
     const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
+
+    /// Of a node whose program is `program` beside the file.
+    fn provider(path: &Path) -> Provider {
+        let path = HostPath {
+            here: path.to_owned(),
+            host: path.to_owned(),
+        };
+        Provider::new(path.here.with_file_name("program"), &path, None)
+    }
 
     fn image(text: Option<&str>) -> FileSnapshot {
         text.map_or(FileSnapshot::Absent, |text| {
@@ -351,6 +539,7 @@ mod tests {
             before_revision: 3,
             back_from: None,
             failure: String::new(),
+            provider: None,
         }
     }
 
@@ -431,6 +620,7 @@ mod tests {
             let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
+                provider: &provider(&path),
                 kubelet: &mut kubelet,
             };
             let outcome = transaction
@@ -567,6 +757,7 @@ mod tests {
             let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
+                provider: &provider(&path),
                 kubelet: &mut kubelet,
             };
             transaction.resume(&mut state).await.unwrap();
@@ -594,6 +785,7 @@ mod tests {
             let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
+                provider: &provider(&path),
                 kubelet: &mut kubelet,
             };
             let change = change(&image(Some(OLD)), 4, true);
@@ -612,6 +804,7 @@ mod tests {
             let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
+                provider: &provider(&path),
                 kubelet: &mut kubelet,
             };
             let outcome = match state.change {
@@ -661,6 +854,7 @@ mod tests {
             let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
+                provider: &provider(&path),
                 kubelet: &mut kubelet,
             };
             transaction
@@ -686,6 +880,7 @@ mod tests {
         let mut transaction = Transaction {
             journal: &journal,
             path: &path,
+            provider: &provider(&path),
             kubelet: &mut kubelet,
         };
         let change = change(&FileSnapshot::Absent, 4, true);
@@ -715,11 +910,13 @@ mod tests {
             error: String::new(),
             stuck: false,
             recovered: false,
+            is_of_provider: false,
         });
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
             journal: &journal,
             path: &path,
+            provider: &provider(&path),
             kubelet: &mut kubelet,
         };
         let restore = Change {
@@ -746,6 +943,7 @@ mod tests {
         let mut transaction = Transaction {
             journal: &journal,
             path: &path,
+            provider: &provider(&path),
             kubelet: &mut kubelet,
         };
         transaction
@@ -777,6 +975,7 @@ mod tests {
         let mut transaction = Transaction {
             journal: &journal,
             path: &path,
+            provider: &provider(&path),
             kubelet: &mut kubelet,
         };
         let error = transaction
@@ -811,6 +1010,7 @@ mod tests {
             let mut transaction = Transaction {
                 journal: &journal,
                 path: &path,
+                provider: &provider(&path),
                 kubelet: &mut kubelet,
             };
             transaction.resume(&mut state).await.unwrap();
