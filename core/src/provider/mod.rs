@@ -10,9 +10,11 @@ mod token;
 
 pub use answer::{Audience, Offer, ProviderError, answer, offers, response};
 pub use config::{
-    AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, PROVIDERS, ProviderConfig,
-    kubelet_version, ports,
+    API_VERSION, AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, PROVIDERS,
+    ProviderConfig, SCOPED_BINARY, kubelet_version, ports,
 };
-pub use content::{Content, ContentError, ScopedConfig, parse_scoped, render_data, render_scoped};
+pub use content::{
+    Content, ContentError, Data, ScopedConfig, parse_data, parse_scoped, render_data, render_scoped,
+};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
 pub use token::pod_identity;
