@@ -13,10 +13,12 @@ mod trial;
 
 pub use answer::{Audience, Offer, ProviderError, answer, offers, response};
 pub use config::{
-    AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, PROVIDERS, ProviderConfig,
-    kubelet_version, ports,
+    API_VERSION, AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, PROVIDERS,
+    ProviderConfig, SCOPED_BINARY, kubelet_version, ports,
 };
-pub use content::{Content, ContentError, ScopedConfig, parse_scoped, render_data, render_scoped};
+pub use content::{
+    Content, ContentError, Data, ScopedConfig, parse_data, parse_scoped, render_data, render_scoped,
+};
 pub use flags::{
     BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, flags, remove_flags,
 };

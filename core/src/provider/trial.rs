@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::answer::{Audience, answer, response};
 use super::config::API_VERSION;
-use super::content::{ContentError, RawData};
+use super::content::{ContentError, parse_data};
 use super::scope::Scope;
 use crate::dockerconfig::DockerConfig;
 
@@ -24,10 +24,10 @@ pub struct Trial {
 
 /// A request for each of the providers. `data`: the provider's file. `tokens`: both providers are installed.
 pub fn trials(data: &[u8], tokens: bool) -> Result<Vec<Trial>, ContentError> {
-    let raw = RawData::read(data)?;
-    let mut trials = vec![trial(data, &raw.config()?, None)];
-    if tokens && let Some(scoped) = raw.scoped.first() {
-        trials.push(trial(data, &scoped.config()?, Some(&token(&scoped.scope))));
+    let content = parse_data(data)?.content;
+    let mut trials = vec![trial(data, &content.config, None)];
+    if tokens && let Some(scoped) = content.scoped.first() {
+        trials.push(trial(data, &scoped.config, Some(&token(&scoped.scope))));
     }
     Ok(trials)
 }

@@ -179,10 +179,10 @@ fn desired(facts: &NodeFacts) -> Option<Desired> {
         .state
         .filter(|_| is_in_force_though_superseded(facts))?;
     match in_force {
-        Some(installed) => {
-            let side = facts.provider?.with(installed.clone());
-            side.ok().map(by_provider)
-        }
+        Some(installed) => match facts.provider?.with(installed.clone()) {
+            Ok(side) => Some(by_provider(side)),
+            Err(_) => installed.content().map(|content| of_file(content.config)),
+        },
         None => state.managed.content().map(of_file),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
-use globalps_core::provider::ProviderConfig;
+use globalps_core::provider::{Content, ProviderConfig, parse_data};
 use globalps_core::rollout::Goal;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
@@ -186,6 +186,16 @@ pub(crate) struct Installed {
     pub(crate) config: ProviderConfig,
     /// The kubelet gives it the tokens of pods.
     pub(crate) tokens: bool,
+}
+
+impl Installed {
+    /// What its file holds.
+    pub(crate) fn content(&self) -> Option<Content> {
+        let FileSnapshot::File { bytes, .. } = &self.data else {
+            return None;
+        };
+        parse_data(bytes).ok().map(|data| data.content)
+    }
 }
 
 /// The provider's files before or after a change.
