@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::allowed::{Allowed, cel_list};
 use super::daemon_set::{DBUS_DIR, allowed_args, directory, ready_command};
-use super::policy::{Policy, binding, param, validation, writes};
+use super::policy::{Policy, binding, only_named, param, validation, writes};
 use super::syncer::rules;
 use super::{Agent, value};
 use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
@@ -131,7 +131,10 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     }
     Policy {
         params: Some(("apps/v1", "Deployment")),
-        rules: vec![writes("apps", "v1", ["daemonsets"])],
+        rules: vec![only_named(
+            writes("apps", "v1", ["daemonsets"]),
+            &Agent::ALL.map(Agent::name),
+        )],
         variables: vec![
             ("pod", "object.spec.template.spec".to_owned()),
             (
