@@ -41,6 +41,8 @@ pub const REFUSED_KEY: &str = "refused-additional";
 pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
 /// Keys in [`GLOBAL_SECRET`] under which the last valid content of each source is kept: this, and the source's name.
 pub const LAST_SOURCE_KEY_PREFIX: &str = "last-good-source.";
+/// Key in [`GLOBAL_SECRET`] with the last valid scope of each source that has one, as JSON.
+pub const LAST_SCOPES_KEY: &str = "last-good-scopes";
 /// Key in [`GLOBAL_SECRET`] and [`ROLLED_OUT_SECRET`] with the credentials that only some pods may use.
 pub const SCOPED_KEY: &str = "scoped-credentials";
 /// Most that the API server takes as a Secret: bytes of all values together.

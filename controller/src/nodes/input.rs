@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::clock::AssignmentClock;
 use super::labels::Labels;
+use crate::content::scope::Namespaces;
 use crate::content::secret::Global;
 use crate::content::source::Source;
 
@@ -26,6 +27,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) original: Source,
     /// `spec.sources` by name, in their order.
     pub(crate) sources: Vec<(String, Source)>,
+    /// Empty where no source selects namespaces by their labels.
+    pub(crate) namespaces: Cow<'a, Namespaces>,
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,
