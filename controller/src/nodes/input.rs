@@ -58,6 +58,12 @@ impl Snapshot<'_> {
             || self.rolled_out_revision.is_some()
     }
 
+    /// Some revision was rolled out. Before that a new node misses nothing that the others have.
+    pub(super) fn fleet_has_content(&self) -> bool {
+        let global = self.global.as_ref();
+        self.rolled_out_revision.is_some() || global.is_some_and(|g| g.rolled_out.is_some())
+    }
+
     /// The credentials file that the nodes were given, where the spec names another one.
     pub(crate) fn other_config_file(&self) -> Option<&str> {
         let given = self.global.as_ref()?.config_file.as_deref()?;

@@ -82,6 +82,7 @@ fn member(
         clock,
         now: *now,
         min_ready,
+        fleet_has_content: snapshot.fleet_has_content(),
     };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let asked = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
@@ -272,6 +273,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
         clock: &snapshot.clock,
         now: snapshot.now,
         min_ready: min_ready(&snapshot.spec, false),
+        fleet_has_content: snapshot.fleet_has_content(),
     };
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),

@@ -398,6 +398,19 @@ fn new_nodes_get_what_the_fleet_has() {
             "Reach(Revision(1)) b=1",
         ),
         (
+            "and each of them counts while it changes",
+            snapshot(
+                found(A),
+                Some(Global {
+                    canary_passed: true,
+                    ..without_canary(1, A)
+                }),
+                "+a=1:Synced +b=1 +c=0 +d=0",
+            ),
+            None,
+            "Reach(Revision(1))",
+        ),
+        (
             "a revision that is not older is none",
             rotated("a=2 b=0 +c=0"),
             Some(2),
