@@ -27,6 +27,9 @@ pub const PROBES_PORT_NAME: &str = "probes";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 
+/// `ClusterRole` and `ClusterRoleBinding` by which kubelets request tokens for the credential provider.
+pub const AUDIENCE_ROLE: &str = "globalps-credential-provider";
+
 /// Key of a Secret's data that holds registry credentials.
 pub const DATA_KEY: &str = ".dockerconfigjson";
 /// Key of a Secret with a kubeconfig, unless the user says otherwise.

@@ -616,6 +616,7 @@ fn install(cluster: &Cluster, syncer_image: &str) {
         namespace: NAMESPACE.to_owned(),
         original: None,
         sources: Vec::new(),
+        delivery: None,
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

@@ -73,7 +73,12 @@ mod tests {
             (&["other:1234"], "b", "1234"),
             (&["a"], "b:9", "9"),
         ] {
-            let content = delivered(&spec, config(keys), vec![scoped(scoped_key)], before.as_ref());
+            let content = delivered(
+                &spec,
+                config(keys),
+                vec![scoped(scoped_key)],
+                before.as_ref(),
+            );
             assert_eq!(content.scoped.len(), 1);
             let Delivery::CredentialProvider(provider) = &content.delivery else {
                 panic!("by the provider");

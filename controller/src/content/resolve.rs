@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
-use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Precedence, Severity, shown_key};
+use globalps_core::dockerconfig::{
+    self, Code, DockerConfig, Finding, Precedence, Severity, shown_key,
+};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
 use globalps_core::provider::{Content, Scope, ScopedConfig, render_scoped};
 
@@ -92,7 +94,8 @@ impl Judged {
 /// Everything that a scope depends on.
 pub(crate) struct Scopes<'a> {
     pub(crate) spec: &'a GlobalPullSecretSpec,
-    pub(crate) namespaces: &'a Namespaces,
+    /// `None`: unknown.
+    pub(crate) namespaces: Option<&'a Namespaces>,
 }
 
 impl Scopes<'_> {
@@ -254,7 +257,10 @@ fn merge(
         .collect();
     registries.extend(scoped.iter().map(|(name, config, _)| {
         let keys = config.by_canonical_key().into_keys();
-        ((*name).to_owned(), keys.map(|key| shown_key(&key)).collect())
+        (
+            (*name).to_owned(),
+            keys.map(|key| shown_key(&key)).collect(),
+        )
     }));
     let scopes = scoped
         .iter()
@@ -358,6 +364,21 @@ pub(crate) fn shadowed(effective: Precedence) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Without namespaces.
+    fn resolve(
+        spec: &GlobalPullSecretSpec,
+        additional: &Source,
+        original: &Source,
+        sources: &[(String, Source)],
+        global: Option<&Global>,
+    ) -> Resolved {
+        let scopes = Scopes {
+            spec,
+            namespaces: None,
+        };
+        super::resolve(&scopes, additional, original, sources, global)
+    }
+
     const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
     const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
     const C: &str = r#"{"auths":{"c":{"auth":"dTpw"}}}"#;
@@ -376,6 +397,7 @@ mod tests {
         let desired = resolved.desired.as_ref();
         desired.map_or("nothing".to_owned(), |desired| {
             desired
+                .content
                 .config
                 .entries()
                 .iter()
@@ -676,5 +698,81 @@ mod tests {
         };
         assert_eq!(additional[0].registry, "c");
         assert_eq!(original[0].registry, "c");
+    }
+
+    /// Sources of this spec with these contents: the unscoped keys, then each scoped source.
+    fn scoped(
+        spec: &serde_json::Value,
+        one: &str,
+        two: &str,
+        before: Option<&Global>,
+    ) -> (String, Resolved) {
+        let spec = serde_json::from_value(spec.clone()).unwrap();
+        let sources = [
+            ("one".to_owned(), found(one)),
+            ("two".to_owned(), found(two)),
+        ];
+        let resolved = resolve(&spec, &found(A), &Source::Absent, &sources, before);
+        let mut text = keys(&resolved);
+        for scoped in &resolved.desired.as_ref().unwrap().content.scoped {
+            let keys: Vec<&str> = scoped
+                .config
+                .entries()
+                .iter()
+                .map(dockerconfig::Entry::key)
+                .collect();
+            text += &format!(
+                "; {} for {}: {}",
+                scoped.source,
+                scoped.scope,
+                keys.join(" ")
+            );
+        }
+        (text, resolved)
+    }
+
+    #[test]
+    fn a_source_with_a_scope_is_for_its_pods_only() {
+        let spec = |delivery: &str, one: &str, two: &str| {
+            serde_json::json!({"kubelet": {"delivery": delivery}, "sources": [
+                {"name": "one", "scope": {"namespaces": [one]}}, {"name": "two", "scope": {"namespaces": [two]}}]})
+        };
+        let provider = |one, two| spec("CredentialProvider", one, two);
+        let (text, resolved) = scoped(&provider("team-a", "team-b-*"), B, B, None);
+        assert_eq!(
+            text, "a; one for team-a: b; two for team-b-*: b",
+            "one registry, two teams"
+        );
+        assert!(resolved.conflicts.is_empty());
+        let desired = resolved.desired.unwrap();
+        let before = Global {
+            last_additional: desired.additional,
+            last_sources: desired.sources,
+            last_scopes: desired.scopes,
+            content: Some(desired.content),
+            ..Global::default()
+        };
+        let (text, resolved) = scoped(&provider("team-[", "team-c"), C, C, Some(&before));
+        assert_eq!(
+            text, "a; one for team-a: b; two for team-c: c",
+            "without a scope that can be used, the last content stays with its own"
+        );
+        assert!(matches!(resolved.sources[0].verdict, Verdict::Invalid(_)));
+        assert_eq!(resolved.sources[1].verdict, Verdict::Valid);
+        let (text, _) = scoped(&provider("team-b", "team-c"), BAD, C, Some(&before));
+        assert_eq!(
+            text, "a; one for team-b: b; two for team-c: c",
+            "a narrower scope counts at once, also with bytes that do not"
+        );
+        let (text, _) = scoped(&provider("team-[", "x"), B, B, None);
+        assert_eq!(text, "a; two for x: b", "nobody gets what was never valid");
+        let (text, resolved) = scoped(&spec("ConfigFile", "team-a", "x"), B, B, Some(&before));
+        assert_eq!(text, "a", "a node's file is everybody's");
+        let scopes = resolved.desired.unwrap().scopes;
+        assert_eq!(
+            scopes["one"].to_string(),
+            "team-a",
+            "and the scope is not forgotten"
+        );
     }
 }

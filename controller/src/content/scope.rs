@@ -9,12 +9,18 @@ use kube::core::{Selector, SelectorExt as _};
 /// Labels of each namespace, by its name.
 pub(crate) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Why a scope can't be used is a sentence for people.
-pub(crate) fn resolve_scope(scope: &SourceScope, namespaces: &Namespaces) -> Result<Scope, String> {
+/// `namespaces`: `None` where the controller may not list them. Why a scope can't be used is a sentence for people.
+pub(crate) fn resolve_scope(
+    scope: &SourceScope,
+    namespaces: Option<&Namespaces>,
+) -> Result<Scope, String> {
     let mut covered = patterns("namespaces", &scope.namespaces)?;
     if let Some(selector) = &scope.namespace_selector {
         let selector = Selector::try_from(selector.clone())
             .map_err(|error| format!("`scope.namespaceSelector` can't be used: {error}"))?;
+        let namespaces = namespaces.ok_or(
+            "`scope.namespaceSelector`: the controller may not list namespaces; `kubectl globalps install --apply` allows it",
+        )?;
         let selected = namespaces
             .iter()
             .filter(|(_, labels)| selector.matches(labels));
@@ -80,8 +86,14 @@ mod tests {
                 Ok("x (service accounts ci)"),
             ),
             (json!({}), Err("names no namespace")),
-            (json!({"serviceAccounts": ["ci"]}), Err("names no namespace")),
-            (json!({"namespaces": ["team-["]}), Err("`team-[` is no name")),
+            (
+                json!({"serviceAccounts": ["ci"]}),
+                Err("names no namespace"),
+            ),
+            (
+                json!({"namespaces": ["team-["]}),
+                Err("`team-[` is no name"),
+            ),
             (json!({"namespaces": [""]}), Err("it is empty")),
             (
                 json!({"namespaces": ["x"], "serviceAccounts": ["C I"]}),
@@ -93,12 +105,17 @@ mod tests {
             ),
         ] {
             let scope: SourceScope = serde_json::from_value(scope).unwrap();
-            let resolved = resolve_scope(&scope, &namespaces);
+            let resolved = resolve_scope(&scope, Some(&namespaces));
             match (&resolved, expected) {
                 (Ok(scope), Ok(expected)) => assert_eq!(scope.to_string(), expected),
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 _ => panic!("{resolved:?}, not {expected:?}"),
             }
+            let unknown = resolve_scope(&scope, None);
+            assert_eq!(
+                unknown.is_err(),
+                scope.namespace_selector.is_some() || resolved.is_err()
+            );
         }
     }
 }

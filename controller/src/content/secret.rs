@@ -202,8 +202,7 @@ pub(crate) struct RolledOutWrite {
 pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
     let mut annotations =
         BTreeMap::from([(REVISION_ANNOTATION.to_owned(), write.revision.to_string())]);
-    annotations
-        .extend(delivery(&write.content).map(|text| (DELIVERY_ANNOTATION.to_owned(), text)));
+    annotations.extend(delivery(&write.content).map(|text| (DELIVERY_ANNOTATION.to_owned(), text)));
     let data = content_data(&write.content);
     let mut secret = secret(ROLLED_OUT_SECRET, annotations, data);
     secret.metadata.owner_references = owner.map(|uid| {

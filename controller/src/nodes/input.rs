@@ -27,8 +27,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) original: Source,
     /// `spec.sources` by name, in their order.
     pub(crate) sources: Vec<(String, Source)>,
-    /// Empty where no source selects namespaces by their labels.
-    pub(crate) namespaces: Cow<'a, Namespaces>,
+    /// `None`: no source selects namespaces by their labels, or the controller may not list them.
+    pub(crate) namespaces: Option<Cow<'a, Namespaces>>,
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{
-    DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
-};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{ABANDON_ANNOTATION, RETRY_ANNOTATION};
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use globalps_core::rollout::{self, Goal, Member, Progress};

@@ -103,7 +103,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
 fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
     let scopes = Scopes {
         spec: &snapshot.spec,
-        namespaces: &snapshot.namespaces,
+        namespaces: snapshot.namespaces.as_deref(),
     };
     resolve(
         &scopes,

@@ -435,7 +435,7 @@ impl Cluster {
                 self.contents
             );
             self.snapshot.global = Some(Global {
-                merged: Some(write.merged),
+                content: Some(write.content),
                 ..write.global
             });
         }

@@ -45,6 +45,7 @@ impl Controller {
             self.cache.put_config(config);
         }
         self.watch_sources();
+        self.watch_namespaces();
         match self.watch_original().await {
             Watched::Unchanged if self.cache.caches_synced() => {}
             Watched::Unchanged | Watched::Replaced => return Ok(RESYNC),

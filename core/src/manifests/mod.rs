@@ -88,6 +88,7 @@ mod tests {
             namespace: crate::names::NAMESPACE.to_owned(),
             original: None,
             sources: Vec::new(),
+            delivery: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

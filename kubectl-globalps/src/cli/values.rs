@@ -1,5 +1,6 @@
 //! Values of flags.
 
+use globalps_core::api::ProviderPaths;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -139,6 +140,26 @@ impl FromStr for KubeletFile {
     }
 }
 
+/// Directories of a kubelet's credential providers, as `CONFIG:BIN_DIR`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Provider(pub ProviderPaths);
+
+impl FromStr for Provider {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (config_path, bin_dir) = text.split_once(':').unwrap_or_default();
+        if [config_path, bin_dir].map(|path| path.parse::<KubeletFile>().is_err()) != [false; 2] {
+            return Err("must be two absolute paths without `..`, for example \
+                 `/etc/kubernetes/providers.yaml:/opt/providers`");
+        }
+        Ok(Self(ProviderPaths {
+            config_path: config_path.to_owned(),
+            bin_dir: bin_dir.to_owned(),
+        }))
+    }
+}
+
 fn namespaced(text: &str) -> Option<(String, String)> {
     let (namespace, name) = text.split_once('/')?;
     let is_one = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
@@ -148,6 +169,19 @@ fn namespaced(text: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_provider_is_two_absolute_paths() {
+        for (text, is_provider) in [
+            ("/etc/k/p.yaml:/opt/bin", true),
+            ("/etc/k/p.yaml", false),
+            ("/etc/k/p.yaml:", false),
+            ("/etc/../p.yaml:/opt/bin", false),
+            ("p.yaml:bin", false),
+        ] {
+            assert_eq!(text.parse::<Provider>().is_ok(), is_provider, "{text}");
+        }
+    }
 
     #[test]
     fn a_unit_is_a_service_and_a_file_is_an_absolute_path_in_a_directory() {
