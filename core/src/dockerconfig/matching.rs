@@ -1,5 +1,6 @@
 //! Which credentials go with an image: those that the kubelet tries, in its order, and the one that CRI-O sends.
 
+use super::canonical::index_key;
 use super::entry::{Credential, Entry};
 use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
@@ -76,6 +77,18 @@ fn is_crio_name(repository: &str) -> bool {
 /// of its config. Unlike [`explain`] it passes over an entry that the kubelet can't read.
 pub fn attempts(configs: &[&DockerConfig], image: &str) -> Result<Vec<(usize, Try)>, ImageError> {
     Ok(tries(configs, &repository(image)?))
+}
+
+/// Whether an entry with a key can be one of [`attempts`] for the image.
+pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
+    let repository = repository(image)?;
+    let target = url::parse(repository.as_bytes());
+    let is_hub = is_hub(&repository);
+    Ok(move |key: &str| {
+        index_key(key).is_some_and(|key| {
+            target.as_ref().is_some_and(|target| matches(&key, target)) || (is_hub && key == HUB)
+        })
+    })
 }
 
 /// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::config::API_VERSION;
 use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
-use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts};
+use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts, may_serve};
 
 /// For whom the kubelet asks. It runs one provider without a token, for what every pod may use, and one with the token of
 /// the pod, for what only some may. So the first depends on no token, and what it gives counts as the node's.
@@ -32,10 +33,12 @@ pub enum ProviderError {
 }
 
 /// The credentials for an image, by the key that they have in the kubelet's keyring. `data` is the provider's file.
+/// Last come those that [`response`] leaves out.
 pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Try>, ProviderError> {
+    let may_serve = may_serve(image)?;
     let data = RawData::read(data)?;
     let config = match audience {
-        Audience::EveryPod => data.config()?,
+        Audience::EveryPod => data.config_with(&may_serve)?,
         Audience::Pod(_) if data.scoped.is_empty() => return Ok(Vec::new()),
         Audience::Pod(token) => {
             let token = token
@@ -43,11 +46,14 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
                 .ok_or(ProviderError::NoToken)?;
             let pod = pod_identity(token).ok_or(ProviderError::NoClaims)?;
             let covering = data.scoped.iter().filter(|raw| raw.scope.covers(&pod));
-            let configs: Result<Vec<_>, _> = covering.map(|raw| raw.config()).collect();
+            let configs: Result<Vec<_>, _> =
+                covering.map(|raw| raw.config_with(&may_serve)).collect();
             first_of_each(configs?.iter())
         }
     };
-    let tries = attempts(&[&config], image)?;
+    let (text, other) = split(&config);
+    let mut tries = attempts(&[&text], image)?;
+    tries.extend(attempts(&[&other], image)?);
     Ok(tries.into_iter().map(|(_, attempt)| attempt).collect())
 }
 
@@ -68,25 +74,22 @@ pub fn offers(
 ) -> Result<Vec<Offer>, ImageError> {
     let covers = |scoped: &&ScopedConfig| pod.is_some_and(|pod| scoped.scope.covers(pod));
     let covering: Vec<&ScopedConfig> = content.scoped.iter().filter(covers).collect();
-    let scoped = first_of_each(covering.iter().map(|scoped| &scoped.config));
+    let (scoped, _) = split(&first_of_each(covering.iter().map(|scoped| &scoped.config)));
+    let (all, _) = split(&content.config);
     let source_of = |key: &str| {
         let has = |scoped: &&&ScopedConfig| {
             let mut entries = scoped.config.entries().iter();
             entries.any(|entry| entry.key() == key)
         };
-        covering
-            .iter()
-            .find(has)
-            .map(|scoped| scoped.source.clone())
+        let first = covering.iter().find(has);
+        first.map(|scoped| scoped.source.clone())
     };
-    let tries = attempts(&[&scoped, &content.config], image)?;
-    Ok(tries
-        .into_iter()
-        .map(|(config, attempt)| Offer {
-            source: (config == 0).then(|| source_of(&attempt.key)).flatten(),
-            attempt,
-        })
-        .collect())
+    let tries = attempts(&[&scoped, &all], image)?;
+    let offers = tries.into_iter().map(|(config, attempt)| Offer {
+        source: (config == 0).then(|| source_of(&attempt.key)).flatten(),
+        attempt,
+    });
+    Ok(offers.collect())
 }
 
 /// The entries of all; of those that are one to a kubelet, the first.
@@ -98,6 +101,16 @@ fn first_of_each<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerC
         .cloned()
         .collect();
     DockerConfig::new(entries)
+}
+
+/// The entries that a response can carry, and the others: JSON has no text that is not UTF-8.
+fn split(config: &DockerConfig) -> (DockerConfig, DockerConfig) {
+    let is_text = |entry: &Entry| {
+        let credential = entry.credential().ok().flatten();
+        credential.is_none_or(|credential| credential.as_text().is_some())
+    };
+    let (text, other) = config.entries().iter().cloned().partition(is_text);
+    (DockerConfig::new(text), DockerConfig::new(other))
 }
 
 #[derive(Serialize)]
@@ -122,18 +135,16 @@ pub fn response(tries: &[Try]) -> (Vec<u8>, Vec<&str>) {
     let mut auth = BTreeMap::new();
     let mut left_out = Vec::new();
     for Try { key, credential } in tries {
-        let username = str::from_utf8(credential.username.expose());
-        let password = str::from_utf8(credential.password.expose());
-        match (username, password) {
-            (Ok(username), Ok(password)) => {
+        match credential.as_text() {
+            Some((username, password)) => {
                 auth.entry(key.as_str())
                     .or_insert(Auth { username, password });
             }
-            _ => left_out.push(key.as_str()),
+            None => left_out.push(key.as_str()),
         }
     }
     let response = Response {
-        api_version: super::config::API_VERSION,
+        api_version: API_VERSION,
         kind: "CredentialProviderResponse",
         cache_key_type: "Image",
         cache_duration: "0s",

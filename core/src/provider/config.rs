@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::dockerconfig::DockerConfig;
 
 /// Version of the provider's API, in requests, responses and the kubelet's configuration.
-pub(super) const API_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+pub const API_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
 /// Audience of the tokens that the kubelet requests for the provider.
 pub const AUDIENCE: &str = "globalps.io";
 /// The program's name.
 pub const BINARY: &str = "globalps-credential-provider";
 /// Name of the same program where it gets the pod's token. The kubelet runs a provider by its name.
-const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
+pub const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
 /// Every name that the program has in the kubelet's directory of providers.
 pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
 
