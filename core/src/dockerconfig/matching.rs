@@ -98,6 +98,12 @@ pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
     })
 }
 
+/// How many labels the host of an image has. The kubelet compares hosts label by label.
+pub fn host_labels(image: &str) -> Result<usize, ImageError> {
+    let target = url::parse(repository(image)?.as_bytes());
+    Ok(target.map_or(1, |target| split_host(&target.host).0.len()))
+}
+
 /// The host of a key in which nothing has a meaning to Go but the slash, so that it is one host and has no port. Most
 /// keys are so, and of thousands each takes time.
 fn plain_host(key: &str) -> Option<&[u8]> {

@@ -5,6 +5,9 @@
 mod answer;
 mod config;
 mod content;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod properties;
 mod scope;
 mod token;
 
