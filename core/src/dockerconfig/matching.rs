@@ -85,10 +85,31 @@ pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
     let target = url::parse(repository.as_bytes());
     let is_hub = is_hub(&repository);
     Ok(move |key: &str| {
-        index_key(key).is_some_and(|key| {
-            target.as_ref().is_some_and(|target| matches(&key, target)) || (is_hub && key == HUB)
-        })
+        let Some(target) = &target else {
+            return is_hub;
+        };
+        if let Some(host) = plain_host(key)
+            && host != target.host
+            && !(is_hub && host == HUB)
+        {
+            return false;
+        }
+        index_key(key).is_some_and(|key| matches(&key, target) || (is_hub && key == HUB))
     })
+}
+
+/// How many labels the host of an image has. The kubelet compares hosts label by label.
+pub fn host_labels(image: &str) -> Result<usize, ImageError> {
+    let target = url::parse(repository(image)?.as_bytes());
+    Ok(target.map_or(1, |target| split_host(&target.host).0.len()))
+}
+
+/// The host of a key in which nothing has a meaning to Go but the slash, so that it is one host and has no port. Most
+/// keys are so, and of thousands each takes time.
+fn plain_host(key: &str) -> Option<&[u8]> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
+    let host = key.split('/').next()?;
+    key.bytes().all(is_plain).then_some(host.as_bytes())
 }
 
 /// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.

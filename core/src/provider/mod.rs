@@ -6,6 +6,9 @@ mod answer;
 mod config;
 mod content;
 mod flags;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod properties;
 mod scope;
 mod shared_file;
 mod token;
