@@ -137,15 +137,15 @@ fn whatever_is_wrong_it_answers_with_nothing_and_says_why() {
     let good = render_data(1, &content());
     let garbage = [b"\xff\0{".repeat(100), good.clone()].concat();
     let newer = br#"{"version":2,"revision":1,"secrets":[]}"#;
-    let more = String::from_utf8(good.clone()).unwrap();
-    let more = more.replacen("\"namespaces\"", "\"until\":1,\"namespaces\"", 1);
+    let other = String::from_utf8(good.clone()).unwrap();
+    let other = other.replacen("team-a", "team-b", 1);
     for (name, bytes) in [
         ("good", &good[..]),
         ("empty", b""),
         ("cut", &good[..good.len() - 1]),
         ("garbage", &garbage),
         ("newer", newer),
-        ("more", more.as_bytes()),
+        ("other", other.as_bytes()),
         ("secret", br#"{"version":1,"revision":"hunter2"}"#),
     ] {
         fs::write(path(name), bytes).unwrap();
@@ -164,7 +164,7 @@ fn whatever_is_wrong_it_answers_with_nothing_and_says_why() {
             ("cut", "it is damaged"),
             ("garbage", "it is damaged"),
             ("secret", "it is damaged"),
-            ("more", "it is damaged"),
+            ("other", "it is damaged"),
             (
                 "newer",
                 "it is of version 2, and this program reads version 1",
