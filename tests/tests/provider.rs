@@ -215,6 +215,36 @@ fn wrong(output: &Output, expected: &str) {
 }
 
 #[test]
+fn a_hundred_pulls_at_once_go_on_while_the_file_is_replaced_and_spoilt() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, next) = (dir.path().join("data"), dir.path().join("next"));
+    let good = render_data(1, &content());
+    fs::write(&data, &good).unwrap();
+    let input = request("quay.io/org/app", None).to_string();
+    let served: usize = thread::scope(|scope| {
+        let pull = || {
+            let (keys, complaint) = read(&answer(&data, false, input.as_bytes()));
+            assert_eq!(keys.is_empty(), !complaint.is_empty(), "{complaint}");
+            keys.len()
+        };
+        let pulls: Vec<_> = (0..100).map(|_| scope.spawn(pull)).collect();
+        while !pulls.iter().all(thread::ScopedJoinHandle::is_finished) {
+            fs::write(&next, &good).unwrap();
+            fs::rename(&next, &data).unwrap();
+            fs::write(&data, &good[..100]).unwrap();
+            fs::write(&data, "garbage").unwrap();
+            fs::remove_file(&data).unwrap();
+            fs::write(&next, &good).unwrap();
+            fs::rename(&next, &data).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let served = pulls.into_iter().map(|pull| pull.join().unwrap());
+        served.sum()
+    });
+    assert!(served > 0, "no pull met the whole file");
+}
+
+#[test]
 fn nobody_has_to_listen() {
     let dir = tempfile::tempdir().unwrap();
     let program = provider_path();
