@@ -126,6 +126,9 @@ impl Report {
     }
 }
 
+/// What a kubelet tries, each with whether it is for some pods only.
+type Tries = Vec<(Pair, bool)>;
+
 /// Whether some entry serves the image and not this pod.
 fn withholds(case: &PullCase) -> bool {
     case.content.scoped.iter().any(|scoped| {
@@ -139,7 +142,7 @@ fn withholds(case: &PullCase) -> bool {
 /// What core says otherwise about a pull, as text.
 fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
     let ours = offers(&case.content, &case.asked.image, case.pod.as_ref());
-    let theirs: Vec<(Pair, bool)> = offered
+    let theirs: Tries = offered
         .tries
         .iter()
         .map(|one| (one.pair.clone(), one.scoped))
@@ -168,10 +171,7 @@ fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
 }
 
 /// Both in an order of their own where the kubelet's is random: keys of one provider that are one to it.
-fn ordered(
-    ours: &[Offer],
-    mut theirs: Vec<(Pair, bool)>,
-) -> (Vec<(Pair, bool)>, Vec<(Pair, bool)>) {
+fn ordered(ours: &[Offer], mut theirs: Tries) -> (Tries, Tries) {
     let is_same = |one: &Offer, other: &Offer| {
         one.source.is_some() == other.source.is_some()
             && canonical_key(&one.attempt.key) == canonical_key(&other.attempt.key)

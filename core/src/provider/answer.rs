@@ -66,6 +66,11 @@ pub struct Offer {
     pub attempt: Try,
 }
 
+/// Whether the kubelet asks the provider about an image at all, as far as its host is concerned.
+pub fn is_asked(image: &str) -> Result<bool, ImageError> {
+    Ok(host_labels(image)? <= MOST_LABELS)
+}
+
 /// What a kubelet tries for an image of this pod, in its order, where content is delivered by the provider. `None`: a pod
 /// without a service account.
 pub fn offers(
@@ -73,7 +78,7 @@ pub fn offers(
     image: &str,
     pod: Option<&PodIdentity>,
 ) -> Result<Vec<Offer>, ImageError> {
-    if host_labels(image)? > MOST_LABELS {
+    if !is_asked(image)? {
         return Ok(Vec::new());
     }
     let covers = |scoped: &&ScopedConfig| pod.is_some_and(|pod| scoped.scope.covers(pod));

@@ -1,5 +1,5 @@
 //! What holds for every content, image and pod: a scope is a boundary, the provider gives what core says, and data that is
-//! cut off gives nothing.
+//! damaged gives nothing.
 
 use std::collections::BTreeSet;
 
@@ -247,7 +247,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(30))]
+    #![proptest_config(cases(10))]
 
     #[test]
     fn data_that_is_cut_off_anywhere_gives_nothing(content in content(), pod in pod()) {
@@ -257,6 +257,24 @@ proptest! {
             for audience in [Audience::EveryPod, Audience::Pod(Some(&token))] {
                 let error = answer(&data[..end], IMAGES[0], audience).unwrap_err();
                 prop_assert_eq!(error, ProviderError::Data(ContentError::Damaged));
+            }
+        }
+    }
+
+    #[test]
+    fn data_in_which_a_byte_is_another_gives_nothing(
+        content in content(),
+        pod in pod(),
+        difference in 1..=u8::MAX,
+    ) {
+        let data = render_data(1, &content);
+        let token = token_of(&pod);
+        for at in 0..data.len() {
+            let mut changed = data.clone();
+            changed[at] ^= difference;
+            for audience in [Audience::EveryPod, Audience::Pod(Some(&token))] {
+                let given = answer(&changed, IMAGES[0], audience);
+                prop_assert!(matches!(given, Err(ProviderError::Data(_))), "{at}");
             }
         }
     }
