@@ -134,7 +134,8 @@ impl Journal {
                 is_empty = false;
                 continue;
             }
-            let removed = if entry.file_name() == PROVIDER_BIN_DIR {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed = if is_directory && entry.file_name() == PROVIDER_BIN_DIR {
                 fs::remove_dir_all(entry.path())
             } else {
                 fs::remove_file(entry.path())
