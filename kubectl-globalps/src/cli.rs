@@ -20,7 +20,7 @@ pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, Span};
+pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -189,7 +189,10 @@ Examples:
   kubectl globalps remove --all --yes --wait
 
   # The same, without nodes that never return
-  kubectl globalps remove --all --skip-unreachable --wait",
+  kubectl globalps remove --all --skip-unreachable --wait
+
+  # A registry of another source
+  kubectl globalps remove --registry quay.io --source team-a-pull-secret",
     group(ArgGroup::new("what").required(true))
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -205,8 +208,11 @@ pub(crate) struct Remove {
     /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
     #[arg(long, group = "what")]
     pub all: bool,
+    /// Of this Secret instead of `additional-pull-secret`; with its last registry it goes, and leaves `spec.sources`
+    #[arg(long, value_name = "SECRET")]
+    pub source: Option<SourceName>,
     /// Finish without unreachable nodes, and name what stays on them
-    #[arg(long, conflicts_with = "registry")]
+    #[arg(long, conflicts_with_all = ["registry", "source"])]
     pub skip_unreachable: bool,
     /// Do not ask
     #[arg(short, long)]
@@ -418,6 +424,13 @@ mod tests {
             ("remove --all --skip-unreachable --wait", None),
             (
                 "remove --registry a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("remove --registry a --source s", None),
+            ("remove --all --source s --yes", None),
+            ("remove --source s", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "remove --all --source s --skip-unreachable",
                 Some(ErrorKind::ArgumentConflict),
             ),
             ("uninstall --skip-unreachable --yes", None),

@@ -86,20 +86,9 @@ impl Install {
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
-        let by_name = |role_name: &str, namespace: &str, names: Vec<String>| {
-            let rule = PolicyRule {
-                resource_names: Some(names),
-                ..rule("", ["secrets"], [], ["list", "watch"])
-            };
-            [
-                value(role(role_name, namespace, vec![rule])),
-                value(role_binding(role_name, namespace, account)),
-            ]
-        };
         if !self.sources.is_empty() {
-            let role_name = format!("{CONTROLLER}-sources");
             let names = self.sources.iter().map(|source| source.name.clone());
-            objects.extend(by_name(&role_name, &self.namespace, names.collect()));
+            objects.extend(sources_access(&self.namespace, names.collect()));
         }
         if let Some(hosted) = &self.hosted_control_plane {
             let role_name = format!("{CONTROLLER}-kubeconfig");
@@ -216,6 +205,24 @@ impl Install {
             ..named(CONTROLLER, CONTROLLER_NAMESPACE)
         }
     }
+}
+
+/// The Role and the binding that let the controller read these Secrets, all of its sources. `names` is not empty: an empty
+/// list would be every Secret of the namespace.
+pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
+    by_name(&format!("{CONTROLLER}-sources"), namespace, names)
+}
+
+fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
+    let rule = PolicyRule {
+        resource_names: Some(names),
+        ..rule("", ["secrets"], [], ["list", "watch"])
+    };
+    let account = (CONTROLLER, CONTROLLER_NAMESPACE);
+    [
+        value(role(role_name, namespace, vec![rule])),
+        value(role_binding(role_name, namespace, account)),
+    ]
 }
 
 /// Lets kubelets request tokens for the credential provider, of the pods on their own node. The tokens are good for

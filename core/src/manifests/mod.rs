@@ -14,7 +14,7 @@ mod syncer;
 use std::collections::BTreeMap;
 
 pub use allowed::Allowed;
-pub use install::Install;
+pub use install::{Install, sources_access};
 pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;

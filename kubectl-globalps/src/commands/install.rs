@@ -80,8 +80,12 @@ pub(super) async fn run(
         .into_iter()
         .map(Object::of)
         .partition(|object| object.resource.kind == "CustomResourceDefinition");
+    let applied = |object: &Object| {
+        printer.data(&format!("{} serverside-applied", object.title()));
+    };
     for crd in &crds {
-        apply(&cluster, crd).await?;
+        apply(&cluster, crd, false).await?;
+        applied(crd);
     }
     for crd in &crds {
         let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
@@ -100,7 +104,8 @@ pub(super) async fn run(
         .map_err(|error| unwatchable(&name, &error))?;
     }
     for object in &others {
-        apply(&cluster, object).await?;
+        apply(&cluster, object, false).await?;
+        applied(object);
     }
     let deployments: Api<Deployment> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
@@ -313,9 +318,16 @@ impl Object {
 }
 
 /// Server-side apply. By force: these objects are ours wholly.
-async fn apply(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+pub(super) async fn apply(
+    cluster: &Cluster<'_>,
+    object: &Object,
+    dry_run: bool,
+) -> Result<(), Failure> {
     let title = object.title();
-    let params = PatchParams::apply(names::PLUGIN_MANAGER).force();
+    let params = PatchParams {
+        dry_run,
+        ..PatchParams::apply(names::PLUGIN_MANAGER).force()
+    };
     let applied = cluster
         .call(
             &format!("apply `{title}`"),
@@ -330,9 +342,6 @@ async fn apply(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
         "{title} is at {}",
         applied.resource_version().unwrap_or_default()
     ));
-    cluster
-        .printer()
-        .data(&format!("{title} serverside-applied"));
     Ok(())
 }
 
