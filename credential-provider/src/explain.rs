@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use globalps_core::dockerconfig::{DockerConfig, attempts, shown_key};
-use globalps_core::provider::{Data, PodIdentity, ProviderError, offers, parse_data};
+use globalps_core::provider::{
+    Data, MOST_LABELS, PodIdentity, ProviderError, is_asked, offers, parse_data,
+};
 
 use crate::data;
 use crate::failure::Failure;
@@ -22,6 +24,12 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
     let bytes = data::read(&question.data)?;
     let data = parse_data(&bytes).map_err(ProviderError::Data)?;
     let lines = match &question.pod {
+        _ if !is_asked(&question.image).map_err(ProviderError::Image)? => Lines {
+            found: Vec::new(),
+            withheld: vec![format!(
+                "the kubelet does not ask about hosts with more than {MOST_LABELS} labels"
+            )],
+        },
         Some(pod) => of_pod(&data, &question.image, pod)?,
         None => of_all(&data, &question.image)?,
     };
@@ -187,6 +195,12 @@ mod tests {
                 None,
                 format!("{every}quay.io/raw: left out, because user or password is not UTF-8\n"),
                 true,
+            ),
+            (
+                "a.b.c.d.e.f.g.h.quay.io/org",
+                None,
+                "no entry serves this image\nthe kubelet does not ask about hosts with more than 8 labels\n".to_owned(),
+                false,
             ),
             (
                 "nginx",

@@ -16,7 +16,7 @@ mod validate;
 pub use canonical::{canonical_key, shown_key};
 pub use entry::{Credential, Entry, Secret};
 pub use image::ImageError;
-pub use matching::{Crio, Explanation, Try, attempts, explain, may_serve};
+pub use matching::{Crio, Explanation, Try, attempts, explain, host_labels, may_serve};
 pub use merge::{Conflict, Merged, NodeMerge, Precedence, merge, merge_on_node};
 pub use parse::{DockerConfig, ParseError, parse, parse_with};
 pub use validate::{Code, Finding, Severity, validate, validate_bytes, validate_data};

@@ -1,14 +1,15 @@
 //! What the provider gives for an image, and to whom. Pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::config::API_VERSION;
+use super::config::{API_VERSION, MOST_LABELS};
 use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
-use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts, may_serve};
+use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts, host_labels, may_serve};
 
 /// For whom the kubelet asks. It runs one provider without a token, for what every pod may use, and one with the token of
 /// the pod, for what only some may. So the first depends on no token, and what it gives counts as the node's.
@@ -48,7 +49,7 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
             let covering = data.scoped.iter().filter(|raw| raw.scope.covers(&pod));
             let configs: Result<Vec<_>, _> =
                 covering.map(|raw| raw.config_with(&may_serve)).collect();
-            first_of_each(configs?.iter())
+            without_later(configs?.iter())
         }
     };
     let (text, other) = split(&config);
@@ -65,6 +66,11 @@ pub struct Offer {
     pub attempt: Try,
 }
 
+/// Whether the kubelet asks the provider about an image at all, as far as its host is concerned.
+pub fn is_asked(image: &str) -> Result<bool, ImageError> {
+    Ok(host_labels(image)? <= MOST_LABELS)
+}
+
 /// What a kubelet tries for an image of this pod, in its order, where content is delivered by the provider. `None`: a pod
 /// without a service account.
 pub fn offers(
@@ -72,9 +78,12 @@ pub fn offers(
     image: &str,
     pod: Option<&PodIdentity>,
 ) -> Result<Vec<Offer>, ImageError> {
+    if !is_asked(image)? {
+        return Ok(Vec::new());
+    }
     let covers = |scoped: &&ScopedConfig| pod.is_some_and(|pod| scoped.scope.covers(pod));
     let covering: Vec<&ScopedConfig> = content.scoped.iter().filter(covers).collect();
-    let (scoped, _) = split(&first_of_each(covering.iter().map(|scoped| &scoped.config)));
+    let (scoped, _) = split(&without_later(covering.iter().map(|scoped| &scoped.config)));
     let (all, _) = split(&content.config);
     let source_of = |key: &str| {
         let has = |scoped: &&&ScopedConfig| {
@@ -92,14 +101,18 @@ pub fn offers(
     Ok(offers.collect())
 }
 
-/// The entries of all; of those that are one to a kubelet, the first.
-fn first_of_each<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
-    let mut seen = BTreeSet::new();
-    let entries: Vec<Entry> = configs
-        .flat_map(DockerConfig::entries)
-        .filter(|entry| seen.insert(entry.canonical_key().into_owned()))
-        .cloned()
-        .collect();
+/// The entries of all, without those that are one to a kubelet with an entry of an earlier config. Two spellings in one
+/// config stay, as they do in the credentials file.
+fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    for config in configs {
+        let added = entries.len();
+        let is_new = |entry: &&Entry| !taken.contains(&*entry.canonical_key());
+        entries.extend(config.entries().iter().filter(is_new).cloned());
+        let keys = entries[added..].iter().map(Entry::canonical_key);
+        taken.extend(keys.map(Cow::into_owned));
+    }
     DockerConfig::new(entries)
 }
 

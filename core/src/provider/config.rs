@@ -24,8 +24,8 @@ pub const MIN_KUBELET_FOR_SCOPES: (u32, u32) = (1, 34);
 
 /// Ports of registries that the provider serves even if no content names them yet: naming another one restarts kubelets.
 const COMMON_PORTS: [&str; 6] = ["443", "5000", "5001", "5443", "8082", "8443"];
-/// A pattern has as many labels as the host that it matches.
-const MOST_LABELS: usize = 8;
+/// A pattern has as many labels as the host that it matches, and of a host with more the provider is never asked.
+pub const MOST_LABELS: usize = 8;
 
 /// How content becomes effective on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -111,19 +111,18 @@ struct Versioned {
 
 impl<'a> RawData<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, ContentError> {
-        // Another version may have other fields. Mostly it is this one, and one look is enough.
-        let version = match serde_json::from_slice::<Self>(bytes) {
-            Ok(data) if data.version == VERSION => return Ok(data),
-            Ok(data) => data.version,
-            Err(_) => match serde_json::from_slice(bytes) {
-                Ok(Versioned { version }) => version,
-                Err(_) => return Err(ContentError::Damaged),
-            },
-        };
-        Err(match version {
-            VERSION => ContentError::Damaged,
-            other => ContentError::Version(other),
-        })
+        let data = checked(bytes).and_then(|text| serde_json::from_slice::<Self>(text).ok());
+        if let Some(data) = data.filter(|data| data.version == VERSION) {
+            return Ok(data);
+        }
+        // Another version may differ in everything but the field that says so.
+        let line = bytes.split(|byte| *byte == b'\n').next();
+        match line.and_then(|line| serde_json::from_slice(line).ok()) {
+            Some(Versioned { version }) if version != VERSION => {
+                Err(ContentError::Version(version))
+            }
+            _ => Err(ContentError::Damaged),
+        }
     }
 
     /// The credentials for every pod with such keys.
@@ -204,12 +203,35 @@ pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
     list
 }
 
-/// The provider's file with a revision's content. It is put together from JSON, so that no entry can fail and be lost.
+/// The provider's file with a revision's content: a line of JSON, and a line with its checksum. It is put together from
+/// JSON, so that no entry can fail and be lost.
 pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
     let head = format!(r#"{{"version":{VERSION},"revision":{revision},"config":"#);
     let config = Zeroizing::new(content.config.render());
     let scoped = Zeroizing::new(render_scoped(&content.scoped));
-    [head.as_bytes(), &config, br#","scoped":"#, &scoped, b"}"].concat()
+    let mut data = [head.as_bytes(), &config, br#","scoped":"#, &scoped, b"}"].concat();
+    let sum = checksum(&data);
+    data.extend(format!("\n{sum:016x}\n").into_bytes());
+    data
+}
+
+/// The first line, if the second one is its checksum. A changed byte might give a credential to other pods.
+fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (text, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
+    (sum == format!("\n{:016x}\n", checksum(text)).as_bytes()).then_some(text)
+}
+
+/// Bytes of the line with the checksum, with both line breaks.
+const SUM_BYTES: usize = 18;
+
+/// As in FNV-1a, by words. Each step keeps what differs different, so that one changed byte never goes unnoticed. It is
+/// against accidents: who can write the file is root.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0100_0000_01b3);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let rest = rest.iter().map(|byte| u64::from(*byte));
+    words.chain(rest).fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]
@@ -262,6 +284,36 @@ mod tests {
             r#"[{"source":"s","scope":{"namespaces":["a"]},"config":[]}]"#,
         ] {
             assert!(parse_scoped(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn data_of_another_version_is_told_from_damaged_data() {
+        let with_sum =
+            |text: &str| format!("{text}\n{:016x}\n", checksum(text.as_bytes())).into_bytes();
+        let good = r#"{"version":1,"revision":2,"config":{},"scoped":[]}"#;
+        assert_eq!(parse_data(&with_sum(good)).unwrap().revision, 2);
+        for (data, expected) in [
+            (good.as_bytes().to_vec(), ContentError::Damaged),
+            (
+                with_sum(&good.replace("\"scoped", "\"until\":1,\"scoped")),
+                ContentError::Damaged,
+            ),
+            (
+                with_sum(r#"{"version":1,"revision":2,"config":{}}"#),
+                ContentError::Damaged,
+            ),
+            (with_sum(r#"{"version":3}"#), ContentError::Version(3)),
+            (
+                b"{\"version\":3,\"secrets\":[]}".to_vec(),
+                ContentError::Version(3),
+            ),
+            (
+                with_sum(&good.replace(":1,", ":2,")),
+                ContentError::Version(2),
+            ),
+        ] {
+            assert_eq!(parse_data(&data).unwrap_err(), expected);
         }
     }
 
