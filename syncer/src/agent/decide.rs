@@ -167,11 +167,20 @@ fn desired(facts: &NodeFacts) -> Option<Desired> {
         provider: Some(side),
     };
     if let (Some(content), Some(task)) = (facts.desired, facts.task) {
-        let side = match (&content.delivery, facts.provider) {
-            (Delivery::CredentialProvider(config), Some(provider)) => provider
+        let settled = facts.state.filter(|state| state.is_settled_on(task));
+        let side = match (settled, &content.delivery, facts.provider) {
+            // The way in, the way out and other settings take a restart, whose turn the controller gives. A newer syncer, an
+            // upgraded kubelet or an obstacle that is gone wait for it.
+            (Some(state), _, found) => {
+                let both = state.provider.as_ref().zip(found);
+                both.and_then(|(installed, found)| {
+                    found.with_settings_of(installed, task, content).ok()
+                })
+            }
+            (None, Delivery::CredentialProvider(config), Some(provider)) => provider
                 .with_content(task.revision, content, config, in_force)
                 .ok(),
-            _ => None,
+            (None, ..) => None,
         };
         return Some(side.map_or_else(|| of_file(content.config.clone()), by_provider));
     }
@@ -317,8 +326,11 @@ mod tests {
 
     use globalps_core::dockerconfig;
 
+    use globalps_core::provider::ProviderConfig;
+
     use super::*;
     use crate::delivery::config_file::rebase;
+    use crate::node::provider::{HostPath, Provider, ProviderDisk};
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
     const OURS_IN_ANOTHER_FORM: &str = "{ \"auths\": {\"r\": {\"auth\": \"dTpw\"}} }\n";
@@ -1348,5 +1360,214 @@ mod tests {
             )
             .is_none()
         );
+    }
+
+    /// A node whose kubelet kubeadm set up, with these flags.
+    fn provider_facts(
+        flags: &str,
+        side: Option<&ProviderSide>,
+        obstacle: Option<Obstacle>,
+    ) -> ProviderFacts {
+        let path = |path: &str| HostPath {
+            here: path.into(),
+            host: path.into(),
+        };
+        let config_file = path("/var/lib/kubelet/config.json");
+        let absent = || FileSnapshot::Absent;
+        ProviderFacts {
+            provider: Provider::new("/globalps-credential-provider".into(), &config_file, None),
+            disk: ProviderDisk {
+                data: side.map_or_else(absent, ProviderSide::data),
+                config: side.map_or_else(absent, |side| side.config.clone()),
+                flags: side.map_or_else(|| Some(file(flags)), |side| side.flags.clone()),
+            },
+            has_program: side.is_some(),
+            tokens: Some(true),
+            obstacle,
+        }
+    }
+
+    #[test]
+    fn the_provider_comes_goes_and_changes_when_an_assignment_asks_for_it() {
+        const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=1\"\n";
+        let by_provider = |text: &str, ports: &[&str]| Content {
+            delivery: Delivery::CredentialProvider(ProviderConfig {
+                ports: ports.iter().map(|&port| port.to_owned()).collect(),
+            }),
+            ..content(text)
+        };
+        let of_generation = |generation, revision| Task {
+            generation,
+            ..task(revision)
+        };
+        let new = provider_facts(FLAGS, None, None);
+        let mut by_file = synced("");
+        by_file.applied = Some(task(1));
+        let side = new
+            .with_content(1, &by_provider(OURS, &[]), &ProviderConfig::default(), None)
+            .unwrap();
+        let mut provided = State::new(FileSnapshot::Absent, 1);
+        provided.revision = 1;
+        provided.applied = Some(task(1));
+        provided.provider.clone_from(&side.installed);
+        let installed = provider_facts(FLAGS, Some(&side), None);
+        let mut old_kubelet = provided.clone();
+        old_kubelet.provider.as_mut().unwrap().tokens = false;
+        let old_side = new.with(old_kubelet.provider.clone().unwrap()).unwrap();
+        let upgraded = provider_facts(FLAGS, Some(&old_side), None);
+        let obstacle = Some(Obstacle::new("the kubelet is older than Kubernetes 1.26"));
+        let impossible = provider_facts(FLAGS, None, obstacle);
+        let rewritten = ProviderSide {
+            flags: Some(file(FLAGS)),
+            ..side.clone()
+        };
+        let drifted = provider_facts(FLAGS, Some(&rewritten), None);
+        for (sentence, task, state, found, content, on_disk, expected) in [
+            (
+                "in, with a new revision",
+                task(2),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
+                "not by a newer syncer alone",
+                task(1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "in, when it is asked for again",
+                of_generation(8, 1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
+                "in force",
+                task(1),
+                &provided,
+                &installed,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "a rotation in place",
+                task(2),
+                &provided,
+                &installed,
+                by_provider(NEWER, &[]),
+                "",
+                "in, no restart",
+            ),
+            (
+                "a new port",
+                task(2),
+                &provided,
+                &installed,
+                by_provider(NEWER, &["99"]),
+                "",
+                "in, restart",
+            ),
+            (
+                "an upgraded kubelet waits",
+                task(1),
+                &old_kubelet,
+                &upgraded,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "until an assignment",
+                task(2),
+                &old_kubelet,
+                &upgraded,
+                by_provider(NEWER, &[]),
+                "",
+                "in, restart",
+            ),
+            (
+                "flags that somebody rewrote",
+                task(1),
+                &provided,
+                &drifted,
+                by_provider(OURS, &[]),
+                "",
+                "in, restart, drift",
+            ),
+            (
+                "where it is not possible the file has it",
+                task(2),
+                &by_file,
+                &impossible,
+                by_provider(NEWER, &[]),
+                OURS,
+                "out, restart",
+            ),
+            (
+                "and nothing happens without need",
+                task(1),
+                &by_file,
+                &impossible,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "out, by a revision",
+                task(2),
+                &provided,
+                &installed,
+                content(OURS),
+                "",
+                "out, restart",
+            ),
+            (
+                "out, by a restore",
+                task(0),
+                &provided,
+                &installed,
+                Content::default(),
+                "",
+                "out, restart",
+            ),
+        ] {
+            let file = file(on_disk);
+            let facts = NodeFacts {
+                provider: Some(found),
+                is_watched: true,
+                ..facts(Some(&task), Some(state), &file, Some(&content))
+            };
+            let action = match decide(&facts) {
+                Action::Begin { change, drift, .. } => {
+                    let provider = change.provider.as_ref();
+                    let is_in = provider.is_some_and(|change| change.target.installed.is_some());
+                    assert_eq!(
+                        change.target_managed.is_empty(),
+                        is_in || task.revision == 0,
+                        "{sentence}"
+                    );
+                    let way = if is_in { "in" } else { "out" };
+                    let restart = if change.restart {
+                        "restart"
+                    } else {
+                        "no restart"
+                    };
+                    let drift = if drift { ", drift" } else { "" };
+                    format!("{way}, {restart}{drift}")
+                }
+                action => format!("{action:?}"),
+            };
+            assert_eq!(action, expected, "{sentence}");
+        }
     }
 }
