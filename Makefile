@@ -11,6 +11,9 @@ CLUSTER := target/debug/testcluster
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
 LLVM    := $(shell rustc --print target-libdir)/../bin
 
+# How many simulated nodes: a comma would end an argument of make's `or`.
+FLEET := 100,1000,5000
+
 # The release before this one, by its tag or its commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
 
@@ -58,7 +61,7 @@ bench-nodes: image kubernetes ## a rotation of NODES real nodes (12) at two limi
 bench-fleet: kubernetes ## how a rotation and its cost grow with NODES (100,1000,5000), simulated; about 15 minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin fleet
-	target/load/fleet --nodes $(or $(NODES),100,1000,5000)
+	target/load/fleet --nodes $(or $(NODES),$(FLEET))
 
 bench-plugin: kubernetes ## how long one waits for the plugin, in front of NODES (5000), simulated; about three minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller

@@ -27,6 +27,9 @@ pub const PROBES_PORT_NAME: &str = "probes";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
 
+/// `ClusterRole` and `ClusterRoleBinding` by which kubelets request tokens for the credential provider.
+pub const AUDIENCE_ROLE: &str = "globalps-credential-provider";
+
 /// Key of a Secret's data that holds registry credentials.
 pub const DATA_KEY: &str = ".dockerconfigjson";
 /// Key of a Secret with a kubeconfig, unless the user says otherwise.
@@ -41,6 +44,8 @@ pub const REFUSED_KEY: &str = "refused-additional";
 pub const LAST_ORIGINAL_KEY: &str = "last-good-original";
 /// Keys in [`GLOBAL_SECRET`] under which the last valid content of each source is kept: this, and the source's name.
 pub const LAST_SOURCE_KEY_PREFIX: &str = "last-good-source.";
+/// Key in [`GLOBAL_SECRET`] with the last valid scope of each source that has one, as JSON.
+pub const LAST_SCOPES_KEY: &str = "last-good-scopes";
 /// Key in [`GLOBAL_SECRET`] and [`ROLLED_OUT_SECRET`] with the credentials that only some pods may use.
 pub const SCOPED_KEY: &str = "scoped-credentials";
 /// Most that the API server takes as a Secret: bytes of all values together.

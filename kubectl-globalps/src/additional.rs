@@ -1,4 +1,4 @@
-//! The additional pull secret: one registry more, some less. Pure.
+//! The additional pull secret, or the Secret of another source: one registry more, some less. Pure.
 
 use std::collections::BTreeSet;
 
@@ -42,6 +42,7 @@ pub(crate) struct Login {
 pub(crate) fn with_logins(
     existing: Option<Secret>,
     namespace: &str,
+    name: &str,
     logins: &[Login],
 ) -> Result<(Secret, Outcome), Failure> {
     let (mut secret, config, outcome) = match existing {
@@ -49,7 +50,11 @@ pub(crate) fn with_logins(
             let config = config_of(&secret)?;
             (secret, config, Outcome::Configured)
         }
-        None => (empty(namespace), DockerConfig::default(), Outcome::Created),
+        None => (
+            empty(namespace, name),
+            DockerConfig::default(),
+            Outcome::Created,
+        ),
     };
     let names: BTreeSet<String> = logins.iter().map(|login| login.registry.clone()).collect();
     let mut entries = without(&config, &names);
@@ -59,13 +64,13 @@ pub(crate) fn with_logins(
             .map(|login| Entry::from_credential(&login.registry, &login.credential)),
     );
     let result = config.with_entries(entries);
-    refuse_invalid(&validate(&result))?;
+    refuse_invalid(name, &validate(&result))?;
     if outcome == Outcome::Configured && config.means_the_same(&result) {
         return Ok((secret, Outcome::Unchanged));
     }
     if secret.immutable == Some(true) {
         return Err(Failure::new(
-            format!("Secret `{}` is immutable", names::ADDITIONAL_SECRET),
+            format!("Secret `{name}` is immutable"),
             "whoever made it must make it anew without `immutable: true`; to delete it takes the credentials from all nodes first",
         ));
     }
@@ -80,7 +85,7 @@ pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<&str>, F
         Some(owner) if !force => Err(Failure::new(
             format!(
                 "Secret `{}` belongs to `{owner}`, which would undo the change",
-                names::ADDITIONAL_SECRET
+                name_of(secret)
             ),
             "change it where that takes it from; `--force-conflicts` changes it here all the same",
         )),
@@ -141,18 +146,19 @@ pub(crate) fn without_registries(
     Ok((Rest::Some(Box::new(secret)), missing))
 }
 
-/// The findings as one error, if one of them is one.
-pub(crate) fn refuse_invalid(findings: &[Finding]) -> Result<(), Failure> {
+/// The findings of a Secret as one error, if one of them is one.
+pub(crate) fn refuse_invalid(name: &str, findings: &[Finding]) -> Result<(), Failure> {
     let errors: Vec<&Finding> = findings.iter().filter(|f| f.is_error()).collect();
     let Some(first) = errors.first() else {
         return Ok(());
     };
     let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let what = match name {
+        names::ADDITIONAL_SECRET => "the additional pull secret".to_owned(),
+        name => format!("Secret `{name}`"),
+    };
     Err(Failure::new(
-        format!(
-            "the additional pull secret is not valid: {}",
-            words.join("; ")
-        ),
+        format!("{what} is not valid: {}", words.join("; ")),
         first.hint,
     ))
 }
@@ -177,22 +183,28 @@ pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
         return Ok(DockerConfig::default());
     };
     parse(bytes).map_err(|error| {
+        let name = name_of(secret);
+        let source = match name {
+            names::ADDITIONAL_SECRET => String::new(),
+            name => format!(" --source {name}"),
+        };
         Failure::new(
-            format!(
-                "Secret `{}` can't be extended or cut: {error}",
-                names::ADDITIONAL_SECRET
-            ),
-            "start over with `kubectl globalps remove --all`, or mend it with `kubectl edit`",
+            format!("Secret `{name}` can't be extended or cut: {error}"),
+            format!("start over with `kubectl globalps remove --all{source}`, or mend it with `kubectl edit`"),
         )
     })
 }
 
-fn empty(namespace: &str) -> Secret {
+fn name_of(secret: &Secret) -> &str {
+    secret.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn empty(namespace: &str, name: &str) -> Secret {
     let mut secret = Secret {
         type_: Some(SECRET_TYPE.to_owned()),
         ..Secret::default()
     };
-    secret.metadata.name = Some(names::ADDITIONAL_SECRET.to_owned());
+    secret.metadata.name = Some(name.to_owned());
     secret.metadata.namespace = Some(namespace.to_owned());
     secret
 }
@@ -207,7 +219,7 @@ fn set(secret: &mut Secret, config: &DockerConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::dockerconfig;
+    use globalps_core::dockerconfig::{self, validate_bytes};
 
     /// `u:p` for each registry.
     fn logins(registries: &[&str]) -> Vec<Login> {
@@ -223,7 +235,7 @@ mod tests {
     }
 
     fn secret(config: &str) -> Secret {
-        let mut secret = empty("kube-system");
+        let mut secret = empty("kube-system", names::ADDITIONAL_SECRET);
         secret.metadata.resource_version = Some("7".to_owned());
         secret.data = Some(
             [
@@ -260,7 +272,7 @@ mod tests {
             ),
         ] {
             let (secret, outcome) =
-                with_logins(Some(secret(before)), "n", &logins(&["r"])).expect("valid");
+                with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
             assert_eq!(outcome, Outcome::Configured);
             assert_eq!(text(&secret), expected);
             assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
@@ -270,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_first_registry_creates_the_secret_of_the_right_type() {
-        let (secret, outcome) = with_logins(None, "n", &logins(&["r"])).expect("valid");
+        let (secret, outcome) = with_logins(None, "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
         assert_eq!(outcome, Outcome::Created);
         assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
         assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
@@ -281,7 +293,7 @@ mod tests {
     fn the_same_credential_again_changes_nothing() {
         let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
         let (after, outcome) =
-            with_logins(Some(secret(before)), "n", &logins(&["r"])).expect("valid");
+            with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
         assert_eq!(outcome, Outcome::Unchanged);
         assert_eq!(text(&after), before);
     }
@@ -300,7 +312,7 @@ mod tests {
             ),
         ] {
             let failure =
-                with_logins(Some(secret(before)), "n", &logins(&["r"])).expect_err("not valid");
+                with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect_err("not valid");
             assert_eq!(failure.message, expected);
         }
     }
@@ -369,7 +381,7 @@ mod tests {
     fn an_immutable_secret_is_not_changed_and_says_so() {
         let mut secret = secret(r#"{"auths":{"r":{"auth":"dTpx"}}}"#);
         secret.immutable = Some(true);
-        let failure = with_logins(Some(secret), "n", &logins(&["r"])).expect_err("immutable");
+        let failure = with_logins(Some(secret), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect_err("immutable");
         assert_eq!(
             failure.message,
             "Secret `additional-pull-secret` is immutable"
@@ -377,10 +389,30 @@ mod tests {
     }
 
     #[test]
+    fn another_source_is_named_as_it_is() {
+        let (secret, _) = with_logins(None, "n", "team-a", &logins(&["r"])).expect("valid");
+        assert_eq!(secret.metadata.name.as_deref(), Some("team-a"));
+        let mut bad = secret;
+        bad.data = Some([(names::DATA_KEY.to_owned(), ByteString(b"{".to_vec()))].into());
+        let failure = with_logins(Some(bad), "n", "team-a", &logins(&["r"])).expect_err("bad");
+        assert!(
+            failure.message.starts_with("Secret `team-a` can't"),
+            "{failure:?}"
+        );
+        assert!(failure.hint.contains("--all --source team-a`"), "{failure:?}");
+        let findings = validate_bytes(br#"{"auths":{"r":{"auth":"hunter2!"}}}"#).1;
+        let failure = refuse_invalid("team-a", &findings).expect_err("not valid");
+        assert!(
+            failure.message.starts_with("Secret `team-a` is not valid: `r`:"),
+            "{failure:?}"
+        );
+    }
+
+    #[test]
     fn docker_hub_is_one_registry_by_either_name() {
         let before = r#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#;
         let (after, _) =
-            with_logins(Some(secret(before)), "n", &logins(&["docker.io"])).expect("valid");
+            with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["docker.io"])).expect("valid");
         assert_eq!(text(&after), r#"{"auths":{"docker.io":{"auth":"dTpw"}}}"#);
         let (rest, _) =
             without_registries(secret(before), &["docker.io".to_owned()]).expect("valid");

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::dockerconfig::{DockerConfig, Precedence, shown_key, validate_bytes};
 use globalps_core::names;
+use globalps_core::provider::{Scope, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
 use crate::additional::data_of;
+use crate::effects::Effects;
+use crate::scope::ScopeChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -34,6 +37,24 @@ pub(crate) struct Change {
 pub(crate) struct Difference {
     pub changes: Vec<Change>,
     pub lagging_nodes: Vec<String>,
+    /// Of sources that have a scope, or had one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<ScopeChange>,
+    #[serde(flatten)]
+    pub effects: Effects,
+}
+
+impl Difference {
+    /// Whether anything but nodes that lag differs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.scopes.is_empty() && self.effects.delivery.is_none()
+    }
+
+    /// What differs beside registries, a signed line each.
+    pub(crate) fn beside(&self) -> String {
+        let scopes: String = self.scopes.iter().map(ScopeChange::text).collect();
+        self.effects.change() + &scopes
+    }
 }
 
 /// What the controller put in force last.
@@ -42,6 +63,10 @@ pub(crate) struct InForce {
     pub additional: DockerConfig,
     pub original: DockerConfig,
     pub precedence: Precedence,
+    /// Sources that only some pods may use.
+    pub scoped: Vec<(String, Scope)>,
+    /// Names of the sources that every pod may use.
+    pub everybodys: Vec<String>,
 }
 
 impl InForce {
@@ -52,10 +77,24 @@ impl InForce {
                 .and_then(|bytes| validate_bytes(bytes).0)
                 .unwrap_or_default()
         };
+        let scoped = global.and_then(|secret| data_of(secret, names::SCOPED_KEY));
+        let scoped = scoped.and_then(|bytes| parse_scoped(bytes).ok());
+        let scoped: Vec<(String, Scope)> = scoped
+            .unwrap_or_default()
+            .into_iter()
+            .map(|scoped| (scoped.source, scoped.scope))
+            .collect();
+        let keys = global.and_then(|secret| secret.data.as_ref());
+        let sources = keys.into_iter().flat_map(|data| data.keys());
+        let sources = sources.filter_map(|key| key.strip_prefix(names::LAST_SOURCE_KEY_PREFIX));
+        let is_scoped = |source: &str| scoped.iter().any(|(name, _)| name == source);
+        let everybodys = sources.filter(|source| !is_scoped(source));
         Self {
             additional: config(names::LAST_ADDITIONAL_KEY),
             original: config(names::LAST_ORIGINAL_KEY),
             precedence,
+            everybodys: everybodys.map(str::to_owned).collect(),
+            scoped,
         }
     }
 }
@@ -257,6 +296,7 @@ mod tests {
                 additional: config(before),
                 original: config(original),
                 precedence,
+                ..InForce::default()
             };
             let found = changes(&in_force, &config(after));
             let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
@@ -319,16 +359,54 @@ mod tests {
 
     #[test]
     fn the_json_is_what_scripts_rely_on() {
-        let difference = Difference {
+        let mut difference = Difference {
             changes: vec![Change {
                 registry: "quay.io".to_owned(),
                 change: Kind::Overridden,
             }],
             lagging_nodes: vec!["node-2".to_owned()],
+            scopes: Vec::new(),
+            effects: Effects::default(),
         };
         assert_eq!(
             serde_json::to_string(&difference).expect("JSON"),
             r#"{"changes":[{"registry":"quay.io","change":"overridden"}],"laggingNodes":["node-2"]}"#
         );
+        difference.changes.clear();
+        assert!(difference.is_empty());
+        difference.scopes = vec![ScopeChange {
+            source: "s".to_owned(),
+            before: String::new(),
+            after: "pods of a".to_owned(),
+        }];
+        difference.effects.new_ports = vec!["r:99".to_owned()];
+        difference.effects.restarts_kubelets = Some(true);
+        assert_eq!(
+            serde_json::to_string(&difference).expect("JSON"),
+            r#"{"changes":[],"laggingNodes":["node-2"],"scopes":[{"source":"s","before":"","after":"pods of a"}],"newPorts":["r:99"],"restartsKubelets":true}"#
+        );
+        assert!(!difference.is_empty());
+        assert_eq!(difference.beside(), "+source `s`: pods of a\n");
+    }
+
+    #[test]
+    fn sources_in_force_are_for_every_pod_or_for_some() {
+        use globalps_core::provider::{ScopedConfig, render_scoped};
+        use k8s_openapi::ByteString;
+        let scope: Scope = serde_json::from_str(r#"{"namespaces":["team-*"]}"#).expect("a scope");
+        let scoped = render_scoped(&[ScopedConfig {
+            source: "team".to_owned(),
+            scope: scope.clone(),
+            config: config("a:dTpw"),
+        }]);
+        let mut global = Secret::default();
+        let keys = ["last-good-source.team", "last-good-source.all", "other"];
+        let data = keys.map(|key| (key.to_owned(), ByteString(b"{}".to_vec())));
+        let data = data.into_iter();
+        let scoped = (names::SCOPED_KEY.to_owned(), ByteString(scoped));
+        global.data = Some(data.chain([scoped]).collect());
+        let in_force = InForce::of(Some(&global), Precedence::default());
+        assert_eq!(in_force.scoped, [("team".to_owned(), scope)]);
+        assert_eq!(in_force.everybodys, ["all"]);
     }
 }

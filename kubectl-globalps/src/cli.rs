@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use globalps_core::api::DeliveryType;
 
 pub(crate) use add::{Add, Asking, Credentials};
 pub(crate) use check::Check;
@@ -19,7 +20,7 @@ pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Span};
+pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -188,7 +189,10 @@ Examples:
   kubectl globalps remove --all --yes --wait
 
   # The same, without nodes that never return
-  kubectl globalps remove --all --skip-unreachable --wait",
+  kubectl globalps remove --all --skip-unreachable --wait
+
+  # A registry of another source
+  kubectl globalps remove --registry quay.io --source team-a-pull-secret",
     group(ArgGroup::new("what").required(true))
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -204,8 +208,11 @@ pub(crate) struct Remove {
     /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
     #[arg(long, group = "what")]
     pub all: bool,
+    /// Of this Secret instead of `additional-pull-secret`; with its last registry it goes, and leaves `spec.sources`
+    #[arg(long, value_name = "SECRET")]
+    pub source: Option<SourceName>,
     /// Finish without unreachable nodes, and name what stays on them
-    #[arg(long, conflicts_with = "registry")]
+    #[arg(long, conflicts_with_all = ["registry", "source"])]
     pub skip_unreachable: bool,
     /// Do not ask
     #[arg(short, long)]
@@ -269,6 +276,13 @@ pub(crate) struct Install {
     /// may write in its directory
     #[arg(long, value_name = "PATH")]
     pub allow_config_file: Vec<KubeletFile>,
+    /// Paths that `spec.kubelet.credentialProvider` can name beside those of known distributions; may be repeated. Each
+    /// node's syncer may write in these directories
+    #[arg(long, value_name = "CONFIG:BIN_DIR")]
+    pub allow_provider: Vec<Provider>,
+    /// How credentials reach the kubelets: by their credentials file, or by a credential provider
+    #[arg(long, value_enum, ignore_case = true)]
+    pub delivery: Option<Delivery>,
     /// Apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,
@@ -280,6 +294,26 @@ pub(crate) struct Install {
         requires = "apply"
     )]
     pub timeout: Span,
+}
+
+/// How credentials reach the kubelets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Delivery {
+    /// The kubelet's credentials file, and a restart for each change
+    #[value(name = "ConfigFile")]
+    ConfigFile,
+    /// A program that the kubelet runs at each pull: no restarts, and sources can have a scope
+    #[value(name = "CredentialProvider")]
+    CredentialProvider,
+}
+
+impl From<Delivery> for DeliveryType {
+    fn from(delivery: Delivery) -> Self {
+        match delivery {
+            Delivery::ConfigFile => Self::ConfigFile,
+            Delivery::CredentialProvider => Self::CredentialProvider,
+        }
+    }
 }
 
 /// Put every node back as it was and take globalps out of the cluster
@@ -390,6 +424,13 @@ mod tests {
             ("remove --all --skip-unreachable --wait", None),
             (
                 "remove --registry a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("remove --registry a --source s", None),
+            ("remove --all --source s --yes", None),
+            ("remove --source s", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "remove --all --source s --skip-unreachable",
                 Some(ErrorKind::ArgumentConflict),
             ),
             ("uninstall --skip-unreachable --yes", None),

@@ -23,7 +23,7 @@ pub(crate) fn proposed(bytes: &[u8]) -> Result<DockerConfig, Failure> {
 /// The credentials, if they are valid.
 pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig, Failure> {
     let (config, findings) = validate_bytes(bytes);
-    refuse_invalid(&findings)?;
+    refuse_invalid(names::ADDITIONAL_SECRET, &findings)?;
     Ok(config.unwrap_or_default())
 }
 

@@ -39,6 +39,20 @@ pub(crate) struct Status {
     pub counts: Counts,
     pub nodes: Vec<Row>,
     pub conditions: Vec<ConditionRow>,
+    /// Further sources, where there are some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct SourceRow {
+    pub name: String,
+    pub valid: bool,
+    /// Who may pull with it: namespaces and service accounts; `null`: every pod.
+    pub scope: Option<String>,
+    /// `Nodes` or `NotDeliverable`; empty: of an older controller.
+    pub delivery: String,
+    pub message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,6 +64,8 @@ pub(crate) struct Row {
     pub message: String,
     /// RFC 3339, seconds, UTC; empty: never changed.
     pub since: String,
+    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`; empty: none is, or an older syncer.
+    pub delivery: String,
     #[serde(skip)]
     pub since_time: Option<Timestamp>,
 }
@@ -87,6 +103,9 @@ impl Status {
             counts: count(&nodes),
             conditions: reported
                 .map(|status| status.conditions.iter().map(condition_row).collect())
+                .unwrap_or_default(),
+            sources: reported
+                .map(|status| status.sources.iter().map(source_row).collect())
                 .unwrap_or_default(),
             nodes,
         }
@@ -177,6 +196,16 @@ fn condition_row(condition: &Condition) -> ConditionRow {
     }
 }
 
+fn source_row(source: &SourceStatus) -> SourceRow {
+    SourceRow {
+        name: source.name.clone(),
+        valid: source.valid,
+        scope: source.scope.clone(),
+        delivery: source.delivery.clone(),
+        message: source.message.clone(),
+    }
+}
+
 fn rfc3339(time: Option<Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
         .unwrap_or_default()
@@ -203,6 +232,7 @@ fn rows(facts: &Facts, revision: i64, now: Timestamp) -> Vec<Row> {
             reason: String::new(),
             message: String::new(),
             since: String::new(),
+            delivery: String::new(),
             since_time: None,
         }));
         rows.sort_by(|a, b| a.name.cmp(&b.name));
@@ -230,6 +260,7 @@ fn row(
         reason: or_empty(status.reason),
         message: or_empty(status.message),
         since: rfc3339(since_time),
+        delivery: status.delivery,
         since_time,
     }
 }

@@ -88,6 +88,7 @@ fn node_secret(granted: i64, observed: bool, phase: Phase, revision: i64) -> Nod
         phase,
         reason: "Why".to_owned(),
         message: "in words".to_owned(),
+        delivery: "ConfigFile".to_owned(),
         last_transition_time: Some(Time(at("2026-01-01T00:05:00.25Z"))),
         ..NodePullSecretStatus::default()
     });
@@ -169,13 +170,36 @@ fn the_json_is_what_scripts_rely_on() {
             "counts": {"total": 1, "synced": 1, "progressing": 0, "failed": 0, "unreachable": 0},
             "nodes": [{
                 "name": "node-1", "phase": "Synced", "revision": 3, "reason": "Why", "message": "in words",
-                "since": "2026-01-01T00:05:00Z"
+                "since": "2026-01-01T00:05:00Z", "delivery": "ConfigFile"
             }],
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "Reason", "message": "",
                 "since": "2026-01-01T00:00:00Z"
             }]
         })
+    );
+}
+
+#[test]
+fn further_sources_are_told_with_who_may_pull_with_them() {
+    let mut facts = ready();
+    report(&mut facts, |status| {
+        status.sources = vec![SourceStatus {
+            name: "team-a".to_owned(),
+            valid: true,
+            message: "why".to_owned(),
+            scope: Some("team-a".to_owned()),
+            delivery: "NotDeliverable".to_owned(),
+            ..SourceStatus::default()
+        }];
+    });
+    let json = serde_json::to_value(Status::of(&facts, now())).expect("JSON");
+    assert_eq!(
+        json["sources"],
+        serde_json::json!([{
+            "name": "team-a", "valid": true, "scope": "team-a", "delivery": "NotDeliverable",
+            "message": "why"
+        }])
     );
 }
 

@@ -7,7 +7,7 @@ use globalps_core::api::Phase;
 use jiff::Timestamp;
 
 use crate::columns::{columns, cut, natural_width, wrap};
-use crate::status::{Row, Status};
+use crate::status::{Row, SourceRow, Status};
 
 /// How much room there is, and what to show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,8 +109,33 @@ pub(crate) fn render(
             lines.push(width.map_or(text.clone(), |width| cut(&text, width)));
         }
     }
+    if !layout.live && !status.sources.is_empty() {
+        lines.push(sources(&status.sources, layout));
+    }
     lines.extend(last);
     lines.join("\n") + "\n"
+}
+
+/// After an empty line, a line for each source.
+fn sources(sources: &[SourceRow], layout: Layout) -> String {
+    const HEADER: [&str; 4] = ["SOURCE", "SCOPE", "DELIVERY", "MESSAGE"];
+    let rows: Vec<Vec<String>> = sources
+        .iter()
+        .map(|source| {
+            let scope = source.scope.clone();
+            vec![
+                source.name.clone(),
+                scope.unwrap_or_else(|| "every pod".to_owned()),
+                source.delivery.clone(),
+                source.message.clone(),
+            ]
+        })
+        .collect();
+    let text = columns(&HEADER, &rows, None, |_, _| None);
+    match text.split_once('\n') {
+        Some((_, rows)) if layout.no_headers => format!("\n{rows}"),
+        _ => format!("\n{text}"),
+    }
 }
 
 /// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first.
@@ -156,7 +181,10 @@ fn urgency(phase: &Phase) -> u8 {
 }
 
 fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
-    const ALL: [&str; 6] = ["NODE", "PHASE", "REVISION", "AGE", "REASON", "MESSAGE"];
+    const ALL: [&str; 7] = [
+        "NODE", "PHASE", "REVISION", "AGE", "DELIVERY", "REASON", "MESSAGE",
+    ];
+    const WIDE: [&str; 2] = ["DELIVERY", "MESSAGE"];
     let cell = |row: &Row, title: &str| match title {
         "NODE" => row.name.clone(),
         "PHASE" => row.phase.to_string(),
@@ -164,12 +192,13 @@ fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
         "AGE" => row
             .since_time
             .map_or(String::new(), |since| age(since, now)),
+        "DELIVERY" => row.delivery.clone(),
         "REASON" => row.reason.clone(),
         _ => row.message.clone(),
     };
     let chosen = |without: &[&str]| {
         let is_shown =
-            |title: &&str| !without.contains(title) && (layout.wide || *title != "MESSAGE");
+            |title: &&str| !without.contains(title) && (layout.wide || !WIDE.contains(title));
         let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
         let cells: Vec<Vec<String>> = rows
             .iter()
@@ -271,6 +300,7 @@ mod tests {
             revision,
             reason: reason.to_owned(),
             message: "a sentence".to_owned(),
+            delivery: "ConfigFile".to_owned(),
             since: "2026-01-01T00:00:00Z".to_owned(),
             since_time: "2026-01-01T00:00:00Z".parse().ok(),
         }
@@ -293,6 +323,7 @@ mod tests {
                 row("node-3", Phase::Pending, 2, ""),
             ],
             conditions: Vec::new(),
+            sources: Vec::new(),
         }
     }
 
@@ -312,6 +343,59 @@ node-2   RolledBack   2          10m   KubeletDown
 node-3   Pending      2          10m
 "
         );
+    }
+
+    #[test]
+    fn the_wide_table_has_deliveries_and_sources_come_after_the_nodes() {
+        let mut status = status();
+        status.nodes.truncate(1);
+        status.nodes[0].delivery = "CredentialProvider".to_owned();
+        let source = |name: &str, scope: Option<&str>, delivery: &str, message: &str| SourceRow {
+            name: name.to_owned(),
+            valid: true,
+            scope: scope.map(str::to_owned),
+            delivery: delivery.to_owned(),
+            message: message.to_owned(),
+        };
+        status.sources = vec![
+            source("team-a", Some("team-a, team-a-*"), "NotDeliverable", "why"),
+            source("all", None, "Nodes", ""),
+        ];
+        let wide = Layout {
+            wide: true,
+            ..Layout::default()
+        };
+        assert_eq!(
+            shown(&status, wide),
+            "\
+revision 3  1/3 nodes synced  1 failed
+NODE     PHASE    REVISION   AGE   DELIVERY             REASON   MESSAGE
+node-1   Synced   3          10m   CredentialProvider            a sentence
+
+SOURCE   SCOPE              DELIVERY         MESSAGE
+team-a   team-a, team-a-*   NotDeliverable   why
+all      every pod          Nodes
+"
+        );
+        let bare = Layout {
+            no_headers: true,
+            ..Layout::default()
+        };
+        assert_eq!(
+            shown(&status, bare),
+            "\
+node-1   Synced   3          10m
+
+team-a   team-a, team-a-*   NotDeliverable   why
+all      every pod          Nodes
+"
+        );
+        let live = Layout {
+            width: Some(80),
+            live: true,
+            ..Layout::default()
+        };
+        assert!(!shown(&status, live).contains("SOURCE"));
     }
 
     #[test]

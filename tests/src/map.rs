@@ -84,6 +84,12 @@ pub const FILES: &[TestFile] = &[
         "controllers and syncers killed at random moments",
     ),
     file(
+        "credential_provider",
+        On::Nodes(3),
+        180,
+        "delivery by the credential provider: one kubelet start in, none for a rotation, one out; scopes; damaged data; drift; nodes where it is not possible",
+    ),
+    file(
         "credential_sources",
         On::Programs,
         2,

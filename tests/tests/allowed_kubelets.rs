@@ -112,6 +112,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
         Allowed::with(
             &["my-kubelet.service".to_owned()],
             &["/data/kubelet/config.json".to_owned()],
+            &[],
         ),
         "other.service",
     );
@@ -142,6 +143,7 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
         namespace: NAMESPACE.to_owned(),
         original: None,
         sources: Vec::new(),
+        delivery: None,
         hosted_control_plane: None,
         allowed: allowed.clone(),
     };

@@ -438,6 +438,7 @@ fn rights() -> BTreeSet<Right> {
         namespace: NAMESPACE.to_owned(),
         original: Some(original()),
         sources: Vec::new(),
+        delivery: None,
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

@@ -52,6 +52,7 @@ fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
     what_others_made_of_a_daemon_set_stays_writable(&cluster, &controller);
     an_upgrade_moves_the_image(&cluster, &controller);
     only_the_leader_writes(&cluster, &controller, other);
+    nobody_else_is_held_up(&cluster);
 }
 
 /// Their rules name no field that the objects do not have.
@@ -569,6 +570,44 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
     }
 }
 
+/// Without the objects that the policies ask: somebody deleted them, or the first controller has not led yet.
+fn nobody_else_is_held_up(cluster: &Cluster) {
+    let namespaced = |kind: &str, api_version: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
+    let mut daemon_set = namespaced("DaemonSet", "apps/v1", "any");
+    daemon_set["spec"] = json!({
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "registry.example.com/any:1"}]},
+        },
+    });
+    let mut binding = namespaced("RoleBinding", "rbac.authorization.k8s.io/v1", "any");
+    binding["roleRef"] =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "any"});
+    let mut of_others = vec![
+        namespaced("ServiceAccount", "v1", "any"),
+        namespaced("Role", "rbac.authorization.k8s.io/v1", "any"),
+        binding,
+        daemon_set,
+    ];
+    let ours = syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values();
+    of_others.extend(ours);
+    cluster
+        .kubectl(&["delete", "-n", SYSTEM, "lease,deployment", "--all"])
+        .unwrap();
+    // The API server of the policies learns of the deletions by a watch.
+    std::thread::sleep(Duration::from_secs(2));
+    for object in of_others {
+        let title = title(&object);
+        for verb in ["create", "delete"] {
+            let mut kubectl = cluster.kubectl_command();
+            kubectl.args([verb, "-f", "-"]);
+            let ran = run(&mut kubectl, &object.to_string()).unwrap();
+            assert_eq!(ran.code, Some(0), "an admin can {verb} {title}: {ran:?}");
+        }
+    }
+}
+
 /// By its own manifests, without an image that could run.
 fn install(cluster: &Cluster, syncer_image: &str) {
     let install = Install {
@@ -577,6 +616,7 @@ fn install(cluster: &Cluster, syncer_image: &str) {
         namespace: NAMESPACE.to_owned(),
         original: None,
         sources: Vec::new(),
+        delivery: None,
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

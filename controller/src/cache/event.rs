@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 
 use super::list_watch::Update;
+use super::namespaces::NamespaceView;
 use super::object_watch::ObjectState;
 use crate::content::source::Source;
 use crate::nodes::input::NodeView;
@@ -23,6 +24,7 @@ pub(crate) enum CacheEvent {
     Managed(ManagedObject, Update<LiveObject>),
     Node(Update<NodeView>),
     NodePullSecret(Update<Box<NodePullSecret>>),
+    Namespace(Update<NamespaceView>),
 }
 
 /// Where the original pull secret is.

@@ -4,6 +4,7 @@ mod debounce;
 mod event;
 mod hosted;
 mod list_watch;
+mod namespaces;
 mod node;
 mod object_watch;
 mod out_of_band;
@@ -27,12 +28,13 @@ use tokio::time::Instant;
 use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
+use namespaces::WatchedNamespaces;
 use object_watch::ObjectState;
 use out_of_band::{OutOfBandChange, out_of_band_changes};
 use store::Store;
 use versioned::Versioned as _;
 use watches::stripped;
-pub(crate) use watches::{CacheEvents, events, original_events, source_events};
+pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
 
 use crate::content::secret::{self, revision};
 use crate::content::source::{Data, Source};
@@ -49,6 +51,7 @@ pub(crate) struct Cache {
     original: Option<Source>,
     /// The content of each of `spec.sources`, in their order.
     sources: Vec<(String, Debounced<Source>)>,
+    namespaces: WatchedNamespaces,
     global: Store<Secret>,
     rolled_out: Store<PartialObjectMeta<Secret>>,
     /// As it was when another client deleted it, until it is written again.
@@ -156,6 +159,7 @@ impl Cache {
                 }
                 self.node_pull_secrets.handle(event)
             }
+            CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
         }
     }
 
@@ -172,18 +176,18 @@ impl Cache {
             })
     }
 
-    /// When the absence of a Secret takes effect: [`Self::settle`] then.
+    /// When the absence of a Secret, or a change of namespaces, takes effect: [`Self::settle`] then.
     pub(crate) fn settles_at(&self) -> Option<Instant> {
         let sources = self.sources.iter().map(|(_, source)| source.settles_at());
         sources
-            .chain([self.additional.settles_at()])
+            .chain([self.additional.settles_at(), self.namespaces.settles_at()])
             .flatten()
             .min()
     }
 
-    /// Whether the absence of a Secret takes effect now.
+    /// Whether the absence of a Secret, or a change of namespaces, takes effect now.
     pub(crate) fn settle(&mut self, now: Instant) -> bool {
-        let mut settled = self.additional.settle(now);
+        let mut settled = self.additional.settle(now) | self.namespaces.settle(now);
         for (_, source) in &mut self.sources {
             settled |= source.settle(now);
         }
@@ -208,6 +212,7 @@ impl Cache {
             && self.managed.iter().all(|(_, store)| store.synced)
             && self.node_pull_secrets.synced
             && self.nodes.synced
+            && self.namespaces.is_synced()
             && (self.original_ref.is_none() || self.original.is_some())
             && self.sources.iter().all(|(_, source)| source.is_known)
     }
@@ -232,6 +237,15 @@ impl Cache {
                 .unwrap_or_default()
         };
         self.sources = names.iter().map(|n| (n.clone(), known(n))).collect();
+    }
+
+    /// Whether namespaces are watched; without, nothing is known of them.
+    pub(crate) fn set_namespaces_watched(&mut self, is_watched: bool) {
+        self.namespaces = WatchedNamespaces::new(is_watched);
+    }
+
+    pub(crate) fn are_namespaces_watched(&self) -> bool {
+        self.namespaces.is_watched
     }
 
     pub(crate) fn are_sources(&self, names: &[String]) -> bool {
@@ -378,6 +392,7 @@ impl Cache {
                 .iter()
                 .map(|(name, known)| (name.clone(), known.get().cloned().unwrap_or(Source::Absent)))
                 .collect(),
+            namespaces: self.namespaces.get().map(Cow::Borrowed),
             global: self
                 .global
                 .get(GLOBAL_SECRET)

@@ -10,7 +10,7 @@ use globalps_core::names::{
     ROLLED_OUT_SECRET,
 };
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PartialObjectMeta;
@@ -123,6 +123,14 @@ pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) 
             .boxed()
     };
     stream::select_all(names.iter().map(watch))
+}
+
+/// Watches the labels of all namespaces.
+pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
+    let namespaces = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let updates = list_watch(namespaces, all(), "namespaces");
+    let events = updates.map(|update| CacheEvent::Namespace(update.map(Into::into)));
+    stream::select_all([events.boxed()])
 }
 
 /// The content of this key of the Secret. A failure is reported only while nothing is known yet: an outage of the API server

@@ -1,7 +1,9 @@
 //! From the pull secrets to the one that the nodes get. Pure.
 
 pub(crate) mod combine;
+mod delivered;
 pub(crate) mod history;
 pub(crate) mod resolve;
+pub(crate) mod scope;
 pub(crate) mod secret;
 pub(crate) mod source;

@@ -3,21 +3,28 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
-use globalps_core::dockerconfig::{self, Code, DockerConfig, Finding, Precedence, Severity};
+use globalps_core::dockerconfig::{
+    self, Code, DockerConfig, Finding, Precedence, Severity, shown_key,
+};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
+use globalps_core::provider::{Content, Scope, ScopedConfig, render_scoped};
 
 use super::combine::combine;
+use super::delivered::delivered;
+use super::scope::{Namespaces, resolve_scope};
 use super::secret::Global;
 use super::source::{Data, Source, Verdict};
 
 /// The content for the nodes, and the valid sources that it was made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
-    pub(crate) config: DockerConfig,
+    pub(crate) content: Content,
     pub(crate) additional: Option<Data>,
     pub(crate) original: Option<Data>,
     /// By the name of the source.
     pub(crate) sources: BTreeMap<String, Data>,
+    /// By the name of the source; the others are for every pod.
+    pub(crate) scopes: BTreeMap<String, Scope>,
 }
 
 /// The result for one of `spec.sources`.
@@ -27,6 +34,8 @@ pub(crate) struct ResolvedSource {
     pub(crate) verdict: Verdict,
     /// Registries whose effective credentials are from this source.
     pub(crate) registries: Vec<String>,
+    /// Who may use them; `None`: every pod.
+    pub(crate) scope: Option<Scope>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +58,8 @@ struct Judged {
     verdict: Verdict,
     good: Option<(DockerConfig, Data)>,
     last: Option<Data>,
+    /// Who may use it; `None`: every pod.
+    scope: Option<Scope>,
 }
 
 impl Judged {
@@ -80,10 +91,30 @@ impl Judged {
     }
 }
 
+/// Everything that a scope depends on.
+pub(crate) struct Scopes<'a> {
+    pub(crate) spec: &'a GlobalPullSecretSpec,
+    /// `None`: unknown.
+    pub(crate) namespaces: Option<&'a Namespaces>,
+}
+
+impl Scopes<'_> {
+    /// `Ok(None)`: the source is for every pod.
+    fn of(&self, source: &str) -> Result<Option<Scope>, String> {
+        let mut sources = self.spec.sources.iter();
+        let scope = sources
+            .find(|known| known.name == source)
+            .and_then(|known| known.scope.as_ref());
+        scope
+            .map(|scope| resolve_scope(scope, self.namespaces))
+            .transpose()
+    }
+}
+
 /// An invalid source never changes the effective content: its last valid bytes replace it, so that changes of the other
 /// sources still apply.
 pub(crate) fn resolve(
-    spec: &GlobalPullSecretSpec,
+    scopes: &Scopes,
     additional: &Source,
     original: &Source,
     sources: &[(String, Source)],
@@ -91,7 +122,9 @@ pub(crate) fn resolve(
 ) -> Resolved {
     let last_additional = global.and_then(|global| global.last_additional.as_ref());
     let last_original = global.and_then(|global| global.last_original.as_ref());
+    let spec = scopes.spec;
     let last_source = |name| global.and_then(|global| global.last_sources.get(name));
+    let last_scope = |name| global.and_then(|global| global.last_scopes.get(name));
     let rejected = global
         .and_then(|global| global.rejected.clone())
         .filter(|rejected| *additional == Source::Found(rejected.clone()));
@@ -106,7 +139,8 @@ pub(crate) fn resolve(
     let mut all = vec![(ADDITIONAL_SECRET, first)];
     for (name, source) in sources {
         let last = last_source(name);
-        let judged = match source {
+        let scope = scopes.of(name);
+        let mut judged = match source {
             // The loop below would reject it, but a parsed source takes many times its bytes: 32 of them, most of a GiB.
             Source::Found(data) if last != Some(data) && kept + data.len() > SECRET_LIMIT => {
                 let mut judged = judge(&Source::Absent, last, false);
@@ -115,11 +149,21 @@ pub(crate) fn resolve(
             }
             _ => judge(source, last, false),
         };
+        match scope {
+            Ok(scope) => judged.scope = scope,
+            Err(_) if *source == Source::Absent => {}
+            // What was valid last is the content with its scope: one without the other would be for other pods.
+            Err(why) => {
+                judged.scope = last_scope(name).cloned();
+                judged.good = last.and_then(read);
+                judged.verdict = Verdict::Invalid(vec![bad_scope(why)]);
+            }
+        }
         kept += judged.kept();
         all.push((name, judged));
     }
     let (merged, too_large) = loop {
-        let merged = merge(spec, &all, &original);
+        let merged = merge(spec, &all, &original, global);
         let size = merged
             .as_ref()
             .and_then(|merged| too_large(&merged.desired, rejected.as_ref()));
@@ -133,16 +177,21 @@ pub(crate) fn resolve(
             None => break (merged, Some(size)),
         }
     };
-    let mut verdicts = all.into_iter().map(|(_, judged)| judged.verdict);
-    let additional = verdicts.next().unwrap_or(Verdict::Absent);
+    let mut verdicts = all
+        .into_iter()
+        .map(|(_, judged)| (judged.verdict, judged.scope));
+    let additional = verdicts
+        .next()
+        .map_or(Verdict::Absent, |(verdict, _)| verdict);
     let (desired, conflicts, mut registries) = match merged {
         Some(merged) => (Some(merged.desired), merged.conflicts, merged.registries),
         None => (None, Vec::new(), BTreeMap::new()),
     };
     let sources = sources.iter().zip(verdicts);
-    let sources = sources.map(|((name, _), verdict)| ResolvedSource {
+    let sources = sources.map(|((name, _), (verdict, scope))| ResolvedSource {
         name: name.clone(),
         verdict,
+        scope,
         registries: registries.remove(name).unwrap_or_default(),
     });
     Resolved {
@@ -164,14 +213,25 @@ struct Merged {
 }
 
 /// `None`: none of them is valid.
-fn merge(spec: &GlobalPullSecretSpec, all: &[(&str, Judged)], original: &Judged) -> Option<Merged> {
-    let good: Vec<(&str, &DockerConfig)> = all
+fn merge(
+    spec: &GlobalPullSecretSpec,
+    all: &[(&str, Judged)],
+    original: &Judged,
+    before: Option<&Global>,
+) -> Option<Merged> {
+    let good = all
         .iter()
-        .filter_map(|(name, judged)| Some((*name, &judged.good.as_ref()?.0)))
+        .filter_map(|(name, judged)| Some((*name, &judged.good.as_ref()?.0, &judged.scope)));
+    let (scoped, everybodys): (Vec<_>, Vec<_>) = good.partition(|(_, _, scope)| scope.is_some());
+    if scoped.is_empty() && everybodys.is_empty() {
+        return None;
+    }
+    let everybodys: Vec<(&str, &DockerConfig)> = everybodys
+        .into_iter()
+        .map(|(name, config, _)| (name, config))
         .collect();
-    let combined = combine(&good);
-    let config = match good.as_slice() {
-        [] => return None,
+    let combined = combine(&everybodys);
+    let config = match everybodys.as_slice() {
         [(_, config)] => (*config).clone(),
         _ => combined.config(),
     };
@@ -189,20 +249,50 @@ fn merge(spec: &GlobalPullSecretSpec, all: &[(&str, Judged)], original: &Judged)
         .iter()
         .filter_map(|(name, judged)| Some(((*name).to_owned(), judged.good.as_ref()?.1.clone())))
         .collect();
-    let registries = good.iter().enumerate();
-    let registries = registries.filter(|(_, (name, _))| *name != ADDITIONAL_SECRET);
+    let mut registries: BTreeMap<String, Vec<String>> = everybodys
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, _))| *name != ADDITIONAL_SECRET)
+        .map(|(at, (name, _))| ((*name).to_owned(), combined.registries(at, &merged.config)))
+        .collect();
+    registries.extend(scoped.iter().map(|(name, config, _)| {
+        let keys = config.by_canonical_key().into_keys();
+        (
+            (*name).to_owned(),
+            keys.map(|key| shown_key(&key)).collect(),
+        )
+    }));
+    let scopes = scoped
+        .iter()
+        .filter_map(|(name, _, scope)| Some(((*name).to_owned(), (*scope).clone()?)));
+    let scoped = scoped.iter().filter_map(|(name, config, scope)| {
+        Some(ScopedConfig {
+            source: (*name).to_owned(),
+            scope: (*scope).clone()?,
+            config: (*config).clone(),
+        })
+    });
     Some(Merged {
-        registries: registries
-            .map(|(at, (name, _))| ((*name).to_owned(), combined.registries(at, &merged.config)))
-            .collect(),
+        registries,
         conflicts: conflicts.collect(),
         desired: Desired {
-            config: merged.config,
+            scopes: scopes.collect(),
+            content: delivered(spec, merged.config, scoped.collect(), before),
             additional: data.remove(ADDITIONAL_SECRET),
             original,
             sources: data,
         },
     })
+}
+
+fn bad_scope(why: String) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: Code::BadScope,
+        registry: String::new(),
+        message: why.into(),
+        hint: "see `kubectl explain globalpullsecret.spec.sources.scope`",
+    }
 }
 
 /// Size of `global-pull-secret` in bytes with everything in it, if it exceeds the limit.
@@ -214,7 +304,8 @@ fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
     if kept * 4 <= SECRET_LIMIT {
         return None;
     }
-    let size = kept + desired.config.render().len();
+    let scoped = render_scoped(&desired.content.scoped).len();
+    let size = kept + desired.content.config.render().len() + scoped;
     (size > SECRET_LIMIT).then_some(size)
 }
 
@@ -224,6 +315,7 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
         verdict,
         good,
         last: last.cloned(),
+        scope: None,
     };
     let stand_in = || last.and_then(read);
     let data = match source {
@@ -272,6 +364,21 @@ pub(crate) fn shadowed(effective: Precedence) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Without namespaces.
+    fn resolve(
+        spec: &GlobalPullSecretSpec,
+        additional: &Source,
+        original: &Source,
+        sources: &[(String, Source)],
+        global: Option<&Global>,
+    ) -> Resolved {
+        let scopes = Scopes {
+            spec,
+            namespaces: None,
+        };
+        super::resolve(&scopes, additional, original, sources, global)
+    }
+
     const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
     const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
     const C: &str = r#"{"auths":{"c":{"auth":"dTpw"}}}"#;
@@ -290,6 +397,7 @@ mod tests {
         let desired = resolved.desired.as_ref();
         desired.map_or("nothing".to_owned(), |desired| {
             desired
+                .content
                 .config
                 .entries()
                 .iter()
@@ -590,5 +698,81 @@ mod tests {
         };
         assert_eq!(additional[0].registry, "c");
         assert_eq!(original[0].registry, "c");
+    }
+
+    /// Sources of this spec with these contents: the unscoped keys, then each scoped source.
+    fn scoped(
+        spec: &serde_json::Value,
+        one: &str,
+        two: &str,
+        before: Option<&Global>,
+    ) -> (String, Resolved) {
+        let spec = serde_json::from_value(spec.clone()).unwrap();
+        let sources = [
+            ("one".to_owned(), found(one)),
+            ("two".to_owned(), found(two)),
+        ];
+        let resolved = resolve(&spec, &found(A), &Source::Absent, &sources, before);
+        let mut text = keys(&resolved);
+        for scoped in &resolved.desired.as_ref().unwrap().content.scoped {
+            let keys: Vec<&str> = scoped
+                .config
+                .entries()
+                .iter()
+                .map(dockerconfig::Entry::key)
+                .collect();
+            text += &format!(
+                "; {} for {}: {}",
+                scoped.source,
+                scoped.scope,
+                keys.join(" ")
+            );
+        }
+        (text, resolved)
+    }
+
+    #[test]
+    fn a_source_with_a_scope_is_for_its_pods_only() {
+        let spec = |delivery: &str, one: &str, two: &str| {
+            serde_json::json!({"kubelet": {"delivery": delivery}, "sources": [
+                {"name": "one", "scope": {"namespaces": [one]}}, {"name": "two", "scope": {"namespaces": [two]}}]})
+        };
+        let provider = |one, two| spec("CredentialProvider", one, two);
+        let (text, resolved) = scoped(&provider("team-a", "team-b-*"), B, B, None);
+        assert_eq!(
+            text, "a; one for team-a: b; two for team-b-*: b",
+            "one registry, two teams"
+        );
+        assert!(resolved.conflicts.is_empty());
+        let desired = resolved.desired.unwrap();
+        let before = Global {
+            last_additional: desired.additional,
+            last_sources: desired.sources,
+            last_scopes: desired.scopes,
+            content: Some(desired.content),
+            ..Global::default()
+        };
+        let (text, resolved) = scoped(&provider("team-[", "team-c"), C, C, Some(&before));
+        assert_eq!(
+            text, "a; one for team-a: b; two for team-c: c",
+            "without a scope that can be used, the last content stays with its own"
+        );
+        assert!(matches!(resolved.sources[0].verdict, Verdict::Invalid(_)));
+        assert_eq!(resolved.sources[1].verdict, Verdict::Valid);
+        let (text, _) = scoped(&provider("team-b", "team-c"), BAD, C, Some(&before));
+        assert_eq!(
+            text, "a; one for team-b: b; two for team-c: c",
+            "a narrower scope counts at once, also with bytes that do not"
+        );
+        let (text, _) = scoped(&provider("team-[", "x"), B, B, None);
+        assert_eq!(text, "a; two for x: b", "nobody gets what was never valid");
+        let (text, resolved) = scoped(&spec("ConfigFile", "team-a", "x"), B, B, Some(&before));
+        assert_eq!(text, "a", "a node's file is everybody's");
+        let scopes = resolved.desired.unwrap().scopes;
+        assert_eq!(
+            scopes["one"].to_string(),
+            "team-a",
+            "and the scope is not forgotten"
+        );
     }
 }

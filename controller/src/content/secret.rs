@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::MAX_REVISION;
-use globalps_core::dockerconfig::{self, DockerConfig};
+use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, DATA_KEY, GLOBAL_SECRET,
-    LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION,
-    REFUSED_ANNOTATION, REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, ROLLED_OUT_SECRET, SECRET_TYPE,
+    ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION,
+    GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX,
+    PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
+    RESTORING_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, ROLLED_OUT_SECRET,
+    SCOPED_KEY, SECRET_TYPE,
 };
+use globalps_core::provider::{self, Content, Delivery, Scope};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -22,11 +24,15 @@ use super::source::Data;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Global {
     pub(crate) revision: i64,
-    pub(crate) merged: Option<DockerConfig>,
+    pub(crate) content: Option<Content>,
     pub(crate) last_additional: Option<Data>,
     pub(crate) last_original: Option<Data>,
     /// By the name of the source.
     pub(crate) last_sources: BTreeMap<String, Data>,
+    /// By the name of the source; the others are for every pod.
+    pub(crate) last_scopes: BTreeMap<String, Scope>,
+    /// First revision with the present configuration of the provider; 0: the content is not delivered by it.
+    pub(crate) provider_since: i64,
     /// Enough canaries have had the revision.
     pub(crate) canary_passed: bool,
     /// When every reachable node had the revision; `None`: not yet.
@@ -43,14 +49,16 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Whether everything except the merged content is equal.
+    /// Whether everything except the content is equal.
     pub(crate) fn has_same_state(&self, other: &Self) -> bool {
         let Self {
             revision,
-            merged: _,
+            content: _,
             last_additional,
             last_original,
             last_sources,
+            last_scopes,
+            provider_since,
             canary_passed,
             rolled_out,
             additional_was_rolled_out,
@@ -63,6 +71,8 @@ impl Global {
             && *last_additional == other.last_additional
             && *last_original == other.last_original
             && *last_sources == other.last_sources
+            && *last_scopes == other.last_scopes
+            && *provider_since == other.provider_since
             && *canary_passed == other.canary_passed
             && *rolled_out == other.rolled_out
             && *additional_was_rolled_out == other.additional_was_rolled_out
@@ -76,7 +86,7 @@ impl Global {
 /// A new content of `global-pull-secret`.
 #[derive(Clone, Debug)]
 pub(crate) struct GlobalWrite {
-    pub(crate) merged: DockerConfig,
+    pub(crate) content: Content,
     pub(crate) global: Global,
 }
 
@@ -84,10 +94,12 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
     let Global {
         revision,
         // The observed one; the new one is beside it.
-        merged: _,
+        content: _,
         last_additional,
         last_original,
         last_sources,
+        last_scopes,
+        provider_since,
         canary_passed,
         rolled_out,
         additional_was_rolled_out,
@@ -118,11 +130,16 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         (REFUSED_ANNOTATION, rejected_reason.clone()),
         (RESTORING_ANNOTATION, restoring.then(|| "true".to_owned())),
         (CONFIG_FILE_ANNOTATION, config_file.clone()),
+        (DELIVERY_ANNOTATION, delivery(&write.content)),
+        (
+            PROVIDER_SINCE_ANNOTATION,
+            (*provider_since > 0).then(|| provider_since.to_string()),
+        ),
     ];
     let annotations = annotations
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)));
-    let mut data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
+    let mut data = content_data(&write.content);
     data.extend(kept.into_iter().filter_map(|(key, source)| {
         let bytes = source.as_ref()?.0.clone()?;
         Some((key.to_owned(), ByteString(bytes)))
@@ -131,22 +148,63 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
         Some((key, ByteString(source.0.clone()?)))
     }));
+    if !last_scopes.is_empty() {
+        let scopes = serde_json::to_vec(last_scopes).unwrap_or_default();
+        data.push((LAST_SCOPES_KEY.to_owned(), ByteString(scopes)));
+    }
     secret(GLOBAL_SECRET, annotations.collect(), data)
+}
+
+/// What a node reads: values, and an annotation that only the provider needs.
+fn content_data(content: &Content) -> Vec<(String, ByteString)> {
+    let mut data = vec![(DATA_KEY.to_owned(), ByteString(content.config.render()))];
+    if !content.scoped.is_empty() {
+        let scoped = ByteString(provider::render_scoped(&content.scoped));
+        data.push((SCOPED_KEY.to_owned(), scoped));
+    }
+    data
+}
+
+fn delivery(content: &Content) -> Option<String> {
+    match &content.delivery {
+        Delivery::ConfigFile => None,
+        provider => serde_json::to_string(provider).ok(),
+    }
+}
+
+/// `None`: something of it is missing, or can't be parsed.
+fn decode_content(secret: &Secret) -> Option<Content> {
+    let config = Data::of(secret, DATA_KEY).0?;
+    let scoped = Data::of(secret, SCOPED_KEY).0;
+    let delivery = secret.annotations().get(DELIVERY_ANNOTATION);
+    Some(Content {
+        config: dockerconfig::parse(&config).ok()?,
+        scoped: match scoped {
+            Some(scoped) => provider::parse_scoped(&scoped).ok()?,
+            None => Vec::new(),
+        },
+        delivery: match delivery {
+            Some(delivery) => serde_json::from_str(delivery).ok()?,
+            None => Delivery::ConfigFile,
+        },
+    })
 }
 
 /// The last revision that the whole fleet had.
 #[derive(Clone, Debug)]
 pub(crate) struct RolledOutWrite {
     pub(crate) revision: i64,
-    pub(crate) merged: DockerConfig,
+    pub(crate) content: Content,
 }
 
 /// The Secret `global-pull-secret-rolled-out`. It is owned by `global-pull-secret` (`owner`: its uid), so that the garbage
 /// collector removes it also where a release that doesn't know it cleans up.
 pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
-    let annotations = [(REVISION_ANNOTATION.to_owned(), write.revision.to_string())];
-    let data = vec![(DATA_KEY.to_owned(), ByteString(write.merged.render()))];
-    let mut secret = secret(ROLLED_OUT_SECRET, annotations.into(), data);
+    let mut annotations =
+        BTreeMap::from([(REVISION_ANNOTATION.to_owned(), write.revision.to_string())]);
+    annotations.extend(delivery(&write.content).map(|text| (DELIVERY_ANNOTATION.to_owned(), text)));
+    let data = content_data(&write.content);
+    let mut secret = secret(ROLLED_OUT_SECRET, annotations, data);
     secret.metadata.owner_references = owner.map(|uid| {
         vec![OwnerReference {
             api_version: "v1".to_owned(),
@@ -187,9 +245,7 @@ pub(crate) fn decode(secret: &Secret) -> Global {
         .any(|(key, _)| key == LAST_ADDITIONAL_KEY || key.starts_with(LAST_SOURCE_KEY_PREFIX));
     Global {
         revision: revision(secret),
-        merged: Data::of(secret, DATA_KEY)
-            .0
-            .and_then(|bytes| dockerconfig::parse(&bytes).ok()),
+        content: decode_content(secret),
         last_additional: kept(LAST_ADDITIONAL_KEY),
         last_original: kept(LAST_ORIGINAL_KEY),
         last_sources: secret
@@ -201,6 +257,14 @@ pub(crate) fn decode(secret: &Secret) -> Global {
                 Some((name.to_owned(), Data(Some(bytes.0.clone()))))
             })
             .collect(),
+        last_scopes: Data::of(secret, LAST_SCOPES_KEY)
+            .0
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default(),
+        provider_since: annotation(PROVIDER_SINCE_ANNOTATION)
+            .and_then(|text| text.parse().ok())
+            .filter(|since| (1..=revision(secret)).contains(since))
+            .unwrap_or_default(),
         canary_passed: annotation(PROVEN_ANNOTATION)
             .is_some_and(|passed| annotation(REVISION_ANNOTATION) == Some(passed)),
         rolled_out: annotation(ROLLED_OUT_ANNOTATION).and_then(|text| text.parse().ok()),
@@ -227,14 +291,25 @@ pub(crate) fn revision(secret: &impl kube::ResourceExt) -> i64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use globalps_core::provider::{ProviderConfig, ScopedConfig};
+
     use super::*;
+
+    fn scope(namespace: &str) -> Scope {
+        Scope {
+            namespaces: vec![namespace.to_owned().try_into().unwrap()],
+            service_accounts: Vec::new(),
+        }
+    }
 
     #[test]
     fn the_secret_decodes_to_what_was_encoded() {
         let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
         let full = Global {
             revision: 7,
-            merged: None,
+            content: None,
+            last_scopes: [("one".to_owned(), scope("team-a"))].into(),
+            provider_since: 3,
             last_additional: Some(data("a")),
             last_original: Some(data("b")),
             last_sources: [("one".to_owned(), data("c")), ("two".to_owned(), data("d"))].into(),
@@ -258,13 +333,33 @@ mod tests {
             ("a canary", canary_passed),
         ] {
             let merged = br#"{"auths":{"a":{"auth":"dTpw"}}}"#;
-            let write = GlobalWrite {
-                merged: dockerconfig::parse(merged).unwrap(),
-                global,
+            let config = dockerconfig::parse(merged).unwrap();
+            let ports = ["1234".to_owned()].into();
+            let scoped = ScopedConfig {
+                source: "one".to_owned(),
+                scope: scope("team-a"),
+                config: config.clone(),
             };
-            let decoded = decode(&encode(&write));
-            assert!(decoded.has_same_state(&write.global), "{sentence}");
-            assert!(decoded.merged.unwrap().means_the_same(&write.merged));
+            for content in [
+                Content {
+                    config: config.clone(),
+                    ..Content::default()
+                },
+                Content {
+                    config: config.clone(),
+                    scoped: vec![scoped],
+                    delivery: Delivery::CredentialProvider(ProviderConfig { ports }),
+                },
+            ] {
+                let write = GlobalWrite {
+                    content,
+                    global: global.clone(),
+                };
+                let decoded = decode(&encode(&write));
+                assert!(decoded.has_same_state(&write.global), "{sentence}");
+                let content = decoded.content.unwrap();
+                assert!(content.means_the_same(&write.content), "{sentence}");
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::clock::AssignmentClock;
 use super::labels::Labels;
+use crate::content::scope::Namespaces;
 use crate::content::secret::Global;
 use crate::content::source::Source;
 
@@ -26,6 +27,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) original: Source,
     /// `spec.sources` by name, in their order.
     pub(crate) sources: Vec<(String, Source)>,
+    /// `None`: no source selects namespaces by their labels, or the controller may not list them.
+    pub(crate) namespaces: Option<Cow<'a, Namespaces>>,
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
     pub(crate) global_deleted_out_of_band: bool,
@@ -53,6 +56,12 @@ impl Snapshot<'_> {
             || self.daemon_set
             || !self.node_pull_secrets.is_empty()
             || self.rolled_out_revision.is_some()
+    }
+
+    /// Some revision was rolled out. Before that a new node misses nothing that the others have.
+    pub(super) fn fleet_has_content(&self) -> bool {
+        let global = self.global.as_ref();
+        self.rolled_out_revision.is_some() || global.is_some_and(|g| g.rolled_out.is_some())
     }
 
     /// The credentials file that the nodes were given, where the spec names another one.

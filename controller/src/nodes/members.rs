@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{ABANDON_ANNOTATION, RETRY_ANNOTATION};
+use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use globalps_core::rollout::{self, Goal, Member, Progress};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,7 +14,13 @@ use super::input::{NodeView, Snapshot, is_selected, is_skipped};
 use super::progress::{Context, is_retry_due, lost, progress, up_to_date};
 
 /// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
-pub(crate) fn members(snapshot: &Snapshot, goal: Goal, canary_passed: bool) -> Vec<Member> {
+/// `provider_since`: the first revision with the present configuration of the provider; 0: none.
+pub(crate) fn members(
+    snapshot: &Snapshot,
+    goal: Goal,
+    canary_passed: bool,
+    provider_since: i64,
+) -> Vec<Member> {
     let restoring = goal == Goal::Restore;
     let canaries = Canaries::of(snapshot);
     let nodes = snapshot.nodes.values().filter_map(|node| {
@@ -25,12 +32,29 @@ pub(crate) fn members(snapshot: &Snapshot, goal: Goal, canary_passed: bool) -> V
         let min_ready = min_ready(&snapshot.spec, is_canary && !canary_passed);
         let member = member(snapshot, node, object, goal, min_ready);
         let has_goal = is_selected || member.assigned.is_some() || restoring && node.is_linux();
+        let in_place = is_selected
+            && object.is_some_and(|object| takes_in_place(object, node, provider_since));
         has_goal.then_some(Member {
             is_canary,
+            in_place,
             ..member
         })
     });
     nodes.collect()
+}
+
+/// The node's kubelet runs the provider as it is configured now, so that another content takes no restart. What a node
+/// reports wrongly is its own loss.
+fn takes_in_place(object: &NodePullSecret, node: &NodeView, provider_since: i64) -> bool {
+    let gives_tokens = |version: &str| kubelet_version(version) >= Some(MIN_KUBELET_FOR_SCOPES);
+    provider_since > 0
+        && object.status.as_ref().is_some_and(|status| {
+            status.delivery == DeliveryType::CredentialProvider.as_str()
+                && status.delivery_revision == status.revision
+                && status.revision >= provider_since
+        })
+        // An upgraded kubelet gets one more provider.
+        && gives_tokens(&object.spec.kubelet_version) == gives_tokens(&node.kubelet_version)
 }
 
 fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
@@ -57,6 +81,7 @@ fn member(
         clock,
         now: *now,
         min_ready,
+        fleet_has_content: snapshot.fleet_has_content(),
     };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
     let asked = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
@@ -83,6 +108,7 @@ fn member(
         is_last: node.is_control_plane(),
         is_canary: false,
         is_skipped: goal != Goal::Restore && is_skipped(spec, node),
+        in_place: false,
     };
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
         // Nothing is left to do for it, and it takes no slot: as done it would count as unavailable.
@@ -246,6 +272,7 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
         clock: &snapshot.clock,
         now: snapshot.now,
         min_ready: min_ready(&snapshot.spec, false),
+        fleet_has_content: snapshot.fleet_has_content(),
     };
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),

@@ -1,14 +1,14 @@
 //! The plan: what the controller writes next. Pure: every decision of the controller is made here.
 
 use globalps_core::api::{MAX_REVISION, NodePullSecretSpec, OnFailure};
-use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::provider::{Content, Delivery};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
 use super::members::{assignments, members, missing};
 use crate::content::history::HistoryWrite;
-use crate::content::resolve::{Desired, Resolved, resolve};
+use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::source::{Data, Source, Verdict};
 
@@ -101,8 +101,12 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
+    let scopes = Scopes {
+        spec: &snapshot.spec,
+        namespaces: snapshot.namespaces.as_deref(),
+    };
     resolve(
-        &snapshot.spec,
+        &scopes,
         &snapshot.additional,
         &snapshot.original,
         &snapshot.sources,
@@ -137,7 +141,7 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     if let Some(global) = &snapshot.global {
         let goal = Goal::Revision(global.revision);
         plan.canary_passed = global.canary_passed;
-        plan.members = members(snapshot, goal, plan.canary_passed);
+        plan.members = members(snapshot, goal, plan.canary_passed, global.provider_since);
         let revision = fleet_revision(snapshot, global, false);
         plan.assignments.extend(bootstrap(snapshot, revision));
     }
@@ -153,10 +157,10 @@ fn reach(
 ) -> Plan {
     let last = last_revision(snapshot);
     let same = before.filter(|global| {
-        let merged = global.merged.as_ref();
+        let content = global.content.as_ref();
         last > 0
             && global.revision == last
-            && merged.is_some_and(|merged| merged.means_the_same(&desired.config))
+            && content.is_some_and(|content| content.means_the_same(&desired.content))
     });
     let revision = if same.is_some() {
         Some(last)
@@ -168,8 +172,9 @@ fn reach(
     };
     let goal = Goal::Revision(revision);
     let mut plan = Plan::new(resolved.clone(), Aim::Reach(goal));
+    let provider_since = provider_since(before, &desired.content, revision);
     let had_passed = same.is_some_and(|global| global.canary_passed && !global.restoring);
-    plan.members = members(snapshot, goal, had_passed);
+    plan.members = members(snapshot, goal, had_passed, provider_since);
     let members = &plan.members;
     plan.canary_passed =
         had_passed || rollout::has_canary_passed(members, goal, &snapshot.spec.rollout);
@@ -178,7 +183,9 @@ fn reach(
         .or_else(|| is_complete(members).then_some(snapshot.now));
     let next = Global {
         revision,
-        merged: None,
+        content: None,
+        last_scopes: desired.scopes.clone(),
+        provider_since,
         last_additional: desired.additional.clone(),
         last_original: desired.original.clone(),
         last_sources: desired.sources.clone(),
@@ -206,7 +213,7 @@ fn reach(
             .and_then(|global| {
                 Some(RolledOutWrite {
                     revision: global.revision,
-                    merged: global.merged.clone()?,
+                    content: global.content.clone()?,
                 })
             });
     }
@@ -223,7 +230,7 @@ fn reach(
         && same.is_some_and(|global| global.has_same_state(&next));
     if !is_written {
         plan.global = Some(GlobalWrite {
-            merged: merged(same, desired),
+            content: content(same, desired),
             global: next,
         });
     }
@@ -231,9 +238,24 @@ fn reach(
 }
 
 /// Equivalent content keeps the bytes that the nodes have.
-fn merged(same: Option<&Global>, desired: &Desired) -> DockerConfig {
-    let merged = same.and_then(|global| global.merged.clone());
-    merged.unwrap_or_else(|| desired.config.clone())
+fn content(same: Option<&Global>, desired: &Desired) -> Content {
+    let content = same.and_then(|global| global.content.clone());
+    content.unwrap_or_else(|| desired.content.clone())
+}
+
+/// Another configuration of the provider takes a restart of each kubelet, and a later revision with the same one none.
+fn provider_since(before: Option<&Global>, content: &Content, revision: i64) -> i64 {
+    let known = before.filter(|global| {
+        let before = global.content.as_ref().map(|content| &content.delivery);
+        before == Some(&content.delivery)
+    });
+    match &content.delivery {
+        Delivery::ConfigFile => 0,
+        Delivery::CredentialProvider(_) => known
+            .map(|global| global.provider_since)
+            .filter(|since| *since > 0)
+            .unwrap_or(revision),
+    }
 }
 
 /// The highest revision that the controller has written. Where the Secret or its revision was lost, the other objects that
@@ -337,7 +359,7 @@ fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {
 /// No additional Secret and no source: every node restores, and then everything is deleted.
 fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Reach(Goal::Restore));
-    plan.members = members(snapshot, Goal::Restore, true);
+    plan.members = members(snapshot, Goal::Restore, true, 0);
     plan.assignments = assignments(snapshot, &plan.members, true);
     if plan.assignments.is_empty() && plan.members.iter().all(Member::is_done) {
         plan.aim = Aim::CleanUp;
@@ -351,7 +373,7 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
         .filter(|global| !global.restoring)
         .and_then(|global| {
             Some(GlobalWrite {
-                merged: global.merged.clone()?,
+                content: global.content.clone()?,
                 global: Global {
                     revision: global.revision,
                     last_original: global.last_original.clone(),

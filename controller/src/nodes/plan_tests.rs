@@ -27,7 +27,10 @@ fn global(revision: i64, text: &str) -> Global {
     let merged = globalps_core::dockerconfig::parse(text.as_bytes()).unwrap();
     Global {
         revision,
-        merged: Some(merged),
+        content: Some(Content {
+            config: merged,
+            ..Content::default()
+        }),
         last_additional: Some(data),
         canary_passed: true,
         config_file: Some(GlobalPullSecretSpec::default().kubelet.config_file),
@@ -61,6 +64,7 @@ pub(crate) fn snapshot(
         additional_type: None,
         original: Source::Absent,
         sources: Vec::new(),
+        namespaces: None,
         last_rolled_out: None,
         daemon_set: global.is_some(),
         syncers: Syncers::default(),
@@ -398,6 +402,19 @@ fn new_nodes_get_what_the_fleet_has() {
             "Reach(Revision(1)) b=1",
         ),
         (
+            "and each of them counts while it changes",
+            snapshot(
+                found(A),
+                Some(Global {
+                    canary_passed: true,
+                    ..without_canary(1, A)
+                }),
+                "+a=1:Synced +b=1 +c=0 +d=0",
+            ),
+            None,
+            "Reach(Revision(1))",
+        ),
+        (
             "a revision that is not older is none",
             rotated("a=2 b=0 +c=0"),
             Some(2),
@@ -696,9 +713,9 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
         "revision 2 failed on b and was rolled back on every node"
     );
     let rejecting = |additional| {
-        let merged = global(3, A).merged;
+        let content = global(3, A).content;
         let global = Global {
-            merged,
+            content,
             ..back.clone()
         };
         line(&snapshot(

@@ -32,6 +32,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     /// How long the node must have been Ready to be done.
     pub(super) min_ready: SignedDuration,
+    /// The fleet has something that a new node gets beside the limits.
+    pub(super) fleet_has_content: bool,
 }
 
 /// Last assignment and progress; `None`: the node was assigned nothing and has nothing.
@@ -48,7 +50,7 @@ pub(super) fn progress(
     };
     let Some(status) = up_to_date(object) else {
         // A revoked node had what it is asked for now.
-        let progress = match (spec.revoked, is_bootstrapping(object, node, context.now)) {
+        let progress = match (spec.revoked, is_bootstrapping(object, node, context)) {
             (true, _) => Progress::Done,
             (false, true) => Progress::Bootstrapping,
             (false, false) => Progress::InFlight,
@@ -64,7 +66,7 @@ pub(super) fn progress(
         (Phase::Failed, _) if status.reason == KUBELET_DOWN => Progress::Failed,
         (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
         (Phase::Syncing, _) if status.reason == SUPERSEDED => Progress::Blocked,
-        _ if is_bootstrapping(object, node, context.now) => Progress::Bootstrapping,
+        _ if is_bootstrapping(object, node, context) => Progress::Bootstrapping,
         _ => Progress::InFlight,
     };
     Some((goal, progress))
@@ -103,12 +105,12 @@ fn unassigned(object: &NodePullSecret, context: Context) -> Option<(Goal, Progre
 }
 
 /// A new node that has never had anything: its first assignment disturbs nothing that runs there.
-fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, now: Timestamp) -> bool {
+fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, context: Context) -> bool {
     let has_nothing = object
         .status
         .as_ref()
         .is_some_and(|status| status.revision == 0);
-    has_nothing && node.is_new(now) && !object.spec.restore
+    context.fleet_has_content && has_nothing && node.is_new(context.now) && !object.spec.restore
 }
 
 /// The node reports that it is done. It is, once the API server has heard from its kubelet since the restart, and the
@@ -242,6 +244,7 @@ mod tests {
             clock: &AssignmentClock::default(),
             now: at(1000),
             min_ready: SignedDuration::from_secs(min_ready),
+            fleet_has_content: true,
         };
         progress(&object, &node, context).map_or(Progress::Done, |(_, progress)| progress)
     }
@@ -341,6 +344,7 @@ mod tests {
                 clock: &clock,
                 now: at(1000 + seconds),
                 min_ready: SignedDuration::ZERO,
+                fleet_has_content: true,
             };
             progress(&object, &node, context).map(|(_, progress)| progress)
         };
@@ -432,9 +436,16 @@ mod tests {
             clock: &clock,
             now: at(1000),
             min_ready: SignedDuration::ZERO,
+            fleet_has_content: true,
         };
         let found = progress(&object, &new, context);
         assert_eq!(found, Some((Goal::Revision(5), Bootstrapping)));
+        let first_rollout = Context {
+            fleet_has_content: false,
+            ..context
+        };
+        let found = progress(&object, &new, first_rollout);
+        assert_eq!(found, Some((Goal::Revision(5), InFlight)));
         object.status = status(1, "Pending", "", 4);
         let found = progress(&object, &new, context);
         assert_eq!(

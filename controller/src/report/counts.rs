@@ -122,6 +122,7 @@ mod tests {
             is_last: false,
             is_canary: true,
             is_skipped: false,
+            in_place: false,
         }
     }
 

@@ -40,7 +40,10 @@ pub(crate) fn report(
     };
     let members = match plan.aim {
         Aim::Nothing => Vec::new(),
-        _ => members(snapshot, goal, plan.canary_passed),
+        _ => {
+            let since = snapshot.global.as_ref().map_or(0, |g| g.provider_since);
+            members(snapshot, goal, plan.canary_passed, since)
+        }
     };
     let counts = count(&members, goal);
     let statements = [
@@ -62,7 +65,7 @@ pub(crate) fn report(
         revision,
         counts: counts.status,
         conflicts: plan.resolved.conflicts.clone(),
-        sources: source_statuses(&plan.resolved.sources),
+        sources: source_statuses(snapshot, &plan.resolved.sources),
         conditions,
     }
 }

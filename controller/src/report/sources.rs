@@ -1,10 +1,12 @@
 //! The validity of `spec.sources`, as a condition and one by one. Pure.
 
-use globalps_core::api::{SOURCE_REGISTRIES, SourceStatus, condition};
+use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
+use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
 use super::statement::{MAY_NOT_READ, Statement, sentences, statement};
 use crate::content::resolve::ResolvedSource;
 use crate::content::source::Verdict;
+use crate::nodes::input::{NodeView, Snapshot, is_selected};
 
 /// `None`: there are no sources.
 pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
@@ -80,18 +82,90 @@ fn source_fault(source: &ResolvedSource) -> Option<Fault> {
     })
 }
 
-pub(super) fn source_statuses(sources: &[ResolvedSource]) -> Vec<SourceStatus> {
+/// A value of [`SourceStatus::delivery`].
+const NODES: &str = "Nodes";
+const NOT_DELIVERABLE: &str = "NotDeliverable";
+
+pub(super) fn source_statuses(
+    snapshot: &Snapshot,
+    sources: &[ResolvedSource],
+) -> Vec<SourceStatus> {
+    let scoped = scoped_delivery(snapshot);
     let sources = sources.iter().map(|source| {
         let fault = source_fault(source);
+        let (delivery, note) = match &source.scope {
+            Some(_) => (scoped.0, scoped.1.as_str()),
+            None => (NODES, ""),
+        };
+        let message = fault.as_ref().map_or("", |(_, _, reason)| reason);
+        let sentences = [message, note].into_iter().filter(|text| !text.is_empty());
         let registries = source.registries.iter().take(SOURCE_REGISTRIES);
         SourceStatus {
             name: source.name.clone(),
             valid: fault.is_none(),
-            message: fault.map(|(_, _, reason)| reason).unwrap_or_default(),
+            message: sentences.collect::<Vec<_>>().join("; "),
+            scope: source
+                .scope
+                .as_ref()
+                .map(|scope| shortened(&scope.to_string())),
+            delivery: delivery.to_owned(),
             registries: registries.cloned().collect(),
             total: u32::try_from(source.registries.len()).unwrap_or(u32::MAX),
             ..SourceStatus::default()
         }
     });
     sources.collect()
+}
+
+/// How sources with a scope are delivered, and on which nodes they are not.
+fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
+    if snapshot.spec.kubelet.delivery == DeliveryType::ConfigFile {
+        let why = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider`";
+        return (NOT_DELIVERABLE, why.to_owned());
+    }
+    let nodes = snapshot.nodes.values();
+    let selected: Vec<&NodeView> = nodes
+        .filter(|node| is_selected(&snapshot.spec, node))
+        .collect();
+    let (major, minor) = MIN_KUBELET_FOR_SCOPES;
+    let is_old =
+        |node: &&&NodeView| kubelet_version(&node.kubelet_version) < Some(MIN_KUBELET_FOR_SCOPES);
+    let keeps_file = |node: &&&NodeView| {
+        let object = snapshot.node_pull_secrets.get(&node.name);
+        let status = object.and_then(|object| object.status.as_ref());
+        status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
+    };
+    let old = selected.iter().filter(is_old);
+    let by_file = selected.iter().filter(|node| !is_old(node));
+    let by_file = by_file.filter(keeps_file);
+    let mut notes = Vec::new();
+    if let Some(node) = old.clone().next() {
+        notes.push(format!(
+            "scopes need Kubernetes {major}.{minor}: not on {} of {} nodes, such as {} ({})",
+            old.clone().count(),
+            selected.len(),
+            node.name,
+            node.kubelet_version
+        ));
+    }
+    if let Some(node) = by_file.clone().next() {
+        notes.push(format!(
+            "not on {} of {} nodes, which keep the credentials file, such as {}",
+            by_file.count(),
+            selected.len(),
+            node.name
+        ));
+    }
+    let is_possible = selected.is_empty() || old.count() < selected.len();
+    let delivery = if is_possible { NODES } else { NOT_DELIVERABLE };
+    (delivery, notes.join("; "))
+}
+
+/// As long as the schema allows.
+fn shortened(text: &str) -> String {
+    let mut shortened: String = text.chars().take(MESSAGE_LIMIT - 1).collect();
+    if shortened.len() < text.len() {
+        shortened.push('…');
+    }
+    shortened
 }

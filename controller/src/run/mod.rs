@@ -153,6 +153,7 @@ struct Controller {
     events: CacheEvents,
     original_events: BoxStream<'static, CacheEvent>,
     source_events: CacheEvents,
+    namespace_events: CacheEvents,
     /// The last look-up of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
@@ -182,6 +183,7 @@ impl Controller {
             events: cache::events(&client, namespace),
             original_events: stream::pending().boxed(),
             source_events: CacheEvents::new(),
+            namespace_events: CacheEvents::new(),
             openshift: (None, None),
             cache: Cache::default(),
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
@@ -217,6 +219,7 @@ impl Controller {
                 },
                 Some(event) = self.original_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.source_events.next() => self.cache.handle(event, Instant::now()),
+                Some(event) = self.namespace_events.next() => self.cache.handle(event, Instant::now()),
                 () = sleep_until(next) => next == wake,
             };
             changed |= self.handle_pending_events().await;
@@ -256,10 +259,11 @@ impl Controller {
         // The task of the connection passes events on and needs to run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
-            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 3] = [
+            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 4] = [
                 &mut self.events,
                 &mut self.original_events,
                 &mut self.source_events,
+                &mut self.namespace_events,
             ];
             for events in streams {
                 while let Some(Some(event)) = events.next().now_or_never() {

@@ -11,7 +11,7 @@ use kube::Api;
 use tokio::time::Instant;
 
 use super::{Controller, RESYNC};
-use crate::cache::{self, OriginalRef};
+use crate::cache::{self, CacheEvents, OriginalRef};
 
 /// Between two look-ups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
@@ -37,6 +37,24 @@ impl Controller {
         tracing::info!(?names, "watching the sources");
         self.source_events = cache::source_events(&self.client, &self.namespace, &names);
         self.cache.set_sources(&names);
+    }
+
+    /// Watches namespaces while a source selects some by their labels.
+    pub(super) fn watch_namespaces(&mut self) {
+        let sources = self.cache.config().map(|config| &config.spec.sources);
+        let scopes = sources.into_iter().flatten();
+        let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
+        let is_wanted = scopes.any(|scope| scope.namespace_selector.is_some());
+        if is_wanted == self.cache.are_namespaces_watched() {
+            return;
+        }
+        self.namespace_events = if is_wanted {
+            tracing::info!("watching namespaces");
+            cache::namespace_events(&self.client)
+        } else {
+            CacheEvents::new()
+        };
+        self.cache.set_namespaces_watched(is_wanted);
     }
 
     /// Watches the original pull secret that the configuration names.

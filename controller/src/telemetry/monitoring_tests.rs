@@ -127,6 +127,7 @@ fn the_pod_monitor_finds_the_pods_of_the_manifest() {
         namespace: "kube-system".to_owned(),
         original: None,
         sources: Vec::new(),
+        delivery: None,
         hosted_control_plane: None,
         allowed: globalps_core::manifests::Allowed::default(),
     };

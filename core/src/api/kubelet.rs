@@ -56,6 +56,28 @@ pub enum DeliveryType {
     CredentialProvider,
 }
 
+impl ProviderPaths {
+    /// The name of the file that `config_path` is; `None`: it is a directory.
+    pub fn config_file_name(&self) -> Option<&str> {
+        let (_, name) = self.config_path.rsplit_once('/')?;
+        let is_file = [".yaml", ".yml", ".json"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        is_file.then_some(name)
+    }
+
+    /// The directory of the kubelet's configuration of providers.
+    pub fn config_dir(&self) -> &str {
+        let Some(name) = self.config_file_name() else {
+            return &self.config_path;
+        };
+        let dir = self.config_path.strip_suffix(name).unwrap_or_default();
+        dir.strip_suffix('/')
+            .filter(|dir| !dir.is_empty())
+            .unwrap_or("/")
+    }
+}
+
 impl DeliveryType {
     pub fn as_str(self) -> &'static str {
         match self {
@@ -90,4 +112,25 @@ fn default_unit() -> String {
 }
 fn default_config_file() -> String {
     names::CONFIG_FILE.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_file_by_its_ending() {
+        for (path, dir, name) in [
+            ("/etc/eks/config.json", "/etc/eks", Some("config.json")),
+            ("/etc/k/p.yaml", "/etc/k", Some("p.yaml")),
+            ("/etc/k/providers.d", "/etc/k/providers.d", None),
+            ("/p.yml", "/", Some("p.yml")),
+        ] {
+            let paths = ProviderPaths {
+                config_path: path.to_owned(),
+                bin_dir: String::new(),
+            };
+            assert_eq!((paths.config_dir(), paths.config_file_name()), (dir, name));
+        }
+    }
 }

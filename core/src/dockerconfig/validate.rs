@@ -38,6 +38,8 @@ pub enum Code {
     FieldNotString,
     BadBase64,
     NoColon,
+    /// Not of the bytes, but of who may use them.
+    BadScope,
     // From here on, warnings.
     EmptyUser,
     EmptyPassword,

@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt as _;
 
-use crate::api::GlobalPullSecret;
+use crate::api::{GlobalPullSecret, ProviderPaths};
 use crate::names::{CONFIG_FILE, KUBELET_UNIT_AUTO};
 
 /// systemd units that run a kubelet, of every distribution known to have one.
@@ -28,22 +28,52 @@ const CONFIG_FILES: [&str; 3] = [
     "/var/snap/microk8s/common/var/lib/kubelet/config.json",
 ];
 
-/// What `spec.kubelet.unit` and `spec.kubelet.configFile` can be.
+/// Where distributions have the kubelet's providers: the configuration, and the directory of the programs. K3s and RKE2,
+/// EKS, AKS, `OpenShift`, GKE.
+const PROVIDERS: [(&str, &str); 6] = [
+    (
+        "/var/lib/rancher/credentialprovider/config.yaml",
+        "/var/lib/rancher/credentialprovider/bin",
+    ),
+    (
+        "/etc/eks/image-credential-provider/config.json",
+        "/etc/eks/image-credential-provider",
+    ),
+    (
+        "/var/lib/kubelet/credential-provider-config.yaml",
+        "/var/lib/kubelet/credential-provider",
+    ),
+    (
+        "/etc/kubernetes/credential-providers/ecr-credential-provider.yaml",
+        "/usr/libexec/kubelet-image-credential-provider-plugins",
+    ),
+    (
+        "/etc/srv/kubernetes/cri_auth_config.yaml",
+        "/home/kubernetes/bin",
+    ),
+    (
+        "/etc/kubernetes/credential-providers.d",
+        "/usr/local/libexec/kubernetes/credential-providers",
+    ),
+];
+
+/// What `spec.kubelet.unit`, `configFile` and `credentialProvider` can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     units: Vec<String>,
     config_files: Vec<String>,
+    providers: Vec<ProviderPaths>,
 }
 
 impl Default for Allowed {
     fn default() -> Self {
-        Self::with(&[], &[])
+        Self::with(&[], &[], &[])
     }
 }
 
 impl Allowed {
     /// The known kubelets, and these units and absolute paths.
-    pub fn with(units: &[String], config_files: &[String]) -> Self {
+    pub fn with(units: &[String], config_files: &[String], providers: &[ProviderPaths]) -> Self {
         let all = |known: &[&str], more: &[String]| {
             let mut all: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
             for name in more {
@@ -56,7 +86,20 @@ impl Allowed {
         Self {
             units: all(&[&[KUBELET_UNIT_AUTO], &UNITS[..]].concat(), units),
             config_files: all(&CONFIG_FILES, config_files),
+            providers: PROVIDERS
+                .into_iter()
+                .map(|(config_path, bin_dir)| ProviderPaths {
+                    config_path: config_path.to_owned(),
+                    bin_dir: bin_dir.to_owned(),
+                })
+                .chain(providers.iter().cloned())
+                .collect(),
         }
+    }
+
+    /// Values of `spec.kubelet.credentialProvider`.
+    pub fn providers(&self) -> &[ProviderPaths] {
+        &self.providers
     }
 
     /// Values of `spec.kubelet.unit`.
@@ -94,6 +137,21 @@ impl Allowed {
                 let rules = property.x_kubernetes_validations.get_or_insert_default();
                 rules.push(rule);
             }
+            let pairs = self.providers.iter();
+            let pairs: Vec<String> = pairs
+                .map(|paths| format!("{} {}", paths.config_path, paths.bin_dir))
+                .collect();
+            let property = property(schema, &["spec", "kubelet", "credentialProvider"]);
+            let rules = property.x_kubernetes_validations.get_or_insert_default();
+            rules.push(ValidationRule {
+                rule: format!("(self.configPath + ' ' + self.binDir) in {}", cel_list(&pairs)),
+                message: Some(
+                    "credentialProvider names no known directories of a kubelet's providers; \
+                     `kubectl globalps install --allow-provider CONFIG:BIN_DIR --apply` allows others"
+                        .to_owned(),
+                ),
+                ..ValidationRule::default()
+            });
         }
         crd
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::allowed::{Allowed, cel_list};
 use super::daemon_set::{DBUS_DIR, allowed_args, directory, ready_command};
-use super::policy::{Policy, binding, param, validation, writes};
+use super::policy::{Policy, binding, only_named, param, validation, writes};
 use super::syncer::rules;
 use super::{Agent, value};
 use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
@@ -47,6 +47,11 @@ pub(super) fn objects(namespace: &str, allowed: &Allowed) -> Vec<Value> {
 fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     let mut directories: Vec<&str> = vec![DBUS_DIR];
     directories.extend(allowed.config_files().iter().map(|file| directory(file)));
+    for provider in allowed.providers() {
+        directories.extend([provider.config_dir(), &provider.bin_dir]);
+    }
+    directories.sort_unstable();
+    directories.dedup();
     let args = cel_list(&allowed_args(namespace, allowed));
     let directories = cel_list(&directories);
     let ready = cel_list(&ready_command());
@@ -112,7 +117,7 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
                 .to_owned(),
         ),
         (
-            "the volumes are the kubelet's directory, /run/dbus and empty ones",
+            "the volumes are the kubelet's directory, those of its credential providers, /run/dbus and empty ones",
             format!(
                 "!has(variables.pod.volumes) || variables.pod.volumes.all(v, has(v.emptyDir) || \
                  (has(v.hostPath) && v.hostPath.path in {directories}))"
@@ -131,7 +136,10 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     }
     Policy {
         params: Some(("apps/v1", "Deployment")),
-        rules: vec![writes("apps", "v1", ["daemonsets"])],
+        rules: vec![only_named(
+            writes("apps", "v1", ["daemonsets"]),
+            &Agent::ALL.map(Agent::name),
+        )],
         variables: vec![
             ("pod", "object.spec.template.spec".to_owned()),
             (
@@ -271,17 +279,20 @@ mod tests {
         let allowed = Allowed::with(
             &["own.service".to_owned()],
             &["/etc/k/auth.json".to_owned()],
+            &[],
         );
         let args = allowed_args("kube-system", &allowed);
         for unit in allowed.units() {
             for config_file in allowed.config_files() {
                 for restart in [Restart::Always, Restart::Never] {
+                    let provider = allowed.providers().get(config_file.len() % 7).cloned();
                     let spec = GlobalPullSecretSpec {
                         node_selector: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
                         kubelet: Kubelet {
                             unit: unit.clone(),
                             config_file: config_file.clone(),
                             restart,
+                            credential_provider: provider,
                             ..Kubelet::default()
                         },
                         ..GlobalPullSecretSpec::default()

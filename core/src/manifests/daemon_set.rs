@@ -15,12 +15,14 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::allowed::Allowed;
 use super::syncer::Agent;
 use super::{named, quantities, strings};
-use crate::api::{GlobalPullSecretSpec, Restart};
+use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use crate::names::{EXCLUDE_LABEL, SYNCER_BINARY};
 
 /// Where the pod sees the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";
 const DBUS_MOUNT: &str = "/host/run/dbus";
+const PROVIDER_CONFIG_MOUNT: &str = "/host/provider-config";
+const PROVIDER_BIN_MOUNT: &str = "/host/provider-bin";
 const RUN_MOUNT: &str = "/run/globalps";
 const READY_FILE: &str = "/run/globalps/ready";
 /// The node's directory with the socket of the system bus.
@@ -41,6 +43,10 @@ pub(super) fn daemon_set(
     let mut volumes = vec![host_path("kubelet", kubelet_dir)];
     if has_bus(spec) {
         volumes.push(host_path("dbus", DBUS_DIR));
+    }
+    if let Some(provider) = &spec.kubelet.credential_provider {
+        volumes.push(host_path("provider-config", provider.config_dir()));
+        volumes.push(host_path("provider-bin", &provider.bin_dir));
     }
     volumes.push(Volume {
         name: "run".to_owned(),
@@ -154,11 +160,15 @@ fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<Strin
         "run".to_owned(),
         format!("--namespace={namespace}"),
         config_file_arg(file_name),
+        host_config_file_arg(&spec.kubelet.config_file),
         unit_arg(&spec.kubelet.unit),
         restart_arg(spec.kubelet.restart),
     ];
     if has_bus(spec) {
         args.push(bus_arg());
+    }
+    if let Some(provider) = &spec.kubelet.credential_provider {
+        args.extend(provider_args(provider));
     }
     args.push(ready_arg());
     if agent == Agent::Restorer {
@@ -178,8 +188,11 @@ pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
         ready_arg(),
         RESTORE_ONLY.to_owned(),
     ];
-    let files = allowed.config_files().iter();
-    args.extend(files.map(|file| config_file_arg(split(file).1)));
+    for file in allowed.config_files() {
+        args.push(config_file_arg(split(file).1));
+        args.push(host_config_file_arg(file));
+    }
+    args.extend(allowed.providers().iter().flat_map(provider_args));
     args.extend(allowed.units().iter().map(|unit| unit_arg(unit)));
     args.sort();
     args.dedup();
@@ -190,6 +203,28 @@ const RESTORE_ONLY: &str = "--restore-only";
 
 fn config_file_arg(file_name: &str) -> String {
     format!("--config-file={KUBELET_MOUNT}/{file_name}")
+}
+
+/// The path on the node, which the kubelet is told.
+fn host_config_file_arg(config_file: &str) -> String {
+    format!("--host-config-file={config_file}")
+}
+
+fn provider_args(provider: &ProviderPaths) -> [String; 4] {
+    let ProviderPaths {
+        config_path,
+        bin_dir,
+    } = provider;
+    let in_pod = match provider.config_file_name() {
+        Some(name) => format!("{PROVIDER_CONFIG_MOUNT}/{name}"),
+        None => PROVIDER_CONFIG_MOUNT.to_owned(),
+    };
+    [
+        format!("--provider-config={in_pod}"),
+        format!("--host-provider-config={config_path}"),
+        format!("--provider-bin-dir={PROVIDER_BIN_MOUNT}"),
+        format!("--host-provider-bin-dir={bin_dir}"),
+    ]
 }
 
 fn unit_arg(unit: &str) -> String {
@@ -230,6 +265,10 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
     }];
     if has_bus(spec) {
         mounts.push(mount("dbus", DBUS_MOUNT));
+    }
+    if spec.kubelet.credential_provider.is_some() {
+        mounts.push(mount("provider-config", PROVIDER_CONFIG_MOUNT));
+        mounts.push(mount("provider-bin", PROVIDER_BIN_MOUNT));
     }
     mounts.push(mount("run", RUN_MOUNT));
     Container {

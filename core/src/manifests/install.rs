@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, ServiceAccount,
     TopologySpreadConstraint,
 };
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResourceExt as _, Resource as _};
@@ -14,12 +14,15 @@ use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{Agent, Allowed, bounds, leader, named, network, own_node, quantities, syncer, value};
-use crate::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef};
-use crate::names::{
-    self, ADDITIONAL_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS,
-    METRICS_PORT, METRICS_PORT_NAME, OPENSHIFT_ORIGINAL, PROBES_PORT, PROBES_PORT_NAME, RESTORER,
-    ROLLED_OUT_SECRET, SYNCER,
+use crate::api::{
+    DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
 };
+use crate::names::{
+    self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
+    HISTORY_SLOTS, METRICS_PORT, METRICS_PORT_NAME, OPENSHIFT_ORIGINAL, PROBES_PORT,
+    PROBES_PORT_NAME, RESTORER, ROLLED_OUT_SECRET, SYNCER,
+};
+use crate::provider::AUDIENCE;
 
 /// uid and gid of the controller; the image names them too.
 const CONTROLLER_USER: i64 = 65532;
@@ -35,7 +38,9 @@ pub struct Install {
     /// An original pull secret that the controller shall be allowed to read.
     pub original: Option<SecretRef>,
     /// Secrets of the namespace that the controller shall be allowed to read, in their order.
-    pub sources: Vec<String>,
+    pub sources: Vec<SourceRef>,
+    /// How credentials reach the kubelets; `None`: as it is configured.
+    pub delivery: Option<DeliveryType>,
     /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
     /// Units and files that `spec.kubelet` can name.
@@ -52,7 +57,12 @@ impl Install {
             value(NodePullSecret::crd()),
             value(named::<ServiceAccount>(CONTROLLER, CONTROLLER_NAMESPACE)),
             value(ClusterRole {
-                rules: Some(vec![rule("", ["nodes"], [], ["list", "watch"])]),
+                rules: Some(vec![rule(
+                    "",
+                    ["nodes", "namespaces"],
+                    [],
+                    ["list", "watch"],
+                )]),
                 ..named(CONTROLLER, "")
             }),
             value(ClusterRoleBinding {
@@ -76,25 +86,16 @@ impl Install {
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
-        let by_name = |role_name: &str, namespace: &str, names: Vec<String>| {
-            let rule = PolicyRule {
-                resource_names: Some(names),
-                ..rule("", ["secrets"], [], ["list", "watch"])
-            };
-            [
-                value(role(role_name, namespace, vec![rule])),
-                value(role_binding(role_name, namespace, account)),
-            ]
-        };
         if !self.sources.is_empty() {
-            let role_name = format!("{CONTROLLER}-sources");
-            objects.extend(by_name(&role_name, &self.namespace, self.sources.clone()));
+            let names = self.sources.iter().map(|source| source.name.clone());
+            objects.extend(sources_access(&self.namespace, names.collect()));
         }
         if let Some(hosted) = &self.hosted_control_plane {
             let role_name = format!("{CONTROLLER}-kubeconfig");
             let names = vec![hosted.kubeconfig_secret_ref.name.clone()];
             objects.extend(by_name(&role_name, CONTROLLER_NAMESPACE, names));
         }
+        objects.extend(audience_objects());
         objects.extend(leader::objects(account));
         objects.extend(own_node::objects(&self.namespace));
         objects.extend(bounds::objects(&self.namespace, &self.allowed));
@@ -110,8 +111,10 @@ impl Install {
             spec.insert("original".to_owned(), json!({"hostedControlPlane": hosted}));
         }
         if !self.sources.is_empty() {
-            let sources = self.sources.iter().map(|name| json!({"name": name}));
-            spec.insert("sources".to_owned(), sources.collect());
+            spec.insert("sources".to_owned(), json!(self.sources));
+        }
+        if let Some(delivery) = self.delivery {
+            spec.insert("kubelet".to_owned(), json!({"delivery": delivery}));
         }
         if !spec.is_empty() {
             objects.push(json!({
@@ -202,6 +205,51 @@ impl Install {
             ..named(CONTROLLER, CONTROLLER_NAMESPACE)
         }
     }
+}
+
+/// The Role and the binding that let the controller read these Secrets, all of its sources. `names` is not empty: an empty
+/// list would be every Secret of the namespace.
+pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
+    by_name(&format!("{CONTROLLER}-sources"), namespace, names)
+}
+
+fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
+    let rule = PolicyRule {
+        resource_names: Some(names),
+        ..rule("", ["secrets"], [], ["list", "watch"])
+    };
+    let account = (CONTROLLER, CONTROLLER_NAMESPACE);
+    [
+        value(role(role_name, namespace, vec![rule])),
+        value(role_binding(role_name, namespace, account)),
+    ]
+}
+
+/// Lets kubelets request tokens for the credential provider, of the pods on their own node. The tokens are good for
+/// nothing else. Part of the installation: a controller that may write `ClusterRoles` would be the greater danger.
+fn audience_objects() -> Vec<Value> {
+    let name = AUDIENCE_ROLE;
+    vec![
+        value(ClusterRole {
+            rules: Some(vec![rule(
+                "",
+                [AUDIENCE],
+                [],
+                ["request-serviceaccounts-token-audience"],
+            )]),
+            ..named(name, "")
+        }),
+        value(ClusterRoleBinding {
+            role_ref: role_ref("ClusterRole", name),
+            subjects: Some(vec![Subject {
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
+                kind: "Group".to_owned(),
+                name: "system:nodes".to_owned(),
+                namespace: None,
+            }]),
+            ..named(name, "")
+        }),
+    ]
 }
 
 fn port(name: &str, number: u16) -> ContainerPort {

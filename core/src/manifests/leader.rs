@@ -1,13 +1,12 @@
 //! What leader election needs: a Lease that the controller may hold, and an API server that takes writes from nobody but
 //! its holder.
 
-use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
-use super::policy::{Policy, binding, param, validation, writes_and_deletes};
+use super::policy::{Policy, binding, only_named, param, validation, writes_and_deletes};
 use super::rbac::{role, role_binding, rule};
-use super::value;
+use super::{Agent, value};
 use crate::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEADER_ANNOTATION,
     LEASE, ROLLED_OUT_SECRET, VERSION, history_secret,
@@ -43,17 +42,18 @@ fn lease_rules() -> Vec<PolicyRule> {
 fn policy((name, namespace): (&'static str, &str)) -> Policy {
     let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
     secrets.extend((0..HISTORY_SLOTS).map(history_secret));
+    let agents = Agent::ALL.map(Agent::name);
     Policy {
         params: Some(("coordination.k8s.io/v1", "Lease")),
         rules: vec![
             writes_and_deletes(GROUP, VERSION, ["nodepullsecrets"]),
-            NamedRuleWithOperations {
-                resource_names: Some(secrets),
-                ..writes_and_deletes("", "v1", ["secrets"])
-            },
-            writes_and_deletes("", "v1", ["serviceaccounts"]),
-            writes_and_deletes("apps", "v1", ["daemonsets"]),
-            writes_and_deletes("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"]),
+            only_named(writes_and_deletes("", "v1", ["secrets"]), &secrets),
+            only_named(writes_and_deletes("", "v1", ["serviceaccounts"]), &agents),
+            only_named(writes_and_deletes("apps", "v1", ["daemonsets"]), &agents),
+            only_named(
+                writes_and_deletes("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"]),
+                &agents,
+            ),
         ],
         accounts: vec![(name, namespace.to_owned())],
         variables: vec![

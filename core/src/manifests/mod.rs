@@ -14,7 +14,7 @@ mod syncer;
 use std::collections::BTreeMap;
 
 pub use allowed::Allowed;
-pub use install::Install;
+pub use install::{Install, sources_access};
 pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;
@@ -88,6 +88,7 @@ mod tests {
             namespace: crate::names::NAMESPACE.to_owned(),
             original: None,
             sources: Vec::new(),
+            delivery: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

@@ -72,6 +72,18 @@ pub(super) fn validation(message: impl Into<String>, expression: impl Into<Strin
     }
 }
 
+/// The rule, for objects of these names only. While a parameter can't be read, the API server refuses whatever a rule
+/// matches, before it looks who asks: nobody else's objects may be among that.
+pub(super) fn only_named<S: AsRef<str>>(
+    rule: NamedRuleWithOperations,
+    names: &[S],
+) -> NamedRuleWithOperations {
+    NamedRuleWithOperations {
+        resource_names: Some(names.iter().map(|name| name.as_ref().to_owned()).collect()),
+        ..rule
+    }
+}
+
 /// New objects and changes of these resources.
 pub(super) fn writes<const R: usize>(
     group: &str,
@@ -99,12 +111,13 @@ pub(super) fn writes_and_deletes<const R: usize>(
     }
 }
 
-/// A parameter of the controller's namespace. Where it is missing every request is refused.
+/// A parameter of the controller's namespace. Where somebody deleted it, the policy is not in force: else nobody could
+/// delete what it protects. The controller itself may not delete one.
 pub(super) fn param(name: &str) -> ParamRef {
     ParamRef {
         name: Some(name.to_owned()),
         namespace: Some(CONTROLLER_NAMESPACE.to_owned()),
-        parameter_not_found_action: Some("Deny".to_owned()),
+        parameter_not_found_action: Some("Allow".to_owned()),
         ..ParamRef::default()
     }
 }

@@ -5,11 +5,14 @@
 mod answer;
 mod config;
 mod content;
+mod flags;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod properties;
 mod scope;
+mod shared_file;
 mod token;
+mod trial;
 
 pub use answer::{Audience, Offer, ProviderError, answer, is_asked, offers, response};
 pub use config::{
@@ -19,5 +22,10 @@ pub use config::{
 pub use content::{
     Content, ContentError, Data, ScopedConfig, parse_data, parse_scoped, render_data, render_scoped,
 };
+pub use flags::{
+    BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, flags, remove_flags,
+};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
+pub use shared_file::{SharedFileError, add_entries, remove_entries};
 pub use token::pod_identity;
+pub use trial::{Trial, trials};

@@ -78,6 +78,8 @@ pub struct Member {
     pub is_canary: bool,
     /// Somebody is removing it, or an admin keeps changes away: it gets nothing new.
     pub is_skipped: bool,
+    /// To reach its goal makes it unavailable at no time: after the canary, no limit holds it up.
+    pub in_place: bool,
 }
 
 impl Member {

@@ -15,7 +15,7 @@ pub struct Next {
 }
 
 /// Members with a revision for a goal go before members that restore. Of each kind the canaries go first, then batches
-/// that double, up to `maxUnavailable` members of both kinds together. A member that is still in flight for an earlier
+/// that double, up to `maxUnavailable` members of both kinds together; members that change in place go at once instead. A member that is still in flight for an earlier
 /// goal counts, and takes the new goal before a member at rest does. Members that go last do so one at a time, when no
 /// other waits or is in flight. Members that have held a slot in vain go when no other can.
 pub fn next(fleet: &Fleet) -> Next {
@@ -32,6 +32,7 @@ pub fn next(fleet: &Fleet) -> Next {
     if fleet.limits.paused {
         return next;
     }
+    let others = assign_in_place(fleet, others, &mut next);
     let mut spread = Spread::of(fleet.members);
     let most = share(&fleet.limits.max_unavailable, fleet.members.len());
     let unavailable = others.iter().filter(|member| member.is_unavailable());
@@ -67,6 +68,32 @@ pub fn next(fleet: &Fleet) -> Next {
         }
     }
     next
+}
+
+/// Assigns the members that change in place, once the canary has passed and unless their rollout has halted; returns the
+/// others. One that is on its way takes no slot.
+fn assign_in_place<'a>(
+    fleet: &Fleet,
+    members: Vec<&'a Member>,
+    next: &mut Next,
+) -> Vec<&'a Member> {
+    let Some(goal) = members.iter().find(|m| m.in_place).map(|m| m.goal) else {
+        return members;
+    };
+    let has_passed = fleet.canary_passed || has_canary_passed(fleet.members, goal, fleet.limits);
+    let kind = members.iter().copied().filter(|m| m.goal == goal);
+    if !has_passed || has_halted(fleet, &kind.collect::<Vec<_>>()) {
+        return members;
+    }
+    let is_free = |member: &&Member| {
+        member.in_place && member.goal == goal && (member.is_waiting() || member.is_in_flight())
+    };
+    let (mut free, rest): (Vec<&Member>, Vec<&Member>) = members.into_iter().partition(is_free);
+    free.retain(|member| member.is_waiting());
+    free.sort_unstable_by_key(|member| (member.goes_later(), &member.name));
+    next.assignments
+        .extend(free.into_iter().map(|member| member.name.clone()));
+    rest
 }
 
 /// Members with the same kind of goal.

@@ -2,10 +2,10 @@ use super::*;
 
 /// `n1 n2:5+ n3:5.@a`: a name; what it was assigned (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and
 /// to be retried, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
-/// name: `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-` restores whatever
+/// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-` restores whatever
 /// the others' goal is, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
-    const MARKS: [char; 9] = ['!', '?', '~', '>', '-', '^', '#', '%', '*'];
+    const MARKS: [char; 10] = ['!', '?', '~', '>', '-', '^', '#', '%', '*', '='];
     let words = || text.split_whitespace();
     let has = |word: &str, mark| word.starts_with(mark);
     let named = words().any(|word| has(word, '*'));
@@ -51,6 +51,7 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                 is_last: is('^'),
                 is_canary: if named { is('*') } else { all_last || !is('^') },
                 is_skipped: is('#'),
+                in_place: word.contains('='),
             }
         })
         .collect()
@@ -455,4 +456,39 @@ fn what_is_unavailable_for_another_reason_takes_room() {
     let fleet = "a:5. b:5. c d e";
     let started = |unavailable| with(FIVE, fleet, &limits("3", "1"), unavailable);
     assert_eq!([0, 1, 2, 3, 9].map(started), ["c d e", "c d", "c", "", ""]);
+}
+
+#[test]
+fn members_that_change_in_place_go_at_once_after_the_canary() {
+    for (case, fleet, expected) in [
+        ("the canary goes first", "=a =b =c", "a"),
+        ("and alone", "=a:5+ =b =c", ""),
+        (
+            "then all others, whatever the limit",
+            "=a:5. =b =c ^=d",
+            "b c d",
+        ),
+        ("an earlier goal is superseded", "=a:5. =b:4+ =c:4.", "b c"),
+        (
+            "those that restart go by the limit, beside them",
+            "=a:5. =b =c d e",
+            "b c d",
+        ),
+        ("one on its way takes no slot", "=a:5. =b:5+ =c:5+ d e", "d"),
+        ("a failure halts them, too", "=a:5. =b:5! =c", ""),
+        ("one that is not ready waits", "=a:5. !=b =c", "c"),
+        ("a silent one is revoked", "=a:5. ~=b:5+ =c", "-b c"),
+        (
+            "one that somebody removes gets nothing",
+            "=a:5. #=b =c",
+            "c",
+        ),
+    ] {
+        assert_eq!(line(FIVE, fleet, &limits("1", "1")), expected, "{case}");
+    }
+    let paused = api::Rollout {
+        paused: true,
+        ..limits("1", "1")
+    };
+    assert_eq!(line(FIVE, "=a:5. =b =c", &paused), "");
 }

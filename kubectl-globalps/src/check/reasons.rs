@@ -248,8 +248,8 @@ fn every_reason_is_told_as_it_deserves() {
 /// By the words in the programs' sources, so that a new reason is not forgotten here.
 #[test]
 fn the_tables_have_every_reason_that_the_programs_write() {
-    // What `Debug` shows, systemd's properties, statuses of conditions.
-    const NO_REASONS: [&str; 7] = [
+    // What `Debug` shows, systemd's properties, statuses of conditions, deliveries of sources.
+    const NO_REASONS: [&str; 9] = [
         "Absent",
         "ManagedEntries",
         "InvocationID",
@@ -257,6 +257,8 @@ fn the_tables_have_every_reason_that_the_programs_write() {
         "True",
         "False",
         "Unknown",
+        "Nodes",
+        "NotDeliverable",
     ];
     let of_nodes = REASONS_OF_NODES.map(|(_, reason, _)| reason);
     let of_conditions = REASONS_OF_CONDITIONS.map(|(_, _, reason, _)| reason);

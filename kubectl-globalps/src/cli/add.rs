@@ -2,15 +2,18 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
+use globalps_core::api::SourceScope;
+use globalps_core::provider::Pattern;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::values::Original;
+use super::values::{Original, SourceName, label, pattern};
 use super::{DryRun, ObjectFormat, Owner, Span, TEMPLATE, Wait};
 
 /// Give every node the credentials of a registry
 ///
-/// Extends the Secret `additional-pull-secret`; other registries in it stay. Before anything is written, the registry is
-/// asked whether it takes the credentials.
+/// Extends the Secret `additional-pull-secret`, or with --source another one; other registries in it stay. Before anything
+/// is written, the registry is asked whether it takes the credentials.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -30,6 +33,9 @@ Examples:
 
   # A registry with a certificate authority of its own
   kubectl globalps add --registry registry.example.com -u robot --ca-file ca.crt
+
+  # Only pods of some namespaces may pull with it
+  kubectl globalps add --registry quay.io -u robot --source team-a-pull-secret --only-namespaces team-a,'team-a-*'
 
   # Only show the Secret
   kubectl globalps add --registry quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
@@ -52,7 +58,61 @@ pub(crate) struct Add {
     #[command(flatten)]
     pub from: Credentials,
     #[command(flatten)]
+    pub to: To,
+    #[command(flatten)]
     pub check: LiveCheck,
+}
+
+/// Where the credentials go, and who may pull with them.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Who may pull with it",
+    group(ArgGroup::new("namespaces").multiple(true))
+)]
+pub(crate) struct To {
+    /// Extend this Secret instead of `additional-pull-secret`, and name it in `spec.sources`
+    ///
+    /// A Secret that is a source already keeps its scope, unless --only-namespaces or --only-namespace-labels replace it. A
+    /// new one without these flags is for every pod.
+    #[arg(long, value_name = "SECRET")]
+    pub source: Option<SourceName>,
+    /// Pods of these namespaces only; `*` stands for any characters. Needs `spec.kubelet.delivery: CredentialProvider`
+    #[arg(
+        long, value_name = "NAMES", value_delimiter = ',', value_parser = pattern,
+        requires = "source", group = "namespaces"
+    )]
+    pub only_namespaces: Vec<Pattern>,
+    /// Pods of namespaces with all of these labels, beside those of --only-namespaces
+    #[arg(
+        long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label,
+        requires = "source", group = "namespaces"
+    )]
+    pub only_namespace_labels: Vec<(String, String)>,
+    /// Of these pods, only those with these service accounts; `*` stands for any characters
+    #[arg(
+        long, value_name = "NAMES", value_delimiter = ',', value_parser = pattern,
+        requires = "namespaces"
+    )]
+    pub only_service_accounts: Vec<Pattern>,
+}
+
+impl To {
+    /// `None`: no flag names one.
+    pub(crate) fn scope(&self) -> Option<SourceScope> {
+        let texts = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect();
+        let labels = &self.only_namespace_labels;
+        if self.only_namespaces.is_empty() && labels.is_empty() {
+            return None;
+        }
+        Some(SourceScope {
+            namespaces: texts(&self.only_namespaces),
+            namespace_selector: (!labels.is_empty()).then(|| LabelSelector {
+                match_labels: Some(labels.iter().cloned().collect()),
+                ..LabelSelector::default()
+            }),
+            service_accounts: texts(&self.only_service_accounts),
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -142,6 +202,35 @@ mod tests {
             ("add --registry r --from-file - --insecure", None),
             ("add --registry r -u u --ca-file f --check-timeout 5s", None),
             ("add --all", None),
+            ("add --registry r -u u --source s", None),
+            (
+                "add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci",
+                None,
+            ),
+            (
+                "add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b",
+                None,
+            ),
+            (
+                "add --registry r --source s --only-namespaces team-[",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "add --registry r --source s --only-namespaces a,,b",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "add --registry r --only-namespaces a",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r --source s --only-service-accounts ci",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r --source additional-pull-secret",
+                Some(ErrorKind::ValueValidation),
+            ),
             ("add --registry r --all", Some(ErrorKind::ArgumentConflict)),
             (
                 "add --authfile f -u u --password-stdin",
@@ -198,6 +287,30 @@ mod tests {
         ] {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_make_a_scope() {
+        for (flags, expected) in [
+            ("", serde_json::json!(null)),
+            (
+                "--only-namespaces a,b-*",
+                serde_json::json!({"namespaces": ["a", "b-*"]}),
+            ),
+            (
+                "--only-namespace-labels t=a,u=b --only-service-accounts ci",
+                serde_json::json!({
+                    "namespaceSelector": {"matchLabels": {"t": "a", "u": "b"}},
+                    "serviceAccounts": ["ci"],
+                }),
+            ),
+        ] {
+            let cli = parse(&format!("add --registry r --source s {flags}")).expect("flags");
+            let crate::cli::Command::Add(add) = cli.command else {
+                unreachable!("it is `add`")
+            };
+            assert_eq!(serde_json::json!(add.to.scope()), expected, "{flags}");
         }
     }
 }

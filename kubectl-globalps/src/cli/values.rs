@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use globalps_core::api::ProviderPaths;
+use globalps_core::provider::{Pattern, PatternError};
 use globalps_core::{api, names};
 
 /// A time as kubectl takes it: `90s`, `5m`, `1h30m`, or a number of seconds.
@@ -56,6 +58,48 @@ impl FromStr for Original {
             name,
             key: names::DATA_KEY.to_owned(),
         }))
+    }
+}
+
+/// Name of a Secret that is, or can be, one of `spec.sources`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceName(pub String);
+
+impl FromStr for SourceName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        /// So that a key of a Secret can name it.
+        const MAX: usize = 236;
+        let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let is_of_a_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+        let bytes = text.as_bytes();
+        if [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET].contains(&text) {
+            Err("must be another Secret than `additional-pull-secret` and `global-pull-secret`")
+        } else if bytes.len() <= MAX
+            && edge(bytes.first())
+            && edge(bytes.last())
+            && bytes.iter().copied().all(is_of_a_name)
+        {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("must be the name of a Secret, of 236 characters at most")
+        }
+    }
+}
+
+/// A name, or a pattern of names.
+pub(super) fn pattern(text: &str) -> Result<Pattern, PatternError> {
+    Pattern::try_from(text.to_owned())
+}
+
+/// `KEY=VALUE` of a label.
+pub(super) fn label(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.contains('=') => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
+        _ => Err("must be KEY=VALUE, for example `team=a`"),
     }
 }
 
@@ -139,6 +183,26 @@ impl FromStr for KubeletFile {
     }
 }
 
+/// Directories of a kubelet's credential providers, as `CONFIG:BIN_DIR`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Provider(pub ProviderPaths);
+
+impl FromStr for Provider {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (config_path, bin_dir) = text.split_once(':').unwrap_or_default();
+        if [config_path, bin_dir].map(|path| path.parse::<KubeletFile>().is_err()) != [false; 2] {
+            return Err("must be two absolute paths without `..`, for example \
+                 `/etc/kubernetes/providers.yaml:/opt/providers`");
+        }
+        Ok(Self(ProviderPaths {
+            config_path: config_path.to_owned(),
+            bin_dir: bin_dir.to_owned(),
+        }))
+    }
+}
+
 fn namespaced(text: &str) -> Option<(String, String)> {
     let (namespace, name) = text.split_once('/')?;
     let is_one = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
@@ -148,6 +212,19 @@ fn namespaced(text: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_provider_is_two_absolute_paths() {
+        for (text, is_provider) in [
+            ("/etc/k/p.yaml:/opt/bin", true),
+            ("/etc/k/p.yaml", false),
+            ("/etc/k/p.yaml:", false),
+            ("/etc/../p.yaml:/opt/bin", false),
+            ("p.yaml:bin", false),
+        ] {
+            assert_eq!(text.parse::<Provider>().is_ok(), is_provider, "{text}");
+        }
+    }
 
     #[test]
     fn a_unit_is_a_service_and_a_file_is_an_absolute_path_in_a_directory() {
@@ -173,6 +250,32 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(text.parse::<KubeletFile>().is_ok(), is_file, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_another_secret_and_a_label_has_a_value() {
+        for (text, is_name) in [
+            ("team-a-pull-secret", true),
+            ("team.a", true),
+            ("additional-pull-secret", false),
+            ("global-pull-secret", false),
+            ("", false),
+            ("Team", false),
+            ("team-", false),
+            ("a/b", false),
+        ] {
+            assert_eq!(text.parse::<SourceName>().is_ok(), is_name, "{text:?}");
+        }
+        assert!("a".repeat(237).parse::<SourceName>().is_err());
+        for (text, is_label) in [
+            ("team=a", true),
+            ("example.com/team=", true),
+            ("team", false),
+            ("=a", false),
+            ("team==a", false),
+        ] {
+            assert_eq!(label(text).is_ok(), is_label, "{text:?}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! `add`: registries in the additional pull secret, new ones or with other credentials.
+//! `add`: registries in the additional pull secret or in another source, new ones or with other credentials.
 
-use globalps_core::api::GlobalPullSecret;
-use globalps_core::dockerconfig::validate;
+use globalps_core::api::{DeliveryType, GlobalPullSecret};
+use globalps_core::dockerconfig::{DockerConfig, validate};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -9,18 +9,23 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use super::live_check::{live_check, trust};
-use super::{ATTEMPTS, additional, follow_if, pause, read};
+use super::source::{Planned, Sources, taken_up};
+use super::{ATTEMPTS, follow_if, pause, pull_secret, read};
 use crate::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
 use crate::cli::{Add, Connection, DryRun, ObjectFormat};
 use crate::client::Cluster;
+use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
 use crate::logins::{self, Source};
 use crate::manifest::content;
 use crate::password;
 use crate::printer::Printer;
 use crate::status::Goal;
+
+/// Of a source with a scope, where it is so.
+const NOT_DELIVERED: &str = "nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider --apply` sets it";
 
 pub(super) async fn run(
     args: &Add,
@@ -44,10 +49,14 @@ pub(super) async fn run(
         Some(cluster) => cluster,
         None => Cluster::connect(flags, printer).await?,
     };
-    let (secret, outcome) = change(&cluster, &logins, args).await?;
-    show(printer, secret, outcome, args)?;
+    let changed = change(&cluster, &logins, args).await?;
+    let awaited = changed.awaited;
+    show(printer, changed, args)?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
+    }
+    if let Some(revision) = awaited.filter(|_| args.wait.wait) {
+        taken_up(&cluster, revision).await?;
     }
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
@@ -126,23 +135,50 @@ fn warn_of(logins: &[Login], printer: &Printer) {
     }
 }
 
-/// Shows what will change, and changes it; anew where somebody else was faster.
+/// What became of it.
+struct Changed {
+    secret: Secret,
+    outcome: Outcome,
+    /// What else was changed, a line each.
+    beside: Vec<String>,
+    /// The revision before, where a source brings a newer one.
+    awaited: Option<i64>,
+}
+
+fn name_of(args: &Add) -> &str {
+    let source = args.to.source.as_ref();
+    source.map_or(names::ADDITIONAL_SECRET, |source| &source.0)
+}
+
+/// Shows what will change, and changes it; again where somebody else was faster.
 async fn change(
     cluster: &Cluster<'_>,
     logins: &[Login],
     args: &Add,
-) -> Result<(Secret, Outcome), Failure> {
+) -> Result<Changed, Failure> {
+    let name = name_of(args);
     let mut told = Announcement::default();
     let mut attempt = 1;
     loop {
-        let existing = additional(cluster).await?;
-        let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, logins)?;
-        if outcome != Outcome::Unchanged {
+        let existing = pull_secret(cluster, name).await?;
+        let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, name, logins)?;
+        let source = match &args.to.source {
+            Some(_) => {
+                let sources = Sources::observe(cluster).await?;
+                Some(Planned::of(sources, name, args.to.scope().as_ref()))
+            }
+            None => None,
+        };
+        let entry = source.as_ref().filter(|source| source.is_change());
+        if outcome != Outcome::Unchanged || entry.is_some() {
             let owner = match &existing {
-                Some(secret) => may_change(secret, args.owner.force_conflicts)?,
-                None => None,
+                Some(secret) if outcome != Outcome::Unchanged => {
+                    may_change(secret, args.owner.force_conflicts)?
+                }
+                _ => None,
             };
-            let announced = announcement(cluster, existing.as_ref(), &planned).await?;
+            let announced =
+                announcement(cluster, existing.as_ref(), &planned, source.as_ref()).await?;
             if announced != told {
                 if let Some(owner) = owner {
                     cluster
@@ -153,9 +189,27 @@ async fn change(
                 told = announced;
             }
         }
-        match send(cluster, planned, outcome, args.dry_run).await {
+        let done = async {
+            let beside = match entry {
+                Some(entry) => entry.carry_out(cluster, args.dry_run).await?,
+                None => Vec::new(),
+            };
+            let secret = send(cluster, name, planned, outcome, args.dry_run).await?;
+            Ok::<_, Failure>((secret, beside))
+        };
+        match done.await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            sent => return Ok((sent?, outcome)),
+            done => {
+                let (secret, beside) = done?;
+                return Ok(Changed {
+                    awaited: source
+                        .filter(|_| outcome != Outcome::Unchanged && told.is_delivered)
+                        .map(|source| source.sources.revision()),
+                    secret,
+                    outcome,
+                    beside,
+                });
+            }
         }
         attempt += 1;
     }
@@ -166,6 +220,8 @@ async fn change(
 struct Announcement {
     changes: String,
     warnings: Vec<String>,
+    /// Nodes get it.
+    is_delivered: bool,
 }
 
 impl Announcement {
@@ -181,6 +237,7 @@ async fn announcement(
     cluster: &Cluster<'_>,
     existing: Option<&Secret>,
     planned: &Secret,
+    source: Option<&Planned>,
 ) -> Result<Announcement, Failure> {
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
@@ -190,25 +247,46 @@ async fn announcement(
         cluster.call("see what is in force", global.get_opt(names::GLOBAL_SECRET)),
         cluster.call("see who wins", gps.get_opt(names::GLOBAL_SECRET)),
     );
-    let precedence = gps.ok().flatten().map(|gps| gps.spec.precedence);
-    let in_force = InForce {
+    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let precedence = gps.as_ref().map(|gps| gps.spec.precedence);
+    let mut in_force = InForce {
         additional: before.clone(),
-        ..InForce::of(
-            global.ok().flatten().as_ref(),
-            precedence.unwrap_or_default(),
-        )
+        ..InForce::of(global.as_ref(), precedence.unwrap_or_default())
     };
+    let has_scope = source.is_some_and(Planned::has_scope);
+    if has_scope {
+        // Nothing of it replaces the original's.
+        in_force.original = DockerConfig::default();
+    }
+    if source.is_some_and(Planned::is_new) {
+        in_force.additional = DockerConfig::default();
+    }
+    let changes = changes(&in_force, &after);
+    let deliveries = Deliveries::of(global.as_ref(), gps.as_ref());
+    let is_delivered = !has_scope || deliveries.wanted == DeliveryType::CredentialProvider;
+    let differs = !changes.is_empty() || source.is_some_and(Planned::is_change);
+    let effects = deliveries.effects(&after, differs).sentences();
     let known = validate(&before);
     let new = validate(&after);
     let new = new.iter().filter(|finding| !known.contains(finding));
+    let mut warnings: Vec<String> = new.map(ToString::to_string).collect();
+    if !is_delivered {
+        warnings.push(NOT_DELIVERED.to_owned());
+    }
+    let effects = effects.iter().map(|sentence| format!("{sentence}\n"));
     Ok(Announcement {
-        changes: text(&changes(&in_force, &after)),
-        warnings: new.map(ToString::to_string).collect(),
+        changes: source.map(Planned::text).unwrap_or_default()
+            + &text(&changes)
+            + &effects.collect::<String>(),
+        warnings,
+        is_delivered,
     })
 }
+
 /// Sends the Secret, if it is still what it was when it was read: else the API server says 409.
 async fn send(
     cluster: &Cluster<'_>,
+    name: &str,
     secret: Secret,
     outcome: Outcome,
     dry_run: DryRun,
@@ -221,31 +299,20 @@ async fn send(
         dry_run: dry_run == DryRun::Server,
         field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
     };
-    let name = format!("{}/{}", cluster.namespace, names::ADDITIONAL_SECRET);
+    let namespace = &cluster.namespace;
     if outcome == Outcome::Created {
-        cluster
-            .call(
-                &format!("create Secret `{name}`"),
-                api.create(&params, &secret),
-            )
-            .await
+        let doing = format!("create Secret `{namespace}/{name}`");
+        cluster.call(&doing, api.create(&params, &secret)).await
     } else {
-        cluster
-            .call(
-                &format!("update Secret `{name}`"),
-                api.replace(names::ADDITIONAL_SECRET, &params, &secret),
-            )
-            .await
+        let doing = format!("update Secret `{namespace}/{name}`");
+        let replaced = api.replace(name, &params, &secret);
+        cluster.call(&doing, replaced).await
     }
 }
 
 /// The Secret as kubectl prints it. Credentials are in it where it is all that the command gives: in a dry run.
-fn show(
-    printer: &Printer,
-    mut secret: Secret,
-    outcome: Outcome,
-    args: &Add,
-) -> Result<(), Failure> {
+fn show(printer: &Printer, changed: Changed, args: &Add) -> Result<(), Failure> {
+    let mut secret = changed.secret;
     // As kubectl: nobody reads them.
     secret.metadata.managed_fields = None;
     let unprintable = || {
@@ -261,7 +328,7 @@ fn show(
             *value = json!("***");
         }
     }
-    let name = names::ADDITIONAL_SECRET;
+    let name = name_of(args);
     match args.output {
         Some(ObjectFormat::Yaml) => {
             // A line for each value, however long, as kubectl writes it.
@@ -277,7 +344,10 @@ fn show(
                 DryRun::Client => " (dry run)",
                 DryRun::Server => " (server dry run)",
             };
-            printer.data(&format!("secret/{name} {}{how}", outcome.word()));
+            for line in &changed.beside {
+                printer.data(line);
+            }
+            printer.data(&format!("secret/{name} {}{how}", changed.outcome.word()));
         }
     }
     Ok(())

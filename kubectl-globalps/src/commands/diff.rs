@@ -1,7 +1,8 @@
-//! `diff`: what the additional pull secret changes.
+//! `diff`: what the additional pull secret changes, and the scopes and the delivery of the GlobalPullSecret.
 
 use std::process::Command;
 
+use globalps_core::api::DeliveryType;
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
 use jiff::Timestamp;
@@ -12,10 +13,12 @@ use crate::additional::data_of;
 use crate::changes::{Difference, InForce, changes, sides, text};
 use crate::cli::{Connection, Diff, TextFormat};
 use crate::client::Cluster;
+use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
 use crate::manifest::{proposed, valid};
 use crate::printer::Printer;
+use crate::scope;
 use crate::status::Status;
 
 pub(super) async fn run(
@@ -45,15 +48,37 @@ pub(super) async fn run(
     let precedence = facts.gps().map(|gps| gps.spec.precedence);
     let in_force = InForce::of(global.as_ref(), precedence.unwrap_or_default());
     let status = Status::of(&facts, Timestamp::now());
+    let changes = changes(&in_force, &wanted);
+    let mut deliveries = Deliveries::of(global.as_ref(), facts.gps());
+    // What the GlobalPullSecret asks for besides is no part of a proposal.
+    let scopes = if args.filename.is_some() {
+        deliveries = deliveries.staying();
+        Vec::new()
+    } else {
+        let spec = facts.gps().map(|gps| gps.spec.sources.as_slice());
+        let are_delivered = deliveries.wanted == DeliveryType::CredentialProvider;
+        let (scoped, everybodys) = (&in_force.scoped, &in_force.everybodys);
+        scope::changes(spec.unwrap_or_default(), are_delivered, scoped, everybodys)
+    };
+    let differs = !changes.is_empty() || !scopes.is_empty();
     let difference = Difference {
-        changes: changes(&in_force, &wanted),
+        effects: deliveries.effects(&wanted, differs),
+        scopes,
+        changes,
         lagging_nodes: status.lagging().map(|row| row.name.clone()).collect(),
     };
     match external() {
         Some(words) if args.output == TextFormat::Text => {
-            let (before, after) = sides(&in_force, &wanted, &difference.changes);
+            let (mut before, mut after) = sides(&in_force, &wanted, &difference.changes);
+            for line in difference.beside().lines() {
+                if let Some(line) = line.strip_prefix('-') {
+                    before.extend([line, "\n"]);
+                } else if let Some(line) = line.strip_prefix('+') {
+                    after.extend([line, "\n"]);
+                }
+            }
             compare(&words, &before, &after)?;
-            lag(printer, &difference);
+            notes(printer, &difference);
         }
         _ => show(printer, &difference, args.output)?,
     }
@@ -62,7 +87,7 @@ pub(super) async fn run(
     }
     // Nodes that lag are no fault of a proposal.
     let lag = args.filename.is_none() && !difference.lagging_nodes.is_empty();
-    Ok(if difference.changes.is_empty() && !lag {
+    Ok(if difference.is_empty() && !lag {
         Exit::Done
     } else {
         Exit::No
@@ -81,17 +106,20 @@ fn show(printer: &Printer, difference: &Difference, format: TextFormat) -> Resul
             printer.data(&json);
         }
         TextFormat::Text => {
-            let text = text(&difference.changes);
+            let text = difference.beside() + &text(&difference.changes);
             if !text.is_empty() {
                 printer.data(&text);
             }
-            lag(printer, difference);
+            notes(printer, difference);
         }
     }
     Ok(())
 }
 
-fn lag(printer: &Printer, difference: &Difference) {
+fn notes(printer: &Printer, difference: &Difference) {
+    for sentence in difference.effects.sentences() {
+        printer.note(sentence);
+    }
     if !difference.lagging_nodes.is_empty() {
         let nodes = difference.lagging_nodes.join(", ");
         printer.note(format_args!("nodes that lag: {nodes}"));

@@ -1,7 +1,8 @@
 //! `install`: the manifests, printed or applied.
 
 use globalps_core::api::{
-    GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
+    DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef, KubeconfigRef,
+    SourceRef,
 };
 use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
@@ -30,7 +31,8 @@ pub(super) async fn run(
         syncer_image: args.syncer_image.clone().unwrap_or_default(),
         namespace: flags.namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
-        sources: args.source.clone(),
+        sources: args.source.iter().map(|name| named(name)).collect(),
+        delivery: args.delivery.map(Into::into),
         hosted_control_plane: args
             .hosted_control_plane
             .as_ref()
@@ -56,6 +58,11 @@ pub(super) async fn run(
                 .iter()
                 .map(|file| file.0.clone())
                 .collect::<Vec<_>>(),
+            &args
+                .allow_provider
+                .iter()
+                .map(|provider| provider.0.clone())
+                .collect::<Vec<_>>(),
         ),
     };
     if !args.apply {
@@ -73,8 +80,12 @@ pub(super) async fn run(
         .into_iter()
         .map(Object::of)
         .partition(|object| object.resource.kind == "CustomResourceDefinition");
+    let applied = |object: &Object| {
+        printer.data(&format!("{} serverside-applied", object.title()));
+    };
     for crd in &crds {
-        apply(&cluster, crd).await?;
+        apply(&cluster, crd, false).await?;
+        applied(crd);
     }
     for crd in &crds {
         let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
@@ -93,7 +104,8 @@ pub(super) async fn run(
         .map_err(|error| unwatchable(&name, &error))?;
     }
     for object in &others {
-        apply(&cluster, object).await?;
+        apply(&cluster, object, false).await?;
+        applied(object);
     }
     let deployments: Api<Deployment> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
@@ -152,7 +164,8 @@ async fn complete(manifests: &mut Manifests, cluster: &Cluster<'_>) -> Result<()
     allows(&manifests.allowed, &config)?;
     let asks_nothing = manifests.original.is_none()
         && manifests.hosted_control_plane.is_none()
-        && manifests.sources.is_empty();
+        && manifests.sources.is_empty()
+        && manifests.delivery.is_none();
     if !asks_nothing {
         extend(manifests, config);
     }
@@ -183,18 +196,37 @@ fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failur
             ));
         }
     }
-    Ok(())
+    match &config.kubelet.credential_provider {
+        Some(paths) if !allowed.providers().contains(paths) => {
+            let paths = format!("{}:{}", paths.config_path, paths.bin_dir);
+            Err(Failure::new(
+                format!("`spec.kubelet.credentialProvider` is `{paths}`, which is not allowed"),
+                format!("if that is right, install with `--allow-provider {paths}`"),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A source for every pod.
+fn named(name: &str) -> SourceRef {
+    SourceRef {
+        name: name.to_owned(),
+        scope: None,
+    }
 }
 
 /// Server-side apply takes back what the last one named and this one does not.
 fn extend(manifests: &mut Manifests, spec: GlobalPullSecretSpec) {
     let asked = std::mem::take(&mut manifests.sources);
-    let known = spec.sources.into_iter().map(|source| source.name);
-    for name in known.chain(asked) {
-        if !manifests.sources.contains(&name) {
-            manifests.sources.push(name);
+    // The known ones first: they may have a scope.
+    for source in spec.sources.into_iter().chain(asked) {
+        if !manifests.sources.iter().any(|s| s.name == source.name) {
+            manifests.sources.push(source);
         }
     }
+    let known = Some(spec.kubelet.delivery).filter(|known| *known != DeliveryType::default());
+    manifests.delivery = manifests.delivery.or(known);
     if manifests.original.is_none() && manifests.hosted_control_plane.is_none() {
         manifests.original = spec.original.secret_ref;
         manifests.hosted_control_plane = spec.original.hosted_control_plane;
@@ -286,9 +318,16 @@ impl Object {
 }
 
 /// Server-side apply. By force: these objects are ours wholly.
-async fn apply(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+pub(super) async fn apply(
+    cluster: &Cluster<'_>,
+    object: &Object,
+    dry_run: bool,
+) -> Result<(), Failure> {
     let title = object.title();
-    let params = PatchParams::apply(names::PLUGIN_MANAGER).force();
+    let params = PatchParams {
+        dry_run,
+        ..PatchParams::apply(names::PLUGIN_MANAGER).force()
+    };
     let applied = cluster
         .call(
             &format!("apply `{title}`"),
@@ -303,9 +342,6 @@ async fn apply(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
         "{title} is at {}",
         applied.resource_version().unwrap_or_default()
     ));
-    cluster
-        .printer()
-        .data(&format!("{title} serverside-applied"));
     Ok(())
 }
 
@@ -343,7 +379,8 @@ mod tests {
             syncer_image: "registry/s:1".to_owned(),
             namespace: "kube-system".to_owned(),
             original: None,
-            sources: vec!["b".to_owned(), "c".to_owned()],
+            sources: vec![named("b"), named("c")],
+            delivery: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };
@@ -354,14 +391,18 @@ mod tests {
         let expected = ("registry/c:1".to_owned(), "registry/s:1".to_owned());
         assert_eq!(images(&deployment), Some(expected));
         let spec = serde_json::json!({
-            "sources": [{"name": "a"}, {"name": "b"}],
+            "sources": [{"name": "a"}, {"name": "b", "scope": {"namespaces": ["n"]}}],
+            "kubelet": {"delivery": "CredentialProvider"},
             "original": {"secretRef": {"namespace": "n", "name": "o"}},
         });
         extend(
             &mut manifests,
             serde_json::from_value(spec).expect("a spec"),
         );
-        assert_eq!(manifests.sources, ["a", "b", "c"]);
+        let names: Vec<&str> = manifests.sources.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert!(manifests.sources[1].scope.is_some(), "a scope is kept");
+        assert_eq!(manifests.delivery, Some(DeliveryType::CredentialProvider));
         assert_eq!(
             manifests.original.map(|original| original.name),
             Some("o".to_owned())
@@ -378,7 +419,7 @@ mod tests {
             format!("{refused:?}").contains("--allow-unit own.service"),
             "{refused:?}"
         );
-        let with = Allowed::with(&["own.service".to_owned()], &[]);
+        let with = Allowed::with(&["own.service".to_owned()], &[], &[]);
         assert!(allows(&with, &config).is_ok());
         "/own/config.json".clone_into(&mut config.kubelet.config_file);
         assert!(allows(&with, &config).is_err());
@@ -392,6 +433,7 @@ mod tests {
             namespace: "kube-system".to_owned(),
             original: None,
             sources: Vec::new(),
+            delivery: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

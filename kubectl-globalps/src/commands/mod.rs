@@ -12,6 +12,7 @@ mod live_check;
 mod pause;
 mod remove;
 mod retry;
+mod source;
 mod status;
 mod undo;
 mod uninstall;
@@ -100,17 +101,14 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// The additional pull secret as it is now.
 async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
+    pull_secret(cluster, names::ADDITIONAL_SECRET).await
+}
+
+/// A Secret of the pull secrets' namespace.
+async fn pull_secret(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>, Failure> {
     let api = cluster.api::<Secret>();
-    cluster
-        .call(
-            &format!(
-                "get Secret `{}/{}`",
-                cluster.namespace,
-                names::ADDITIONAL_SECRET
-            ),
-            api.get_opt(names::ADDITIONAL_SECRET),
-        )
-        .await
+    let doing = format!("get Secret `{}/{name}`", cluster.namespace);
+    cluster.call(&doing, api.get_opt(name)).await
 }
 
 /// Follows the rollout where that was asked for, and else says how to.

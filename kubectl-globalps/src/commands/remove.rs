@@ -1,4 +1,4 @@
-//! `remove`: registries leave the additional pull secret; with the last of them it goes.
+//! `remove`: registries leave the additional pull secret, or another source; with the last of them it goes.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::shown_key;
@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 
-use super::{ATTEMPTS, additional, follow_if, pause};
+use super::source::{Sources, taken_up};
+use super::{ATTEMPTS, additional, follow_if, pause, pull_secret};
 use crate::additional::{Rest, config_of, may_change, without_registries};
 use crate::cli::{Connection, Remove};
 use crate::client::Cluster;
@@ -32,31 +33,46 @@ pub(super) async fn run(
         .collect::<Result<Vec<String>, Failure>>()?;
     let cluster = Cluster::connect(flags, printer).await?;
     let mut asked = args.yes;
+    let name = name_of(args);
     let mut attempt = 1;
-    let (goal, word) = loop {
-        let Some(plan) = plan(&cluster, args, &registries).await? else {
+    let (goal, done, awaited) = loop {
+        let sources = match &args.source {
+            Some(_) => Some(Sources::observe(&cluster).await?),
+            None => None,
+        };
+        let Some(plan) = plan(&cluster, args, &registries, sources.as_ref()).await? else {
             printer.note("there is nothing to remove");
             return Ok(Exit::Done);
         };
         if attempt == 1 {
-            if matches!(plan, Plan::Delete(_)) {
+            if matches!(plan, Plan::Delete(_)) && sources.is_none() {
                 tell_what_stays(&cluster).await;
             }
             if args.skip_unreachable {
                 Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
             }
         }
-        confirm(&question(&plan, &registries), asked)?;
+        confirm(&question(name, &plan, &registries), asked)?;
         asked = true;
-        match carry_out(&cluster, plan, args.skip_unreachable).await {
+        let revision = sources.as_ref().map(Sources::revision);
+        let awaited = revision.filter(|_| matches!(plan, Plan::Keep(_)));
+        match carry_out(&cluster, name, plan, sources.as_ref(), args).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => break done?,
+            done => {
+                let (goal, done) = done?;
+                break (goal, done, awaited);
+            }
         }
         attempt += 1;
     };
-    if let Some(word) = word {
-        printer.data(&format!("secret/{} {word}", names::ADDITIONAL_SECRET));
+    for line in &done {
+        printer.data(line);
+    }
+    if !done.is_empty() {
         printer.note("images that are on the nodes already stay usable");
+    }
+    if let Some(revision) = awaited.filter(|_| args.wait.wait) {
+        taken_up(&cluster, revision).await?;
     }
     if args.skip_unreachable && !args.wait.wait {
         let facts = Facts::observe(&cluster).await?;
@@ -68,9 +84,17 @@ pub(super) async fn run(
     follow_if(&cluster, goal, &args.wait).await
 }
 
+fn name_of(args: &Remove) -> &str {
+    let source = args.source.as_ref();
+    source.map_or(names::ADDITIONAL_SECRET, |source| &source.0)
+}
+
 enum Plan {
+    /// And its entry in `spec.sources`.
     Delete(Box<Secret>),
     Keep(Box<Secret>),
+    /// There is no such Secret, and the entry goes.
+    Forget,
     /// The Secret is gone, and nodes are left to restore.
     Finish,
 }
@@ -80,7 +104,9 @@ async fn plan(
     cluster: &Cluster<'_>,
     args: &Remove,
     registries: &[String],
+    sources: Option<&Sources>,
 ) -> Result<Option<Plan>, Failure> {
+    let name = name_of(args);
     let not_found = |what: String, hint: &str| {
         if args.ignore_not_found {
             Ok(None)
@@ -89,15 +115,19 @@ async fn plan(
             Err(Failure::new(what, hint))
         }
     };
-    let Some(secret) = additional(cluster).await? else {
+    // Not every Secret that has registries is one to delete.
+    if sources.is_some_and(|sources| !sources.has(name)) {
+        let what = format!("Secret `{name}` is none of the `spec.sources`");
+        return not_found(what, "see `kubectl get globalpullsecret -o yaml`");
+    }
+    let Some(secret) = pull_secret(cluster, name).await? else {
+        if sources.is_some() {
+            return Ok(Some(Plan::Forget));
+        }
         if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
             return Ok(Some(Plan::Finish));
         }
-        let what = format!(
-            "there is no Secret `{}/{}`",
-            cluster.namespace,
-            names::ADDITIONAL_SECRET
-        );
+        let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
         return not_found(what, "so no node has anything of it, or is just put back");
     };
     may_change(&secret, args.owner.force_conflicts)?;
@@ -107,8 +137,7 @@ async fn plan(
     let (rest, missing) = without_registries(secret.clone(), registries)?;
     if !missing.is_empty() && !args.ignore_not_found {
         let what = format!(
-            "Secret `{}` has no registry `{}`",
-            names::ADDITIONAL_SECRET,
+            "Secret `{name}` has no registry `{}`",
             missing.join("`, `")
         );
         let config = config_of(&secret)?;
@@ -148,58 +177,111 @@ async fn tell_what_stays(cluster: &Cluster<'_>) {
     }
 }
 
-fn question(plan: &Plan, registries: &[String]) -> String {
+fn question(name: &str, plan: &Plan, registries: &[String]) -> String {
+    let is_source = name != names::ADDITIONAL_SECRET;
     match plan {
+        Plan::Delete(_) if is_source => format!(
+            "Take every registry of `{name}` away from all nodes, delete that Secret, and take it out of `spec.sources`?"
+        ),
         Plan::Delete(_) => {
             "Take every registry of `additional-pull-secret` away from all nodes?".to_owned()
         }
+        Plan::Keep(_) if is_source => format!(
+            "Take `{}` of `{name}` away from all nodes?",
+            registries.join("`, `")
+        ),
         Plan::Keep(_) => format!("Take `{}` away from all nodes?", registries.join("`, `")),
+        Plan::Forget => format!("There is no Secret `{name}`. Take it out of `spec.sources`?"),
         Plan::Finish => "Finish without the unreachable nodes?".to_owned(),
     }
 }
 
 /// Changes the Secret, if it is still what it was when it was read: else the API server says 409. Returns what to wait for,
-/// and what became of the Secret.
+/// and what was done, a line each.
 async fn carry_out(
     cluster: &Cluster<'_>,
+    name: &str,
     plan: Plan,
-    skip_unreachable: bool,
-) -> Result<(Goal, Option<&'static str>), Failure> {
-    let restored = Goal::Restored { skip_unreachable };
+    sources: Option<&Sources>,
+    args: &Remove,
+) -> Result<(Goal, Vec<String>), Failure> {
+    let mut goal = Goal::Restored {
+        skip_unreachable: args.skip_unreachable,
+    };
     let api = cluster.api::<Secret>();
-    let name = format!("{}/{}", cluster.namespace, names::ADDITIONAL_SECRET);
+    let shown = format!("{}/{name}", cluster.namespace);
+    let mut done = Vec::new();
     match plan {
         Plan::Keep(secret) => {
             let params = PostParams {
                 field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
                 ..PostParams::default()
             };
-            cluster
-                .call(
-                    &format!("update Secret `{name}`"),
-                    api.replace(names::ADDITIONAL_SECRET, &params, &secret),
-                )
-                .await?;
-            Ok((Goal::Synced, Some("configured")))
+            let doing = format!("update Secret `{shown}`");
+            let replaced = api.replace(name, &params, &secret);
+            cluster.call(&doing, replaced).await?;
+            return Ok((Goal::Synced, vec![format!("secret/{name} configured")]));
         }
         Plan::Delete(secret) => {
             let params = DeleteParams::default().preconditions(Preconditions {
                 resource_version: secret.metadata.resource_version,
                 uid: secret.metadata.uid,
             });
-            let deleted = cluster
-                .call(
-                    &format!("delete Secret `{name}`"),
-                    api.delete(names::ADDITIONAL_SECRET, &params),
-                )
-                .await;
-            match deleted {
+            let doing = format!("delete Secret `{shown}`");
+            match cluster.call(&doing, api.delete(name, &params)).await {
                 // Somebody else was faster.
                 Err(failure) if failure.is(404) => {}
                 other => drop(other?),
             }
-            Ok((restored, Some("deleted")))
+            done.push(format!("secret/{name} deleted"));
         }
-        Plan::Finish => Ok((restored, None)),
+        Plan::Forget | Plan::Finish => {}
+    }
+    if let Some(sources) = sources {
+        done.extend(sources.forget(cluster, name).await?);
+        if sources.has_others(name) || additional(cluster).await?.is_some() {
+            goal = Goal::Synced;
+        }
+    }
+    Ok((goal, done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_names_what_goes() {
+        let secret = || Box::new(Secret::default());
+        let registries = ["quay.io".to_owned()];
+        for (name, plan, expected) in [
+            (
+                "additional-pull-secret",
+                Plan::Delete(secret()),
+                "Take every registry of `additional-pull-secret` away from all nodes?",
+            ),
+            (
+                "team-a",
+                Plan::Delete(secret()),
+                "Take every registry of `team-a` away from all nodes, delete that Secret, and take it out of `spec.sources`?",
+            ),
+            (
+                "additional-pull-secret",
+                Plan::Keep(secret()),
+                "Take `quay.io` away from all nodes?",
+            ),
+            (
+                "team-a",
+                Plan::Keep(secret()),
+                "Take `quay.io` of `team-a` away from all nodes?",
+            ),
+            (
+                "team-a",
+                Plan::Forget,
+                "There is no Secret `team-a`. Take it out of `spec.sources`?",
+            ),
+        ] {
+            assert_eq!(question(name, &plan, &registries), expected);
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef};
+use globalps_core::api::{
+    GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
+};
 use globalps_core::manifests::{Agent, Allowed, Install as Manifests};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -173,7 +175,11 @@ fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
         namespace: namespace.to_owned(),
         original: Some(original),
         // Their Roles have one name, whatever is in them.
-        sources: vec![String::new()],
+        sources: vec![SourceRef {
+            name: String::new(),
+            scope: None,
+        }],
+        delivery: None,
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),

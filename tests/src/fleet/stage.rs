@@ -47,6 +47,7 @@ impl Stage {
             namespace: NAMESPACE.to_owned(),
             original: None,
             sources: Vec::new(),
+            delivery: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

@@ -1,0 +1,94 @@
+//! How the nodes get the content. Pure.
+
+use std::collections::BTreeSet;
+
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
+use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::provider::{Content, Delivery, ProviderConfig, ScopedConfig, ports};
+
+use super::secret::Global;
+
+/// The content in the form in which the nodes get it. The file of a node is every pod's, so that what only some may use
+/// never gets into it.
+pub(super) fn delivered(
+    spec: &GlobalPullSecretSpec,
+    config: DockerConfig,
+    scoped: Vec<ScopedConfig>,
+    before: Option<&Global>,
+) -> Content {
+    if spec.kubelet.delivery == DeliveryType::ConfigFile {
+        return Content {
+            config,
+            ..Content::default()
+        };
+    }
+    let configs = scoped.iter().map(|scoped| &scoped.config);
+    let needed: BTreeSet<String> = configs.chain([&config]).flat_map(ports).collect();
+    let before = before.and_then(|global| global.content.as_ref());
+    // A port that nothing needs any more is not worth a restart.
+    let provider = match before.map(|content| &content.delivery) {
+        Some(Delivery::CredentialProvider(provider)) if provider.ports.is_superset(&needed) => {
+            provider.clone()
+        }
+        _ => ProviderConfig { ports: needed },
+    };
+    Content {
+        config,
+        scoped,
+        delivery: Delivery::CredentialProvider(provider),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::dockerconfig::parse;
+    use globalps_core::provider::Scope;
+
+    use super::*;
+
+    #[test]
+    fn only_the_provider_gets_scoped_content_and_only_new_ports_change_its_configuration() {
+        let config = |keys: &[&str]| {
+            let entries: Vec<String> = keys
+                .iter()
+                .map(|key| format!(r#""{key}":{{"auth":"dTpw"}}"#))
+                .collect();
+            parse(format!(r#"{{"auths":{{{}}}}}"#, entries.join(",")).as_bytes()).unwrap()
+        };
+        let scoped = |key: &str| ScopedConfig {
+            source: "team-a".to_owned(),
+            scope: Scope::default(),
+            config: config(&[key]),
+        };
+        let mut spec = GlobalPullSecretSpec::default();
+        let content = delivered(&spec, config(&["a"]), vec![scoped("b:1")], None);
+        assert!(content.scoped.is_empty() && content.delivery == Delivery::ConfigFile);
+        spec.kubelet.delivery = DeliveryType::CredentialProvider;
+        let mut before = None;
+        for (keys, scoped_key, expected) in [
+            (&["a", "a:443", "a:5000"][..], "b", ""),
+            (&["a:1234"], "b", "1234"),
+            (&["a"], "b", "1234"),
+            (&["other:1234"], "b", "1234"),
+            (&["a"], "b:9", "9"),
+        ] {
+            let content = delivered(
+                &spec,
+                config(keys),
+                vec![scoped(scoped_key)],
+                before.as_ref(),
+            );
+            assert_eq!(content.scoped.len(), 1);
+            let Delivery::CredentialProvider(provider) = &content.delivery else {
+                panic!("by the provider");
+            };
+            let ports: Vec<&str> = provider.ports.iter().map(String::as_str).collect();
+            assert_eq!(ports.join(" "), expected, "{keys:?} {scoped_key}");
+            before = Some(Global {
+                content: Some(content),
+                ..Global::default()
+            });
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A source beside the additional pull secret: its entry in `spec.sources`, and the controller's permission to read it.
+
+use std::time::Duration;
+
+use globalps_core::api::{GlobalPullSecret, SourceScope};
+use globalps_core::manifests::sources_access;
+use globalps_core::names;
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::install::{Object, apply};
+use super::is_installed;
+use crate::cli::DryRun;
+use crate::client::Cluster;
+use crate::error::Failure;
+use crate::scope::{ScopeChange, shown, with_source, without_source};
+
+/// How long a rollout that a source begins may take to begin.
+const TAKE_UP: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The `GlobalPullSecret` with its sources. Not typed: an object made of the type would pin every default of today, and drop
+/// fields of a newer release.
+pub(super) struct Sources {
+    object: Option<DynamicObject>,
+    list: Vec<Value>,
+}
+
+impl Sources {
+    pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
+        let api = api(cluster);
+        let call = api.get_opt(names::GLOBAL_SECRET);
+        let object = cluster.call("get the GlobalPullSecret", call).await?;
+        if object.is_none() && !is_installed(cluster).await {
+            return Err(Failure::new(
+                "globalps is not installed in this cluster, so there is nothing that could have a source",
+                "`kubectl globalps install --help` shows how to install it",
+            ));
+        }
+        Ok(Self::of(object))
+    }
+
+    fn of(object: Option<DynamicObject>) -> Self {
+        let list = object
+            .as_ref()
+            .and_then(|object| object.data["spec"]["sources"].as_array());
+        Self {
+            list: list.cloned().unwrap_or_default(),
+            object,
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.list.iter().any(|source| source["name"] == name)
+    }
+
+    /// Whether another source is there.
+    pub(super) fn has_others(&self, name: &str) -> bool {
+        self.list.iter().any(|source| source["name"] != name)
+    }
+
+    /// Revision that the controller reported last; 0: none.
+    pub(super) fn revision(&self) -> i64 {
+        let object = self.object.as_ref();
+        let revision = object.and_then(|object| object.data["status"]["revision"].as_i64());
+        revision.unwrap_or_default()
+    }
+
+    /// Replaces the list, if the object is still what it was when it was read: else the API server says 409. Only that field:
+    /// server-side apply would take back what `install` applied beside it, and could take nothing out that others wrote.
+    async fn write(
+        &self,
+        cluster: &Cluster<'_>,
+        list: &[Value],
+        dry_run: DryRun,
+    ) -> Result<(), Failure> {
+        let name = names::GLOBAL_SECRET;
+        let field_manager = Some(names::PLUGIN_MANAGER.to_owned());
+        let spec = json!({"sources": list});
+        let Some(object) = &self.object else {
+            let mut object = DynamicObject::new(name, &resource());
+            object.data = json!({"spec": spec});
+            let params = PostParams {
+                dry_run: dry_run == DryRun::Server,
+                field_manager,
+            };
+            let doing = format!("create GlobalPullSecret `{name}`");
+            let api = api(cluster);
+            return cluster
+                .call(&doing, api.create(&params, &object))
+                .await
+                .map(drop);
+        };
+        let patch = Patch::Merge(json!({
+            "metadata": {"resourceVersion": object.metadata.resource_version},
+            "spec": spec,
+        }));
+        let params = PatchParams {
+            dry_run: dry_run == DryRun::Server,
+            field_manager,
+            ..PatchParams::default()
+        };
+        let doing = format!("patch GlobalPullSecret `{name}`");
+        let api = api(cluster);
+        cluster
+            .call(&doing, api.patch(name, &params, &patch))
+            .await
+            .map(drop)
+    }
+
+    /// Takes the source out of the list, and from the controller the permission to read its Secret.
+    pub(super) async fn forget(
+        &self,
+        cluster: &Cluster<'_>,
+        name: &str,
+    ) -> Result<Vec<String>, Failure> {
+        let list = without_source(&self.list, name);
+        self.write(cluster, &list, DryRun::None).await?;
+        let mut done = vec![configured()];
+        let objects = sources_access(&cluster.namespace, names_of(&list)).map(Object::of);
+        for object in &objects {
+            let changed = if list.is_empty() {
+                delete(cluster, object).await.map(|()| "deleted")
+            } else {
+                let applied = apply(cluster, object, false).await;
+                applied.map(|()| "serverside-applied")
+            };
+            match changed {
+                Ok(word) => done.push(format!("{} {word}", object.title())),
+                Err(failure) if failure.is(403) => {
+                    cluster.printer().note(format_args!(
+                        "the controller may still read a Secret `{name}`: Role `{}` allows it",
+                        object.name()
+                    ));
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// What `add --source` makes of the sources.
+pub(super) struct Planned {
+    pub sources: Sources,
+    name: String,
+    list: Vec<Value>,
+    /// Who may pull with it.
+    pub change: ScopeChange,
+}
+
+impl Planned {
+    /// `scope`: `None` leaves a known source its own, and a new one without any.
+    pub(super) fn of(sources: Sources, name: &str, scope: Option<&SourceScope>) -> Self {
+        let list = with_source(&sources.list, name, scope);
+        Self {
+            change: ScopeChange {
+                source: name.to_owned(),
+                before: who(&sources.list, name),
+                after: who(&list, name),
+            },
+            name: name.to_owned(),
+            list,
+            sources,
+        }
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        !self.sources.has(&self.name)
+    }
+
+    pub(super) fn is_change(&self) -> bool {
+        self.list != self.sources.list
+    }
+
+    pub(super) fn has_scope(&self) -> bool {
+        find(&self.list, &self.name).is_some_and(|source| source["scope"].is_object())
+    }
+
+    /// What it does beside the Secret, as `diff` shows it.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.change.text();
+        if self.is_new() {
+            text.push_str("+role `globalps-controller-sources`: the controller reads Secret `");
+            text.push_str(&self.name);
+            text.push_str("`\n");
+        }
+        text
+    }
+
+    /// Permission and entry, before the Secret has the credentials: these never serve a pod outside the scope. Returns what
+    /// was done.
+    pub(super) async fn carry_out(
+        &self,
+        cluster: &Cluster<'_>,
+        dry_run: DryRun,
+    ) -> Result<Vec<String>, Failure> {
+        let (mut done, suffix) = match dry_run {
+            DryRun::Client => return Ok(vec![format!("{} (dry run)", configured())]),
+            DryRun::Server => (Vec::new(), " (server dry run)"),
+            DryRun::None => (Vec::new(), ""),
+        };
+        if self.is_new() {
+            let objects = sources_access(&cluster.namespace, names_of(&self.list));
+            for object in objects.map(Object::of) {
+                match apply(cluster, &object, dry_run == DryRun::Server).await {
+                    Ok(()) => done.push(format!("{} serverside-applied{suffix}", object.title())),
+                    Err(failure) if failure.is(403) => {
+                        let name = &self.name;
+                        cluster.printer().warning(format_args!(
+                            "the controller may not read Secret `{name}`, and this user may not allow it: an administrator runs `kubectl globalps install --source {name} --apply`"
+                        ));
+                        break;
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+        }
+        self.sources.write(cluster, &self.list, dry_run).await?;
+        done.push(format!("{}{suffix}", configured()));
+        Ok(done)
+    }
+}
+
+/// Waits until the controller reports a newer revision than this. A status has no version of a source's Secret, and a change
+/// may bring no revision, so this goes on after some seconds.
+pub(super) async fn taken_up(cluster: &Cluster<'_>, revision: i64) -> Result<(), Failure> {
+    let deadline = Instant::now() + TAKE_UP;
+    while Sources::observe(cluster).await?.revision() <= revision && Instant::now() < deadline {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
+}
+
+fn resource() -> ApiResource {
+    ApiResource::erase::<GlobalPullSecret>(&())
+}
+
+fn api(cluster: &Cluster<'_>) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource())
+}
+
+fn configured() -> String {
+    format!("globalpullsecret.globalps.io/{} configured", names::GLOBAL_SECRET)
+}
+
+fn find<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {
+    list.iter().find(|source| source["name"] == name)
+}
+
+/// Empty: it is no source.
+fn who(list: &[Value], name: &str) -> String {
+    let Some(source) = find(list, name) else {
+        return String::new();
+    };
+    let scope: Option<SourceScope> =
+        serde_json::from_value(source["scope"].clone()).unwrap_or_default();
+    shown(scope.as_ref())
+}
+
+fn names_of(list: &[Value]) -> Vec<String> {
+    let names = list.iter().filter_map(|source| source["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+    let doing = format!("delete `{}`", object.title());
+    let api = object.api(&cluster.client);
+    let (name, params) = (object.name(), DeleteParams::default());
+    match cluster.call(&doing, api.delete(&name, &params)).await {
+        Err(failure) if failure.is(404) => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(list: Value) -> Sources {
+        let mut object = DynamicObject::new("g", &resource());
+        object.data = json!({"spec": {"sources": list}, "status": {"revision": 4}});
+        Sources::of(Some(object))
+    }
+
+    fn scope(namespace: &str) -> SourceScope {
+        SourceScope {
+            namespaces: vec![namespace.to_owned()],
+            ..SourceScope::default()
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_source_is_shown() {
+        let known = json!([{"name": "s", "scope": {"namespaces": ["a"]}}]);
+        let new = "\
++source `t`: pods of b
++role `globalps-controller-sources`: the controller reads Secret `t`
+";
+        for (name, asked, is_change, expected) in [
+            ("t", Some(scope("b")), true, new),
+            ("s", Some(scope("b")), true, "-source `s`: pods of a\n+source `s`: pods of b\n"),
+            ("s", Some(scope("a")), false, " source `s`: pods of a\n"),
+            ("s", None, false, " source `s`: pods of a\n"),
+        ] {
+            let planned = Planned::of(sources(known.clone()), name, asked.as_ref());
+            assert_eq!(planned.text(), expected);
+            assert_eq!(planned.is_change(), is_change, "{expected}");
+            assert!(planned.has_scope());
+        }
+        let everybodys = Planned::of(Sources::of(None), "t", None);
+        assert!(everybodys.is_new() && everybodys.is_change() && !everybodys.has_scope());
+        assert_eq!(everybodys.change.text(), "+source `t`: every pod\n");
+    }
+
+    #[test]
+    fn sources_are_read_from_an_object_or_there_are_none() {
+        let some = sources(json!([{"name": "a"}, {"name": "b"}]));
+        assert!(some.has("a") && some.has_others("a") && !some.has("c"));
+        assert_eq!((some.revision(), names_of(&some.list)), (4, vec!["a".to_owned(), "b".to_owned()]));
+        let none = Sources::of(None);
+        assert!(!none.has("a") && !none.has_others("a"));
+        assert_eq!(none.revision(), 0);
+    }
+}
