@@ -115,3 +115,81 @@ impl ProviderConfig {
         bytes
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_names_both_providers_and_every_known_port() {
+        let config = ProviderConfig {
+            ports: BTreeSet::from(["4567".to_owned()]),
+        };
+        let document: Value = serde_json::from_slice(&config.document("/d", true)).unwrap();
+        assert_eq!(document["apiVersion"], "kubelet.config.k8s.io/v1");
+        assert_eq!(document["kind"], "CredentialProviderConfig");
+        let [scoped, all] = &document["providers"].as_array().unwrap()[..] else {
+            panic!("{document}");
+        };
+        assert_eq!(scoped["name"], "globalps-credential-provider-scoped");
+        assert_eq!(scoped["args"], json!(["--data=/d", "--scoped"]));
+        let attributes = json!({
+            "serviceAccountTokenAudience": "globalps.io",
+            "cacheType": "ServiceAccount",
+            "requireServiceAccount": true,
+        });
+        assert_eq!(scoped["tokenAttributes"], attributes);
+        assert_eq!(all["name"], "globalps-credential-provider");
+        assert_eq!(all["args"], json!(["--data=/d"]));
+        assert_eq!(all.get("tokenAttributes"), None);
+        for provider in [scoped, all] {
+            assert_eq!(provider["apiVersion"], API_VERSION);
+            assert_eq!(provider["defaultCacheDuration"], "0s");
+            let images = provider["matchImages"].as_array().unwrap();
+            assert_eq!(images.len(), MOST_LABELS * (COMMON_PORTS.len() + 2));
+            for image in ["*", "*.*", "*.*.*.*.*.*.*.*", "*:443", "*.*:4567"] {
+                assert!(images.contains(&json!(image)), "{image}");
+            }
+        }
+        assert_eq!(config.providers("/d", false), std::slice::from_ref(all));
+    }
+
+    #[test]
+    fn ports_are_those_of_keys_that_are_not_known_anyway() {
+        let keys = [
+            "a:443",
+            "b:4567",
+            "*.c:4567/d",
+            "https://e:80/v1/",
+            "f",
+            "g:",
+            "h:x",
+            "[::1]:9",
+        ];
+        let auths: serde_json::Map<String, Value> = keys
+            .map(|key| (key.to_owned(), json!({})))
+            .into_iter()
+            .collect();
+        let text = json!({"auths": auths}).to_string();
+        let config = crate::dockerconfig::parse(text.as_bytes()).unwrap();
+        let expected = ["4567", "80", "9"].map(str::to_owned);
+        assert_eq!(ports(&config), BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn a_kubelet_names_its_version() {
+        for (text, expected) in [
+            ("v1.36.3", Some((1, 36))),
+            ("v1.26.0-gke.1", Some((1, 26))),
+            ("v1.34.2+k3s1", Some((1, 34))),
+            ("v2.0", Some((2, 0))),
+            ("1.36.3", None),
+            ("v1", None),
+            ("v1.x", None),
+            ("", None),
+        ] {
+            assert_eq!(kubelet_version(text), expected, "{text}");
+        }
+    }
+}
