@@ -20,7 +20,9 @@ pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span};
+pub(crate) use values::{
+    ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span,
+};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -428,7 +430,10 @@ mod tests {
             ),
             ("remove --registry a --source s", None),
             ("remove --all --source s --yes", None),
-            ("remove --source s", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "remove --source s",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
             (
                 "remove --all --source s --skip-unreachable",
                 Some(ErrorKind::ArgumentConflict),

@@ -1,6 +1,6 @@
 //! Files as distributions and people write them, and drawn ones.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

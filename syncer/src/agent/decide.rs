@@ -233,9 +233,10 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
     let target_managed = ManagedEntries::new(&desired.config, merged.overridden);
     let same = !unparsable && merged.config.means_the_same(&existing);
     let target = match (task.goal(), &desired.provider) {
-        (Goal::Restore, _) => restored(&merged.config, facts.file, state),
         (Goal::Revision(_), Some(_)) if same => facts.file.clone(),
-        (Goal::Revision(_), Some(_)) => restored(&merged.config, facts.file, state),
+        (Goal::Restore, _) | (Goal::Revision(_), Some(_)) => {
+            restored(&merged.config, facts.file, state)
+        }
         (Goal::Revision(_), None) if same && *facts.file != FileSnapshot::Absent => {
             facts.file.clone()
         }
