@@ -166,7 +166,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     keep_memory_private();
     match Cli::parse().command {
         Command::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
-        Command::Run(args) => run(args).await,
+        Command::Run(args) => Box::pin(run(args)).await,
         Command::Restore(args) => restore(&args).await,
     }
 }

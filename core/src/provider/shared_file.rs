@@ -130,8 +130,8 @@ fn entry(text: &str) -> Option<(usize, usize)> {
         let value = values.next()?.ok().filter(is_ours)?;
         let end = start + values.byte_offset();
         // Written by us: nothing but the compact form.
-        (value.to_string() == text[start..end]).then_some(())?;
-        Some(separated(text, start, end))
+        let written = value.to_string();
+        (text[start..end] == written).then(|| separated(text, start, end))
     })
 }
 
@@ -212,8 +212,8 @@ fn block<'a>(text: &str, begin: usize, lines: impl Iterator<Item = &'a str>) -> 
 /// Where the bracket of `"providers": [` of the outermost object opens.
 fn key_in_object(text: &str) -> Option<usize> {
     let mut depth = 0;
-    let mut tokens = Tokens { text, at: 0 };
-    while let Some((at, token)) = tokens.next() {
+    let tokens = Tokens { text, at: 0 };
+    for (at, token) in tokens {
         match token {
             "{" | "[" => depth += 1,
             "}" | "]" => depth -= 1,
@@ -234,8 +234,8 @@ fn key_in_object(text: &str) -> Option<usize> {
 fn flow(text: &str, open: usize) -> Result<List, SharedFileError> {
     let mut depth = 0;
     let mut last = "[";
-    let mut tokens = Tokens { text, at: open };
-    while let Some((at, token)) = tokens.next() {
+    let tokens = Tokens { text, at: open };
+    for (at, token) in tokens {
         match token {
             "{" | "[" => depth += 1,
             "}" | "]" => depth -= 1,

@@ -477,6 +477,11 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
         ),
         ("one on its way takes no slot", "=a:5. =b:5+ =c:5+ d e", "d"),
         ("one that nobody knows of takes a slot", "=a:5. b:0u c", ""),
+        (
+            "what restarts now does not take the place of what did not",
+            "a:4+ b:4+ c:4. d",
+            "",
+        ),
         ("a failure halts them, too", "=a:5. =b:5! =c", ""),
         ("one that is not ready waits", "=a:5. !=b =c", "c"),
         ("a silent one is revoked", "=a:5. ~=b:5+ =c", "-b c"),

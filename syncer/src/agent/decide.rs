@@ -7,8 +7,9 @@ use globalps_core::rollout::Goal;
 use crate::delivery::config_file::{is_unparsable, parsed, restored};
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
-use crate::node::provider::Obstacle;
-use crate::node::state::{Change, Failure, ManagedEntries, ProviderSide, State, Step, Task};
+use crate::node::state::{
+    Change, Failure, ManagedEntries, Obstacle, ProviderSide, State, Step, Task,
+};
 
 /// Everything that the decision depends on.
 #[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
@@ -242,9 +243,10 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
     let target_managed = ManagedEntries::new(&desired.config, merged.overridden);
     let same = !unparsable && merged.config.means_the_same(&existing);
     let target = match (task.goal(), &desired.provider) {
-        (Goal::Restore, _) => restored(&merged.config, facts.file, state),
         (Goal::Revision(_), Some(_)) if same => facts.file.clone(),
-        (Goal::Revision(_), Some(_)) => restored(&merged.config, facts.file, state),
+        (Goal::Restore, _) | (Goal::Revision(_), Some(_)) => {
+            restored(&merged.config, facts.file, state)
+        }
         (Goal::Revision(_), None) if same && *facts.file != FileSnapshot::Absent => {
             facts.file.clone()
         }
@@ -324,8 +326,9 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
 mod tests {
     use std::collections::BTreeSet;
 
-    use globalps_core::dockerconfig;
+    use std::path::PathBuf;
 
+    use globalps_core::dockerconfig;
     use globalps_core::provider::ProviderConfig;
 
     use super::*;
@@ -1362,8 +1365,289 @@ mod tests {
         );
     }
 
+    const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
+
+    fn provider_facts() -> ProviderFacts {
+        let path = PathBuf::from("/var/lib/kubelet/config.json");
+        let path = HostPath {
+            here: path.clone(),
+            host: path,
+        };
+        ProviderFacts {
+            provider: Provider::new(PathBuf::from("/program"), &path, None),
+            disk: ProviderDisk {
+                data: FileSnapshot::Absent,
+                config: FileSnapshot::Absent,
+                flags: Some(file(FLAGS)),
+            },
+            has_program: false,
+            tokens: Some(true),
+            obstacle: None,
+        }
+    }
+
+    fn by_provider(port: &str) -> Content {
+        let ports = if port.is_empty() {
+            BTreeSet::new()
+        } else {
+            [port.to_owned()].into()
+        };
+        Content {
+            delivery: Delivery::CredentialProvider(ProviderConfig {
+                ports,
+                scopes: true,
+            }),
+            ..content(OURS)
+        }
+    }
+
+    fn with_scopes() -> ProviderConfig {
+        ProviderConfig {
+            scopes: true,
+            ..ProviderConfig::default()
+        }
+    }
+
+    /// The facts and the state once revision 1 is in force by the provider.
+    fn in_force(tokens: bool) -> (ProviderFacts, State) {
+        let mut facts = provider_facts();
+        facts.tokens = Some(tokens);
+        let config = with_scopes();
+        let side = facts
+            .with_content(1, &by_provider(""), &config, None)
+            .unwrap();
+        facts.disk = ProviderDisk {
+            data: side.data(),
+            config: side.config,
+            flags: side.flags,
+        };
+        facts.has_program = true;
+        let mut state = State::new(file(OWN), 1);
+        state.revision = 1;
+        state.provider = side.installed;
+        (facts, state)
+    }
+
+    /// The decision in one line: whether the provider is on the node afterwards, restart and drift.
+    fn provider_line(action: Action) -> String {
+        let Action::Begin { change, drift, .. } = action else {
+            return in_one_line(action);
+        };
+        let provider = change.provider.as_ref();
+        let provider = match provider.map(|change| change.target.installed.is_some()) {
+            Some(true) => "provider",
+            Some(false) => "no provider",
+            None => "file alone",
+        };
+        let target = change.target.clone();
+        let target = if target == file(OWN) {
+            "own"
+        } else {
+            "own and ours"
+        };
+        let restart = if change.restart { ", restart" } else { "" };
+        let drift = if drift { ", drift" } else { "" };
+        format!("{provider}, {target}{restart}{drift}")
+    }
+
+    #[test]
+    fn the_provider_comes_where_it_is_possible_and_goes_with_a_restart() {
+        let (one, two, restore) = (task(1), task(2), task(0));
+        let no_provider = provider_facts();
+        let (there, state) = in_force(true);
+        let (tokenless, older) = in_force(false);
+        let obstructed = ProviderFacts {
+            obstacle: Some(Obstacle::new("no")),
+            ..provider_facts()
+        };
+        let (files, managed) = (content(OURS), synced(OWN));
+        let now_with_tokens = ProviderFacts {
+            tokens: Some(true),
+            ..tokenless
+        };
+        let version_unknown = ProviderFacts {
+            tokens: None,
+            ..in_force(true).0
+        };
+        let no_version = Obstacle::new("version");
+        let kept = ProviderFacts {
+            obstacle: Some(no_version),
+            ..in_force(true).0
+        };
+        for (sentence, task, provider, state, content, in_file, expected) in [
+            (
+                "in, from nothing",
+                &one,
+                &no_provider,
+                None,
+                by_provider(""),
+                OWN,
+                "provider, own, restart",
+            ),
+            (
+                "in, from the file",
+                &two,
+                &no_provider,
+                Some(&managed),
+                by_provider(""),
+                OWN_AND_OURS,
+                "provider, own, restart",
+            ),
+            (
+                "in force",
+                &one,
+                &there,
+                Some(&state),
+                by_provider(""),
+                OWN,
+                "Confirm",
+            ),
+            (
+                "a rotation",
+                &two,
+                &there,
+                Some(&state),
+                by_provider(""),
+                OWN,
+                "provider, own",
+            ),
+            (
+                "a port",
+                &two,
+                &there,
+                Some(&state),
+                by_provider("5055"),
+                OWN,
+                "provider, own, restart",
+            ),
+            (
+                "tokens wait for an assignment",
+                &one,
+                &now_with_tokens,
+                Some(&older),
+                by_provider(""),
+                OWN,
+                "Confirm",
+            ),
+            (
+                "a version that is not known",
+                &one,
+                &version_unknown,
+                Some(&state),
+                by_provider(""),
+                OWN,
+                "Confirm",
+            ),
+            (
+                "an obstacle to the way in",
+                &one,
+                &kept,
+                Some(&state),
+                by_provider(""),
+                OWN,
+                "Confirm",
+            ),
+            (
+                "not possible",
+                &one,
+                &obstructed,
+                None,
+                by_provider(""),
+                OWN,
+                "file alone, own and ours, restart",
+            ),
+            (
+                "not possible, in force",
+                &one,
+                &obstructed,
+                Some(&managed),
+                by_provider(""),
+                OWN_AND_OURS,
+                "Confirm",
+            ),
+            (
+                "out",
+                &two,
+                &there,
+                Some(&state),
+                files.clone(),
+                OWN,
+                "no provider, own and ours, restart",
+            ),
+            (
+                "restore",
+                &restore,
+                &there,
+                Some(&state),
+                files,
+                OWN,
+                "no provider, own, restart",
+            ),
+        ] {
+            let file = file(in_file);
+            let action = decide(&NodeFacts {
+                provider: Some(provider),
+                ..facts(Some(task), state, &file, Some(&content))
+            });
+            assert_eq!(provider_line(action), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_others_change_of_the_provider_is_drift_and_takes_a_restart_where_the_kubelet_reads_it_at_its_start()
+     {
+        let (facts_in_force, state) = in_force(true);
+        let changed = |change: fn(&mut ProviderFacts)| {
+            let (mut facts, _) = in_force(true);
+            change(&mut facts);
+            facts
+        };
+        for (sentence, provider, expected) in [
+            ("nothing", facts_in_force, "Confirm"),
+            (
+                "data",
+                changed(|facts| facts.disk.data = FileSnapshot::Absent),
+                "provider, own, drift",
+            ),
+            (
+                "program",
+                changed(|facts| facts.has_program = false),
+                "provider, own",
+            ),
+            (
+                "configuration",
+                changed(|facts| facts.disk.config = FileSnapshot::Absent),
+                "provider, own, restart, drift",
+            ),
+            (
+                "flags",
+                changed(|facts| facts.disk.flags = Some(file(FLAGS))),
+                "provider, own, restart, drift",
+            ),
+            (
+                "flags of others",
+                changed(|facts| {
+                    let flags = "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=/x\"\n";
+                    facts.disk.flags = Some(file(flags));
+                }),
+                "no provider, own and ours, restart",
+            ),
+        ] {
+            let (task, file, content) = (task(1), file(OWN), by_provider(""));
+            let facts_now = |superseded, desired| NodeFacts {
+                provider: Some(&provider),
+                superseded,
+                ..facts(Some(&task), Some(&state), &file, desired)
+            };
+            let action = decide(&facts_now(false, Some(&content)));
+            assert_eq!(provider_line(action), expected, "{sentence}");
+            let action = decide(&facts_now(true, None));
+            assert_eq!(provider_line(action), expected, "{sentence}, superseded");
+        }
+    }
+
     /// A node whose kubelet kubeadm set up, with these flags.
-    fn provider_facts(
+    fn facts_on(
         flags: &str,
         side: Option<&ProviderSide>,
         obstacle: Option<Obstacle>,
@@ -1393,6 +1677,7 @@ mod tests {
         let by_provider = |text: &str, ports: &[&str]| Content {
             delivery: Delivery::CredentialProvider(ProviderConfig {
                 ports: ports.iter().map(|&port| port.to_owned()).collect(),
+                scopes: true,
             }),
             ..content(text)
         };
@@ -1400,28 +1685,28 @@ mod tests {
             generation,
             ..task(revision)
         };
-        let new = provider_facts(FLAGS, None, None);
+        let new = facts_on(FLAGS, None, None);
         let mut by_file = synced("");
         by_file.applied = Some(task(1));
         let side = new
-            .with_content(1, &by_provider(OURS, &[]), &ProviderConfig::default(), None)
+            .with_content(1, &by_provider(OURS, &[]), &with_scopes(), None)
             .unwrap();
         let mut provided = State::new(FileSnapshot::Absent, 1);
         provided.revision = 1;
         provided.applied = Some(task(1));
         provided.provider.clone_from(&side.installed);
-        let installed = provider_facts(FLAGS, Some(&side), None);
+        let installed = facts_on(FLAGS, Some(&side), None);
         let mut old_kubelet = provided.clone();
         old_kubelet.provider.as_mut().unwrap().tokens = false;
         let old_side = new.with(old_kubelet.provider.clone().unwrap()).unwrap();
-        let upgraded = provider_facts(FLAGS, Some(&old_side), None);
+        let upgraded = facts_on(FLAGS, Some(&old_side), None);
         let obstacle = Some(Obstacle::new("the kubelet is older than Kubernetes 1.26"));
-        let impossible = provider_facts(FLAGS, None, obstacle);
+        let impossible = facts_on(FLAGS, None, obstacle);
         let rewritten = ProviderSide {
             flags: Some(file(FLAGS)),
             ..side.clone()
         };
-        let drifted = provider_facts(FLAGS, Some(&rewritten), None);
+        let drifted = facts_on(FLAGS, Some(&rewritten), None);
         for (sentence, task, state, found, content, on_disk, expected) in [
             (
                 "in, with a new revision",

@@ -8,8 +8,8 @@ use globalps_core::provider::{
 use super::Agent;
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
-use crate::node::provider::{Obstacle, ProviderDisk};
-use crate::node::state::NodeError;
+use crate::node::provider::ProviderDisk;
+use crate::node::state::{NodeError, Obstacle};
 
 impl Agent {
     /// `None`: no content asks for it, and nothing of it is on the node.

@@ -3,8 +3,8 @@
 use globalps_core::provider::{Content, Delivery, ProviderConfig, render_data};
 
 use crate::node::file::FileSnapshot;
-use crate::node::provider::{Obstacle, Provider, ProviderDisk};
-use crate::node::state::{Change, Installed, ProviderChange, ProviderSide, State, Task};
+use crate::node::provider::{Provider, ProviderDisk};
+use crate::node::state::{Change, Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
 
 /// What was observed of the provider. Only where content asks for it, or where it is on the node.
 #[derive(Debug)]

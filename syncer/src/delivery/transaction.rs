@@ -445,9 +445,12 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use globalps_core::dockerconfig;
+    use globalps_core::provider::{Content, ProviderConfig, render_data, trials};
+
     use super::*;
     use crate::node::provider::HostPath;
-    use crate::node::state::{ManagedEntries, Task};
+    use crate::node::state::{ManagedEntries, ProviderChange, Task};
 
     /// Fails the first `failures` restarts, and counts all.
     #[derive(Default)]
@@ -1026,6 +1029,326 @@ mod tests {
                     .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
                     .any(|kept| kept == content);
                 assert!(aside, "{sentence}: it is kept");
+            }
+        }
+    }
+
+    /// Only one test at a time runs a program: another one's fork would keep the file of it open for writing.
+    static PROGRAMS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+    const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
+
+    /// A node of kubeadm's, with a program that gives what core says for revision 4, or nothing.
+    struct ProviderNode {
+        _directory: tempfile::TempDir,
+        path: PathBuf,
+        journal: Journal,
+        provider: Provider,
+    }
+
+    impl ProviderNode {
+        fn new(program_works: bool) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(NEW))).unwrap();
+            fs::write(directory.path().join("kubeadm-flags.env"), FLAGS).unwrap();
+            let bytes = installed().data;
+            let FileSnapshot::File { bytes, .. } = &bytes else {
+                panic!("no data");
+            };
+            let trial = trials(bytes, false).unwrap().remove(0);
+            let answer = String::from_utf8(trial.expected.to_vec()).unwrap();
+            let answer = if program_works { &*answer } else { "{}" };
+            let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
+            fs::write(directory.path().join("program"), script).unwrap();
+            let journal = Journal::beside(&path);
+            journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
+            Self {
+                journal,
+                provider: provider(&path),
+                path,
+                _directory: directory,
+            }
+        }
+
+        fn change(&self, is_out: bool) -> Change {
+            let disk = self.provider.read().unwrap();
+            let with = self.provider.with(&disk, installed()).unwrap();
+            let without = self.provider.without(&disk).unwrap();
+            let (before, target) = if is_out {
+                (with, without)
+            } else {
+                (without, with)
+            };
+            let (file_before, file_target) = if is_out { (OLD, NEW) } else { (NEW, OLD) };
+            Change {
+                target: image(Some(file_target)),
+                provider: Some(ProviderChange {
+                    before,
+                    target,
+                    is_kubelet_checked: true,
+                    has_failed: false,
+                }),
+                ..change(&image(Some(file_before)), 4, true)
+            }
+        }
+
+        fn kubelet(&self) -> Fake {
+            let flags = on_disk(&self.path.with_file_name("kubeadm-flags.env")).unwrap();
+            Fake {
+                provider_config: flags
+                    .contains("--image")
+                    .then(|| self.provider.config.host.display().to_string()),
+                ..Fake::default()
+            }
+        }
+
+        fn transaction<'a>(&'a self, kubelet: &'a mut Fake) -> Transaction<'a, Fake> {
+            Transaction {
+                journal: &self.journal,
+                path: &self.path,
+                provider: &self.provider,
+                kubelet,
+            }
+        }
+
+        /// What the node has: the text of its credentials file, and whether all of the provider is there, or nothing of it.
+        fn has(&self) -> (String, bool) {
+            let flags = on_disk(&self.path.with_file_name("kubeadm-flags.env")).unwrap();
+            let has_provider = flags != FLAGS;
+            assert_eq!(self.provider.data.here.exists(), has_provider, "data");
+            assert_eq!(
+                self.provider.config.here.exists(),
+                has_provider,
+                "configuration"
+            );
+            let bin_dir = self.provider.data.here.with_file_name("bin");
+            assert_eq!(bin_dir.exists(), has_provider, "programs");
+            (on_disk(&self.path).unwrap(), has_provider)
+        }
+    }
+
+    fn installed() -> Installed {
+        let content = Content {
+            config: dockerconfig::parse(NEW.as_bytes()).unwrap(),
+            ..Content::default()
+        };
+        Installed {
+            data: FileSnapshot::Absent.with_bytes(render_data(4, &content)),
+            config: ProviderConfig::default(),
+            tokens: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_provider_comes_with_one_restart_and_then_entries_leave_the_file() {
+        let _lock = PROGRAMS.lock().await;
+        for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in [
+            ("in", true, 0, true, 1, (OLD, true), None),
+            (
+                "the kubelet fails",
+                true,
+                3,
+                true,
+                4,
+                (NEW, false),
+                Some(false),
+            ),
+            (
+                "another flag wins",
+                true,
+                0,
+                false,
+                2,
+                (NEW, false),
+                Some(false),
+            ),
+            (
+                "the program fails",
+                false,
+                0,
+                true,
+                0,
+                (NEW, false),
+                Some(true),
+            ),
+        ] {
+            let node = ProviderNode::new(program_works);
+            let mut state = State::new(image(Some(OLD)), 0);
+            let mut kubelet = Fake {
+                failures,
+                provider_config: has_flag.then(|| node.provider.config.host.display().to_string()),
+                ..Fake::default()
+            };
+            let change = node.change(false);
+            let outcome = node
+                .transaction(&mut kubelet)
+                .begin(&mut state, change)
+                .await;
+            let failed = match outcome.unwrap() {
+                Outcome::RolledBack(failure) => Some(failure.is_of_provider),
+                _ => None,
+            };
+            assert_eq!(failed, is_of_provider, "{sentence}");
+            assert_eq!(kubelet.restarts, restarts, "{sentence}");
+            assert_eq!(node.has(), (ends.0.to_owned(), ends.1), "{sentence}");
+            assert_eq!(state.provider.is_some(), ends.1, "{sentence}");
+            let saved = on_disk(&node.provider.data.here.with_file_name("state.json")).unwrap();
+            let version = if ends.1 { 2 } else { 1 };
+            assert!(
+                saved.contains(&format!("\"version\":{version}")),
+                "{sentence}"
+            );
+        }
+    }
+
+    /// The journal says how far it came; each of the files may be written or not.
+    #[tokio::test]
+    async fn a_way_in_or_out_that_was_interrupted_anywhere_ends_with_one_restart_at_most() {
+        let _lock = PROGRAMS.lock().await;
+        for is_out in [false, true] {
+            for written in 0..=4 {
+                for (step, started_from) in [
+                    (Step::Forward, None),
+                    (Step::Forward, Some("0".to_owned())),
+                    (Step::Back, None),
+                    (Step::Back, Some("0".to_owned())),
+                ] {
+                    let sentence = format!("{is_out} {written} {step:?} {started_from:?}");
+                    let node = ProviderNode::new(true);
+                    let mut kubelet = node.kubelet();
+                    let mut change = node.change(is_out);
+                    if is_out {
+                        let writes = node.transaction(&mut kubelet).writes(&change, true);
+                        let transaction = node.transaction(&mut kubelet);
+                        transaction.write_first(&writes).unwrap();
+                        transaction.write_last(&writes).unwrap();
+                    }
+                    let transaction = node.transaction(&mut kubelet);
+                    let writes = transaction.writes(&change, false);
+                    node.provider.install_program().unwrap();
+                    for (path, target) in writes.first.iter().chain(&writes.last).take(written) {
+                        write(path, target).unwrap();
+                    }
+                    let was_asked = started_from.is_some();
+                    (change.step, change.started_from) = (step, started_from);
+                    if step == Step::Back {
+                        change.failure = "why".to_owned();
+                    }
+                    let mut state = State::new(image(Some(OLD)), 0);
+                    state.provider = is_out.then(installed);
+                    state.change = Some(change);
+                    node.journal.save(&state).unwrap();
+                    let mut state = node.journal.load().unwrap().unwrap();
+
+                    let goes_in = is_out == (step == Step::Back);
+                    let mut kubelet = Fake {
+                        // The restart that was asked for came about.
+                        serves_since: was_asked,
+                        provider_config: Some(node.provider.config.host.display().to_string()),
+                        ..Fake::default()
+                    };
+                    node.transaction(&mut kubelet)
+                        .resume(&mut state)
+                        .await
+                        .unwrap();
+                    let file = if goes_in { OLD } else { NEW };
+                    assert_eq!(node.has(), (file.to_owned(), goes_in), "{sentence}");
+                    assert_eq!(state.provider.is_some(), goes_in, "{sentence}");
+                    let is_all_written = written >= 3;
+                    let owed = match step {
+                        Step::Back => was_asked,
+                        _ => !(was_asked && is_all_written),
+                    };
+                    assert_eq!(kubelet.restarts, usize::from(owed), "{sentence}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rotation_restarts_nothing_and_is_taken_back_where_the_program_gives_something_else()
+    {
+        let _lock = PROGRAMS.lock().await;
+        for (sentence, program_works, serves, is_in_force) in [
+            ("it is in force", true, true, true),
+            ("the program gives nothing", false, true, false),
+            ("the kubelet does not serve", true, false, false),
+        ] {
+            let node = ProviderNode::new(program_works);
+            let older = Installed {
+                data: FileSnapshot::Absent.with_bytes(b"older".to_vec()),
+                ..installed()
+            };
+            let mut change = node.change(true);
+            let mut kubelet = node.kubelet();
+            let transaction = node.transaction(&mut kubelet);
+            let writes = transaction.writes(&change, true);
+            transaction.write_first(&writes).unwrap();
+            transaction.write_last(&writes).unwrap();
+            write(&node.provider.data.here, &older.data).unwrap();
+            let provider = change.provider.as_mut().unwrap();
+            provider.target = provider.before.clone();
+            provider.before.installed = Some(older.clone());
+            change.before = image(Some(OLD));
+            change.target = image(Some(OLD));
+            change.restart = false;
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.provider = Some(older.clone());
+            let mut kubelet = Fake {
+                serves_since: serves,
+                ..Fake::default()
+            };
+            let outcome = node
+                .transaction(&mut kubelet)
+                .begin(&mut state, change)
+                .await;
+            assert_eq!(
+                outcome.unwrap() == Outcome::InForce,
+                is_in_force,
+                "{sentence}"
+            );
+            let expected = if is_in_force { installed() } else { older };
+            assert_eq!(
+                file::read(&node.provider.data.here).unwrap(),
+                expected.data,
+                "{sentence}"
+            );
+            assert_eq!(state.provider, Some(expected), "{sentence}");
+            assert_eq!(kubelet.restarts, 0, "{sentence}");
+        }
+    }
+
+    #[tokio::test]
+    async fn flags_that_another_process_wrote_meanwhile_stay_or_end_the_way_in() {
+        let _lock = PROGRAMS.lock().await;
+        for (flags, has_provider) in [
+            ("KUBELET_KUBEADM_ARGS=\"--v=3\"\n", true),
+            (
+                "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=/x\"\n",
+                false,
+            ),
+        ] {
+            let node = ProviderNode::new(true);
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.change = Some(node.change(false));
+            let path = node.path.with_file_name("kubeadm-flags.env");
+            fs::write(&path, flags).unwrap();
+            let mut kubelet = Fake {
+                provider_config: Some(node.provider.config.host.display().to_string()),
+                ..Fake::default()
+            };
+            node.transaction(&mut kubelet)
+                .resume(&mut state)
+                .await
+                .unwrap();
+            let found = on_disk(&path).unwrap();
+            if has_provider {
+                assert!(found.contains("--v=3 --image-credential"), "{found}");
+            } else {
+                assert_eq!((found.as_str(), kubelet.restarts), (flags, 0));
+                assert!(state.failed.is_some() && state.provider.is_none());
+                assert_eq!(on_disk(&node.path).unwrap(), NEW, "entries stay");
             }
         }
     }

@@ -14,23 +14,7 @@ use globalps_core::provider::{
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::file::{self, FileError, FileSnapshot};
-use super::state::{Installed, ProviderSide};
-
-/// Why the provider can't be set up, or not be taken out: a reason of the status, and a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Obstacle {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
-impl Obstacle {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            reason: "ProviderNotPossible",
-            message: message.into(),
-        }
-    }
-}
+use super::state::{Installed, Obstacle, ProviderSide};
 
 /// A path as this program sees it, and as the node names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

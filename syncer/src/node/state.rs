@@ -12,7 +12,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, FileSnapshot};
-use super::provider::Obstacle;
 
 /// Newest format version of the state file that this program reads and writes.
 pub(super) const VERSION: u32 = 2;
@@ -52,6 +51,22 @@ impl NodeError {
             Self::Newer { .. } => "StateTooNew",
             Self::Damaged { .. } => "StateDamaged",
             Self::Provider(obstacle) => obstacle.reason,
+        }
+    }
+}
+
+/// Why the provider can't be set up, or not be taken out: a reason of the status, and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Obstacle {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Obstacle {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            reason: "ProviderNotPossible",
+            message: message.into(),
         }
     }
 }
