@@ -271,8 +271,13 @@ mod tests {
                 r#"{"auths":{"r":{"auth":"dTpw"}}}"#,
             ),
         ] {
-            let (secret, outcome) =
-                with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
+            let (secret, outcome) = with_logins(
+                Some(secret(before)),
+                "n",
+                names::ADDITIONAL_SECRET,
+                &logins(&["r"]),
+            )
+            .expect("valid");
             assert_eq!(outcome, Outcome::Configured);
             assert_eq!(text(&secret), expected);
             assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
@@ -282,7 +287,8 @@ mod tests {
 
     #[test]
     fn the_first_registry_creates_the_secret_of_the_right_type() {
-        let (secret, outcome) = with_logins(None, "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
+        let (secret, outcome) =
+            with_logins(None, "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
         assert_eq!(outcome, Outcome::Created);
         assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
         assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
@@ -292,8 +298,13 @@ mod tests {
     #[test]
     fn the_same_credential_again_changes_nothing() {
         let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
-        let (after, outcome) =
-            with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
+        let (after, outcome) = with_logins(
+            Some(secret(before)),
+            "n",
+            names::ADDITIONAL_SECRET,
+            &logins(&["r"]),
+        )
+        .expect("valid");
         assert_eq!(outcome, Outcome::Unchanged);
         assert_eq!(text(&after), before);
     }
@@ -311,8 +322,13 @@ mod tests {
                  `b`: `auth` has no colon between user and password once decoded",
             ),
         ] {
-            let failure =
-                with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect_err("not valid");
+            let failure = with_logins(
+                Some(secret(before)),
+                "n",
+                names::ADDITIONAL_SECRET,
+                &logins(&["r"]),
+            )
+            .expect_err("not valid");
             assert_eq!(failure.message, expected);
         }
     }
@@ -381,7 +397,8 @@ mod tests {
     fn an_immutable_secret_is_not_changed_and_says_so() {
         let mut secret = secret(r#"{"auths":{"r":{"auth":"dTpx"}}}"#);
         secret.immutable = Some(true);
-        let failure = with_logins(Some(secret), "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect_err("immutable");
+        let failure = with_logins(Some(secret), "n", names::ADDITIONAL_SECRET, &logins(&["r"]))
+            .expect_err("immutable");
         assert_eq!(
             failure.message,
             "Secret `additional-pull-secret` is immutable"
@@ -399,11 +416,16 @@ mod tests {
             failure.message.starts_with("Secret `team-a` can't"),
             "{failure:?}"
         );
-        assert!(failure.hint.contains("--all --source team-a`"), "{failure:?}");
+        assert!(
+            failure.hint.contains("--all --source team-a`"),
+            "{failure:?}"
+        );
         let findings = validate_bytes(br#"{"auths":{"r":{"auth":"hunter2!"}}}"#).1;
         let failure = refuse_invalid("team-a", &findings).expect_err("not valid");
         assert!(
-            failure.message.starts_with("Secret `team-a` is not valid: `r`:"),
+            failure
+                .message
+                .starts_with("Secret `team-a` is not valid: `r`:"),
             "{failure:?}"
         );
     }
@@ -411,8 +433,13 @@ mod tests {
     #[test]
     fn docker_hub_is_one_registry_by_either_name() {
         let before = r#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#;
-        let (after, _) =
-            with_logins(Some(secret(before)), "n", names::ADDITIONAL_SECRET, &logins(&["docker.io"])).expect("valid");
+        let (after, _) = with_logins(
+            Some(secret(before)),
+            "n",
+            names::ADDITIONAL_SECRET,
+            &logins(&["docker.io"]),
+        )
+        .expect("valid");
         assert_eq!(text(&after), r#"{"auths":{"docker.io":{"auth":"dTpw"}}}"#);
         let (rest, _) =
             without_registries(secret(before), &["docker.io".to_owned()]).expect("valid");

@@ -271,7 +271,10 @@ fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
     .map(|(name, object)| (name.to_owned(), object))
     .into();
     let checks = of_nodes(objects.iter(), &[], Owners::default());
-    let found: Vec<_> = checks.iter().map(|c| (c.name, c.result, c.message.as_str())).collect();
+    let found: Vec<_> = checks
+        .iter()
+        .map(|c| (c.name, c.result, c.message.as_str()))
+        .collect();
     assert_eq!(
         found,
         [

@@ -20,7 +20,9 @@ pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span};
+pub(crate) use values::{
+    ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span,
+};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -154,8 +156,9 @@ pub(crate) enum TextFormat {
 
 /// Show what the additional pull secret changes
 ///
-/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown, and never handed to
-/// the program that `$KUBECTL_EXTERNAL_DIFF` names.
+/// Compares it with what is in force on the nodes, one line for each registry. Without a file it shows changed scopes of
+/// sources and another delivery, too. Credentials are never shown, and never handed to the program that
+/// `$KUBECTL_EXTERNAL_DIFF` names.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -428,7 +431,10 @@ mod tests {
             ),
             ("remove --registry a --source s", None),
             ("remove --all --source s --yes", None),
-            ("remove --source s", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "remove --source s",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
             (
                 "remove --all --source s --skip-unreachable",
                 Some(ErrorKind::ArgumentConflict),

@@ -44,12 +44,13 @@ pub(crate) struct DeliveryChange {
 
 impl Deliveries {
     pub(crate) fn of(global: Option<&Secret>, gps: Option<&GlobalPullSecret>) -> Self {
-        let in_force = global.and_then(|secret| {
-            match secret.annotations().get(names::DELIVERY_ANNOTATION) {
-                Some(text) => serde_json::from_str(text).ok(),
-                None => Some(Delivery::ConfigFile),
-            }
-        });
+        let in_force =
+            global.and_then(
+                |secret| match secret.annotations().get(names::DELIVERY_ANNOTATION) {
+                    Some(text) => serde_json::from_str(text).ok(),
+                    None => Some(Delivery::ConfigFile),
+                },
+            );
         let counts = gps.and_then(|gps| gps.status.as_ref()).map(|s| &s.counts);
         Self {
             in_force,
@@ -147,7 +148,9 @@ mod tests {
     use globalps_core::dockerconfig::parse;
 
     fn config(registries: &[&str]) -> DockerConfig {
-        let entries = registries.iter().map(|r| format!(r#""{r}":{{"auth":"dTpw"}}"#));
+        let entries = registries
+            .iter()
+            .map(|r| format!(r#""{r}":{{"auth":"dTpw"}}"#));
         let entries = entries.collect::<Vec<_>>().join(",");
         parse(format!(r#"{{"auths":{{{entries}}}}}"#).as_bytes()).expect("credentials")
     }
@@ -190,7 +193,14 @@ mod tests {
                 false,
                 "delivery by ConfigFile: restarts each kubelet once, 1 node",
             ),
-            (PROVIDER, CredentialProvider, 3, &["a", "b:1234", "c:5000"], false, ""),
+            (
+                PROVIDER,
+                CredentialProvider,
+                3,
+                &["a", "b:1234", "c:5000"],
+                false,
+                "",
+            ),
             (
                 PROVIDER,
                 CredentialProvider,
@@ -208,10 +218,16 @@ mod tests {
                 "`b:99`: a port that the credential provider does not serve yet: restarts each kubelet once",
             ),
             // Of a newer release.
-            (r#"{"type":"Other"}"#, CredentialProvider, 3, &["a"], true, ""),
+            (
+                r#"{"type":"Other"}"#,
+                CredentialProvider,
+                3,
+                &["a"],
+                true,
+                "",
+            ),
         ] {
-            let effects =
-                deliveries(in_force, wanted, nodes).effects(&config(registries), changes);
+            let effects = deliveries(in_force, wanted, nodes).effects(&config(registries), changes);
             assert_eq!(effects.sentences().join("\n"), expected, "{in_force}");
         }
     }
@@ -225,6 +241,9 @@ mod tests {
             "-delivery: ConfigFile\n+delivery: CredentialProvider\n"
         );
         let effects = there.staying().effects(&config(&["a"]), true);
-        assert_eq!((effects.change().as_str(), effects.sentences().len()), ("", 0));
+        assert_eq!(
+            (effects.change().as_str(), effects.sentences().len()),
+            ("", 0)
+        );
     }
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::findings;
 use crate::scope::in_force;
-use crate::table::nodes;
 
 /// A file, or a Secret, with credentials.
 pub(crate) struct Keyring {
@@ -235,9 +234,13 @@ impl Answer {
         if self.puller != Puller::Unknown {
             let allowed = self.scoped.iter().find(|scoped| scoped.allowed);
             let scope = allowed.or(self.scoped.first());
-            answer["scope"] = json!(scope.map(|Scoped { source, who, allowed }| {
-                json!({"source": source, "allowed": allowed, "for": who})
-            }));
+            answer["scope"] = json!(scope.map(
+                |Scoped {
+                     source,
+                     who,
+                     allowed,
+                 }| { json!({"source": source, "allowed": allowed, "for": who}) }
+            ));
         }
         if !self.notes.is_empty() {
             answer["notes"] = json!(self.notes);
@@ -248,10 +251,8 @@ impl Answer {
     pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!("repository: {}", self.repository)];
         if let Some(((provider, file), _)) = self.by_file {
-            let file = u64::try_from(file).unwrap_or(u64::MAX);
             lines.push(format!(
-                "nodes:      {provider} with the credential provider, {} with the credentials file",
-                nodes(file)
+                "nodes:      {provider} with the credential provider, {file} with the credentials file"
             ));
         }
         match (self.accepted, self.tries.as_slice()) {
@@ -267,10 +268,16 @@ impl Answer {
             lines.extend(lines_of("by file:   ", by_file));
         }
         lines.extend(self.scoped.iter().map(|scoped| {
-            let covers = if scoped.allowed { "covers" } else { "does not cover" };
+            let covers = if scoped.allowed {
+                "covers"
+            } else {
+                "does not cover"
+            };
             let Scoped { source, who, .. } = scoped;
             match &self.puller {
-                Puller::Unknown => format!("scope:      source `{source}` is for {who}: see `--pod`"),
+                Puller::Unknown => {
+                    format!("scope:      source `{source}` is for {who}: see `--pod`")
+                }
                 puller => format!(
                     "scope:      source `{source}` is for {who}, which {covers} {}",
                     puller.text()
@@ -502,8 +509,7 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
   then:     `quay.io`, as u, from the credential provider
 ";
         const ONE: &str = "kubelet:    `quay.io`, as u, from the credential provider\n";
-        const WHO: &str =
-            "scope:      source `team-a` is for pods of team-a (service accounts ci)";
+        const WHO: &str = "scope:      source `team-a` is for pods of team-a (service accounts ci)";
         for (image, puller, tries, scope, json) in [
             (
                 "quay.io/org/app:1",
@@ -526,7 +532,13 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
                 ", which does not cover a static pod",
                 json!({"source": "team-a", "allowed": false, "for": "pods of team-a (service accounts ci)"}),
             ),
-            ("quay.io/org/app:1", Puller::Unknown, ONE, ": see `--pod`", json!(null)),
+            (
+                "quay.io/org/app:1",
+                Puller::Unknown,
+                ONE,
+                ": see `--pod`",
+                json!(null),
+            ),
             ("quay.io/other:1", pod("team-a", "ci"), ONE, "", json!(null)),
         ] {
             let answer = Answer::of(Asked {
@@ -536,7 +548,11 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
                 ..Asked::default()
             });
             let answer = answer.expect("an image's name");
-            let (_, text) = answer.text().split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("lines");
+            let (_, text) = answer
+                .text()
+                .split_once('\n')
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                .expect("lines");
             let scope = match scope {
                 "" => String::new(),
                 scope => format!("{WHO}{scope}\n"),
@@ -553,7 +569,10 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
     fn where_some_nodes_keep_the_file_both_are_told() {
         let answer = Answer::of(Asked {
             image: "quay.io/org/app:1".to_owned(),
-            of_node: Some(keyring("every node's file", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#)),
+            of_node: Some(keyring(
+                "every node's file",
+                r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#,
+            )),
             provided: Some(provided()),
             puller: pod("team-a", "ci"),
             ..Asked::default()
@@ -563,7 +582,7 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
             answer.text(),
             "\
 repository: quay.io/org/app
-nodes:      3 with the credential provider, 1 node with the credentials file
+nodes:      3 with the credential provider, 1 with the credentials file
 kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
   then:     `quay.io`, as u, from the credential provider
 by file:    `quay.io`, as u, from every node's file

@@ -44,13 +44,20 @@ fn pods_of(namespaces: &[String], accounts: &[String]) -> String {
     };
     match accounts {
         [] => format!("pods of {namespaces}"),
-        some => format!("pods of {namespaces} (service accounts {})", some.join(", ")),
+        some => format!(
+            "pods of {namespaces} (service accounts {})",
+            some.join(", ")
+        ),
     }
 }
 
 /// `spec.sources` with this one: a new one is the last, and a known one gets the scope, or keeps its own where none is given.
 /// Fields of a newer release stay.
-pub(crate) fn with_source(sources: &[Value], name: &str, scope: Option<&SourceScope>) -> Vec<Value> {
+pub(crate) fn with_source(
+    sources: &[Value],
+    name: &str,
+    scope: Option<&SourceScope>,
+) -> Vec<Value> {
     let mut sources = sources.to_vec();
     let known = sources.iter_mut().find(|source| source["name"] == name);
     match (known, scope) {
@@ -168,7 +175,10 @@ mod tests {
     fn a_scope_is_told_in_words() {
         for (scope, expected) in [
             (json!(null), "every pod"),
-            (json!({"namespaces": ["team-a", "team-a-*"]}), "pods of team-a, team-a-*"),
+            (
+                json!({"namespaces": ["team-a", "team-a-*"]}),
+                "pods of team-a, team-a-*",
+            ),
             (
                 json!({"namespaces": ["a"], "serviceAccounts": ["builder", "ci-*"]}),
                 "pods of a (service accounts builder, ci-*)",
@@ -182,7 +192,10 @@ mod tests {
                 json!({"namespaceSelector": {"matchExpressions": [{"key": "k", "operator": "Like"}]}}),
                 "pods of namespaces with unknown labels",
             ),
-            (json!({"serviceAccounts": ["x"]}), "pods of no namespace (service accounts x)"),
+            (
+                json!({"serviceAccounts": ["x"]}),
+                "pods of no namespace (service accounts x)",
+            ),
         ] {
             let scope: Option<SourceScope> = serde_json::from_value(scope).expect("a scope");
             assert_eq!(shown(scope.as_ref()), expected);
@@ -275,7 +288,13 @@ mod tests {
                 vec![],
                 "",
             ),
-            ("without a scope", json!([{"name": "old"}, {"name": "new"}]), true, vec![], ""),
+            (
+                "without a scope",
+                json!([{"name": "old"}, {"name": "new"}]),
+                true,
+                vec![],
+                "",
+            ),
         ] {
             let spec: Vec<SourceRef> = serde_json::from_value(spec).expect("sources");
             let found = changes(&spec, delivered, &scoped, &["old".to_owned()]);

@@ -22,7 +22,7 @@ pub(crate) fn has_scopes(gps: &GlobalPullSecret) -> bool {
 pub(crate) fn provider<'a>(
     gps: &GlobalPullSecret,
     versions: impl Iterator<Item = &'a str>,
-    audience: Sight<()>,
+    audience: &Sight<()>,
 ) -> Vec<Check> {
     let has_scopes = has_scopes(gps);
     if gps.spec.kubelet.delivery == DeliveryType::ConfigFile {
@@ -46,7 +46,7 @@ pub(crate) fn provider<'a>(
         .map(|(kind, counts)| kind.check(counts, has_scopes))
         .collect();
     if has_scopes {
-        checks.push(audience_rule(&audience));
+        checks.push(audience_rule(audience));
     }
     checks
 }
@@ -149,9 +149,16 @@ mod tests {
         gps
     }
 
-    fn told(gps: &GlobalPullSecret, versions: &[&str], audience: Sight<()>) -> Vec<(&'static str, Verdict, String)> {
+    fn told(
+        gps: &GlobalPullSecret,
+        versions: &[&str],
+        audience: &Sight<()>,
+    ) -> Vec<(&'static str, Verdict, String)> {
         let checks = provider(gps, versions.iter().copied(), audience);
-        checks.into_iter().map(|c| (c.name, c.result, c.message)).collect()
+        checks
+            .into_iter()
+            .map(|c| (c.name, c.result, c.message))
+            .collect()
     }
 
     #[test]
@@ -159,9 +166,15 @@ mod tests {
         const VERSIONS: [&str; 7] = [
             "v1.25.9", "v1.26.0", "v1.34.1", "v1.35.2", "v1.36.3", "v1.36.3", "",
         ];
-        let found = told(&gps(DeliveryType::CredentialProvider, true), &VERSIONS, Sight::Here(()));
-        let found: Vec<(&str, Verdict, &str)> =
-            found.iter().map(|(name, result, message)| (*name, *result, message.as_str())).collect();
+        let found = told(
+            &gps(DeliveryType::CredentialProvider, true),
+            &VERSIONS,
+            &Sight::Here(()),
+        );
+        let found: Vec<(&str, Verdict, &str)> = found
+            .iter()
+            .map(|(name, result, message)| (*name, *result, message.as_str()))
+            .collect();
         assert_eq!(
             found,
             [
@@ -214,17 +227,26 @@ mod tests {
                 DeliveryType::CredentialProvider,
                 true,
                 Sight::Absent,
-                vec![("kubelet-no-scopes", Verdict::Warning), ("audience-rule", Verdict::Failure)],
+                vec![
+                    ("kubelet-no-scopes", Verdict::Warning),
+                    ("audience-rule", Verdict::Failure),
+                ],
             ),
             (
                 DeliveryType::CredentialProvider,
                 true,
                 Sight::Hidden,
-                vec![("kubelet-no-scopes", Verdict::Warning), ("audience-rule", Verdict::Warning)],
+                vec![
+                    ("kubelet-no-scopes", Verdict::Warning),
+                    ("audience-rule", Verdict::Warning),
+                ],
             ),
         ] {
-            let found = told(&gps(delivery, has_scope), &["v1.30.0"], audience);
-            let found: Vec<_> = found.iter().map(|(name, result, _)| (*name, *result)).collect();
+            let found = told(&gps(delivery, has_scope), &["v1.30.0"], &audience);
+            let found: Vec<_> = found
+                .iter()
+                .map(|(name, result, _)| (*name, *result))
+                .collect();
             assert_eq!(found, expected, "{delivery:?} {has_scope}");
         }
     }

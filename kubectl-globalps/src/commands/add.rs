@@ -151,11 +151,7 @@ fn name_of(args: &Add) -> &str {
 }
 
 /// Shows what will change, and changes it; again where somebody else was faster.
-async fn change(
-    cluster: &Cluster<'_>,
-    logins: &[Login],
-    args: &Add,
-) -> Result<Changed, Failure> {
+async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
     let mut told = Announcement::default();
     let mut attempt = 1;

@@ -114,7 +114,7 @@ async fn look(
             };
             let objects = facts.node_secrets.iter();
             let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
-            checks.extend(provider(gps, versions, audience));
+            checks.extend(provider(gps, versions, &audience));
         }
         let status = Status::of(facts, now);
         let lost: Vec<&str> = status
@@ -242,7 +242,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
     })
 }
 
-/// The ClusterRole by which kubelets request tokens for the credential provider, and its binding.
+/// The `ClusterRole` by which kubelets request tokens for the credential provider, and its binding.
 async fn audience(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());

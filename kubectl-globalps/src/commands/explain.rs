@@ -1,6 +1,8 @@
 //! `explain`: which credentials go with an image, and why: of a file, or as the cluster has them.
 
-use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, Phase};
+use globalps_core::api::{
+    DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, Phase, SourceStatus,
+};
 use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts, parse};
 use globalps_core::names;
 use globalps_core::provider::{
@@ -73,7 +75,10 @@ async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
             let api = cluster.api::<NodePullSecret>();
             let call = api.get_opt(&name);
             let object = cluster.call("get the node's NodePullSecret", call).await?;
-            node = Some((name, object.unwrap_or_else(|| NodePullSecret::new("", Default::default()))));
+            node = Some((
+                name,
+                object.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())),
+            ));
         }
     }
     if let Some(named) = &args.service_account {
@@ -94,7 +99,10 @@ async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
     }
     asked.notes.extend(not_delivered(gps.as_ref(), &args.image));
     let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
-    match global.as_ref().and_then(|global| Some((global, data_of(global, names::DATA_KEY)?))) {
+    match global
+        .as_ref()
+        .and_then(|global| Some((global, data_of(global, names::DATA_KEY)?)))
+    {
         Some((global, bytes)) => {
             let file = Keyring {
                 name: "every node's file".to_owned(),
@@ -130,7 +138,10 @@ fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Fa
     };
     let unreadable = || {
         Failure::new(
-            format!("Secret `{}` is not as this plugin knows it", names::GLOBAL_SECRET),
+            format!(
+                "Secret `{}` is not as this plugin knows it",
+                names::GLOBAL_SECRET
+            ),
             "check with `kubectl globalps version` that plugin and controller are of the same version",
         )
     };
@@ -141,7 +152,10 @@ fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Fa
     let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
     Ok(Some(Content {
         config: parse(bytes).map_err(|_| unreadable())?,
-        scoped: scoped.transpose().map_err(|_| unreadable())?.unwrap_or_default(),
+        scoped: scoped
+            .transpose()
+            .map_err(|_| unreadable())?
+            .unwrap_or_default(),
         delivery,
     }))
 }
@@ -181,7 +195,10 @@ async fn of_provider(
         }
         None => match node_secrets(cluster).await {
             Ok(objects) => {
-                let by_file = objects.iter().filter(|(_, object)| keeps_file(object)).count();
+                let by_file = objects
+                    .iter()
+                    .filter(|(_, object)| keeps_file(object))
+                    .count();
                 (objects.len() - by_file, by_file)
             }
             Err(failure) if failure.is(403) => (0, 0),
@@ -205,12 +222,14 @@ fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
             username: dockerconfig::Secret::new(""),
             password: dockerconfig::Secret::new(""),
         };
-        let entries = registries.iter().map(|key| Entry::from_credential(key, &none));
+        let entries = registries
+            .iter()
+            .map(|key| Entry::from_credential(key, &none));
         let config = DockerConfig::new(entries.collect());
         attempts(&[&config], image).is_ok_and(|tries| !tries.is_empty())
     };
     let matching = sources.filter(|source| has_one(&source.registries));
-    let note = |source: &globalps_core::api::SourceStatus| {
+    let note = |source: &SourceStatus| {
         format!(
             "source `{}` has a credential for it that no node gets: {}",
             source.name, source.message
@@ -319,7 +338,7 @@ fn node_lags(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use globalps_core::api::{GlobalPullSecretSpec, GlobalPullSecretStatus, SourceStatus};
+    use globalps_core::api::{GlobalPullSecretSpec, GlobalPullSecretStatus};
 
     #[test]
     fn a_source_that_no_node_gets_is_named_where_it_has_the_registry() {

@@ -136,10 +136,7 @@ async fn plan(
     }
     let (rest, missing) = without_registries(secret.clone(), registries)?;
     if !missing.is_empty() && !args.ignore_not_found {
-        let what = format!(
-            "Secret `{name}` has no registry `{}`",
-            missing.join("`, `")
-        );
+        let what = format!("Secret `{name}` has no registry `{}`", missing.join("`, `"));
         let config = config_of(&secret)?;
         let there: Vec<String> = config
             .entries()

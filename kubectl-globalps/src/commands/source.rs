@@ -245,7 +245,10 @@ fn api(cluster: &Cluster<'_>) -> Api<DynamicObject> {
 }
 
 fn configured() -> String {
-    format!("globalpullsecret.globalps.io/{} configured", names::GLOBAL_SECRET)
+    format!(
+        "globalpullsecret.globalps.io/{} configured",
+        names::GLOBAL_SECRET
+    )
 }
 
 fn find<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {
@@ -281,7 +284,7 @@ async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn sources(list: Value) -> Sources {
+    fn sources(list: &Value) -> Sources {
         let mut object = DynamicObject::new("g", &resource());
         object.data = json!({"spec": {"sources": list}, "status": {"revision": 4}});
         Sources::of(Some(object))
@@ -303,11 +306,16 @@ mod tests {
 ";
         for (name, asked, is_change, expected) in [
             ("t", Some(scope("b")), true, new),
-            ("s", Some(scope("b")), true, "-source `s`: pods of a\n+source `s`: pods of b\n"),
+            (
+                "s",
+                Some(scope("b")),
+                true,
+                "-source `s`: pods of a\n+source `s`: pods of b\n",
+            ),
             ("s", Some(scope("a")), false, " source `s`: pods of a\n"),
             ("s", None, false, " source `s`: pods of a\n"),
         ] {
-            let planned = Planned::of(sources(known.clone()), name, asked.as_ref());
+            let planned = Planned::of(sources(&known), name, asked.as_ref());
             assert_eq!(planned.text(), expected);
             assert_eq!(planned.is_change(), is_change, "{expected}");
             assert!(planned.has_scope());
@@ -319,9 +327,12 @@ mod tests {
 
     #[test]
     fn sources_are_read_from_an_object_or_there_are_none() {
-        let some = sources(json!([{"name": "a"}, {"name": "b"}]));
+        let some = sources(&json!([{"name": "a"}, {"name": "b"}]));
         assert!(some.has("a") && some.has_others("a") && !some.has("c"));
-        assert_eq!((some.revision(), names_of(&some.list)), (4, vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            (some.revision(), names_of(&some.list)),
+            (4, vec!["a".to_owned(), "b".to_owned()])
+        );
         let none = Sources::of(None);
         assert!(!none.has("a") && !none.has_others("a"));
         assert_eq!(none.revision(), 0);
