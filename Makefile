@@ -11,15 +11,21 @@ CLUSTER := target/debug/testcluster
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
 LLVM    := $(shell rustc --print target-libdir)/../bin
 
+# How many simulated nodes: a comma would end an argument of make's `or`.
+FLEET := 100,1000,5000
+
 # The release before this one, by its tag or its commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
 
-# $(call archives,PROGRAMS,IMAGES): both images, of the programs in one folder.
+# $(call archives,PROGRAMS,IMAGES,BESIDE): both images, of the programs in one folder; what else is in the syncer's.
 archives = mkdir -p $(2) && \
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-controller \
 		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-syncer \
-		--name globalps-syncer --user 0:0 --output $(2)/globalps-syncer.tar
+		--name globalps-syncer --user 0:0 $(3) --output $(2)/globalps-syncer.tar
+
+# By itself, or it gets the features of the others.
+PROVIDER := cargo build --release --locked --target $(MUSL) -p globalps-credential-provider
 
 # What libFuzzer steers by: which edges ran, and what was compared with what.
 COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -29,9 +35,9 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 # What decides and does nothing: what `make mutants` changes.
 DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
-	syncer/src/delivery/content.rs controller/src/nodes/** controller/src/content/**
+	core/src/provider/** syncer/src/delivery/content.rs controller/src/nodes/** controller/src/content/**
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin bench-provider soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -55,7 +61,7 @@ bench-nodes: image kubernetes ## a rotation of NODES real nodes (12) at two limi
 bench-fleet: kubernetes ## how a rotation and its cost grow with NODES (100,1000,5000), simulated; about 15 minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin fleet
-	target/load/fleet --nodes $(or $(NODES),100,1000,5000)
+	target/load/fleet --nodes $(or $(NODES),$(FLEET))
 
 bench-plugin: kubernetes ## how long one waits for the plugin, in front of NODES (5000), simulated; about three minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
@@ -63,11 +69,16 @@ bench-plugin: kubernetes ## how long one waits for the plugin, in front of NODES
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin waiting
 	target/load/waiting --nodes $(or $(NODES),5000)
 
+bench-provider: ## how long a pull waits for the credential provider, beside /bin/true, with 10 and 5,000 entries
+	$(PROVIDER)
+	cargo run -q -p globalps-tests --bin bench_provider -- --runs $(or $(RUNS),500)
+
 soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
 
-fuzz: deps ## CASES generated credentials files (a million), judged by the kubelet's and CRI-O's own code
-	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --seed $(or $(SEED),1)
+fuzz: deps ## CASES generated credentials files (a million) and PULLS with the provider (100000), judged by the kubelet's and CRI-O's own code
+	$(PROVIDER)
+	cargo run -q -p globalps-tests --bin fuzz -- --cases $(or $(CASES),1000000) --provider-cases $(or $(PULLS),100000) --seed $(or $(SEED),1)
 
 fuzz-bytes: ## any bytes into what reads credentials, for SECONDS (an hour), on JOBS cores (one)
 	mkdir -p target/fuzz/corpus
@@ -105,7 +116,8 @@ fmt: ## format everything
 image: deps ## two OCI archives in target/images, and the plugin in target/*-musl/release
 	cargo build --release --locked --target $(MUSL) -p globalps-controller -p globalps-syncer
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
-	$(call archives,$(RELEASE),$(IMAGES))
+	$(PROVIDER)
+	$(call archives,$(RELEASE),$(IMAGES),--beside $(RELEASE)/globalps-credential-provider)
 
 # A commit is built once. Dependencies, which take most of the time, are copies of this tree's. Programs of two trees in one target directory
 # would be taken for each other. The files get the time of now: cargo rebuilds what is newer than what it built last.
@@ -118,9 +130,10 @@ previous: image ## the images of the release before this one, PREVIOUS (the newe
 		cp --archive target/release target/previous/target; \
 		cp --archive $(RELEASE) target/previous/target/$(MUSL); \
 		find target/previous/target -name '*globalps*' -prune -exec rm -r {} +; \
+		provider=$$(cd target/previous/source && ls -d credential-provider 2>/dev/null || true); \
 		cargo build --release --locked --target $(MUSL) --target-dir target/previous/target \
-			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer; \
-		$(call archives,target/previous/$(RELEASE),target/previous/images) && \
+			--manifest-path target/previous/source/Cargo.toml -p globalps-controller -p globalps-syncer $${provider:+-p globalps-$$provider}; \
+		$(call archives,target/previous/$(RELEASE),target/previous/images,$${provider:+--beside target/previous/$(RELEASE)/globalps-$$provider}) && \
 		rm -r target/previous/target && echo $(PREVIOUS) > target/previous/built; }
 
 # What was built before is not taken for this one. Of the flags in .cargo/config.toml, which are for musl, zig's linker does not know those for the linker.

@@ -30,6 +30,7 @@ use tracing_subscriber::{Layer as _, registry};
 
 use agent::restore::{Restore, Restored};
 use node::kubelet::Unit;
+use node::provider::{HostPath, Provider};
 use node::state::NodeError;
 use node::systemd::Systemd;
 
@@ -87,12 +88,57 @@ struct NodeArgs {
     /// Whether the kubelet is restarted after a change
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
     restart: Restart,
+    /// The credentials file as the node names it; absent: the same
+    #[arg(long)]
+    host_config_file: Option<PathBuf>,
+    /// Configuration of credential providers that the kubelet's flags name already: a file with `.yaml`, `.yml` or
+    /// `.json`, or a directory of such files; absent: flags are added to kubeadm's file
+    #[arg(long, requires_all = ["host_provider_config", "provider_bin_dir", "host_provider_bin_dir"])]
+    provider_config: Option<PathBuf>,
+    /// The same as the node names it
+    #[arg(long, requires = "provider_config")]
+    host_provider_config: Option<PathBuf>,
+    /// Directory of the providers' programs that the kubelet's flags name already
+    #[arg(long, requires = "provider_config")]
+    provider_bin_dir: Option<PathBuf>,
+    /// The same as the node names it
+    #[arg(long, requires = "provider_config")]
+    host_provider_bin_dir: Option<PathBuf>,
+    /// The credential provider's program, which is copied to the node
+    #[arg(long, default_value = PROVIDER_PROGRAM)]
+    provider_program: PathBuf,
     /// Socket of the node's system bus
     #[arg(long, default_value = "/run/dbus/system_bus_socket")]
     bus: PathBuf,
 }
 
+/// Where the syncer's image has the credential provider.
+const PROVIDER_PROGRAM: &str = "/globalps-credential-provider";
+
 impl NodeArgs {
+    fn provider(&self) -> Provider {
+        let path = |here: &PathBuf, host: &PathBuf| HostPath {
+            here: here.clone(),
+            host: host.clone(),
+        };
+        let host = self.host_config_file.as_ref().unwrap_or(&self.config_file);
+        let config = self
+            .provider_config
+            .as_ref()
+            .zip(self.host_provider_config.as_ref());
+        let bin_dir = self
+            .provider_bin_dir
+            .as_ref()
+            .zip(self.host_provider_bin_dir.as_ref());
+        let set_up = config
+            .zip(bin_dir)
+            .map(|((config, host_config), (bin_dir, host_bin_dir))| {
+                (path(config, host_config), path(bin_dir, host_bin_dir))
+            });
+        let config_file = path(&self.config_file, host);
+        Provider::new(self.provider_program.clone(), &config_file, set_up)
+    }
+
     fn systemd(&self) -> Systemd {
         let directory = self.config_file.parent().unwrap_or(Path::new("/"));
         Systemd {
@@ -133,7 +179,7 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     };
     let unit = Unit::new(args.systemd());
     let is_restarted = args.restart == Restart::Always;
-    let mut restore = Restore::new(&args.config_file, unit, is_restarted);
+    let mut restore = Restore::new(&args.config_file, args.provider(), unit, is_restarted);
     Ok(match restore.run(&mut say).await {
         Ok(Restored::Nothing) => ExitCode::SUCCESS,
         Ok(Restored::Done) => {
@@ -189,6 +235,7 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let cluster = cluster::Cluster::new(client, &args.namespace, &args.node_name);
     let options = agent::Options {
         config_file: args.node.config_file.clone(),
+        provider: args.node.provider(),
         ready_file: args.ready_file,
         restart: args.node.restart == Restart::Always,
         restores_only: args.restore_only,

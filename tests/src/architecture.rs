@@ -296,6 +296,7 @@ fn no_file_is_too_long_to_read() {
         "core/src",
         "controller/src",
         "syncer/src",
+        "credential-provider/src",
         "kubectl-globalps/src",
     ] {
         let sources = sources(directory);

@@ -1,8 +1,8 @@
-//! OCI image archives that hold one static program, the same bytes for the same input.
+//! OCI image archives that hold static programs, the same bytes for the same input.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ pub struct Image<'a> {
     pub binary: &'a Path,
     /// The program's file name in the image, which is `/NAME` and the entrypoint.
     pub name: &'a str,
+    /// Other programs that lie beside it, by their own file names.
+    pub beside: &'a [PathBuf],
     /// `UID:GID`.
     pub user: &'a str,
     /// Name and tag that the archive's index gives the image.
@@ -36,9 +38,16 @@ pub struct Written {
 
 /// Writes the image as a tar of an OCI image layout, by a temporary file beside it.
 pub fn write(image: &Image, output: &Path) -> Result<Written> {
-    let program = fs::read(image.binary)
-        .with_context(|| format!("could not read `{}`", image.binary.display()))?;
-    let (archive, written) = archive(image, &program)
+    let read = |path: &Path| {
+        fs::read(path).with_context(|| format!("could not read `{}`", path.display()))
+    };
+    let mut programs = vec![(image.name, read(image.binary)?)];
+    for path in image.beside {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.with_context(|| format!("`{}` has no name", path.display()))?;
+        programs.push((name, read(path)?));
+    }
+    let (archive, written) = archive(image, &programs)
         .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
     let folder = output.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -50,13 +59,24 @@ pub fn write(image: &Image, output: &Path) -> Result<Written> {
     Ok(written)
 }
 
-fn archive(image: &Image, program: &[u8]) -> Result<(Vec<u8>, Written)> {
-    let layer = tar_of(&[(image.name, EntryType::Regular, 0o555, program)])?;
+/// The programs by name, the entrypoint first.
+fn archive(image: &Image, programs: &[(&str, Vec<u8>)]) -> Result<(Vec<u8>, Written)> {
+    let mut files = Vec::new();
+    let mut architectures = Vec::new();
+    for (name, program) in programs {
+        files.push((*name, EntryType::Regular, 0o555, program.as_slice()));
+        architectures.push(architecture(program).with_context(|| format!("`{name}`"))?);
+    }
+    architectures.dedup();
+    let [architecture] = architectures[..] else {
+        bail!("its programs are of several architectures: {architectures:?}");
+    };
+    let layer = tar_of(&files)?;
     // Keys are in alphabetical order: some builds of serde_json keep the order of the source.
     let config = Blob::new(
         CONFIG,
         json!({
-            "architecture": architecture(program)?,
+            "architecture": architecture,
             "config": {"Entrypoint": [format!("/{}", image.name)], "User": image.user, "WorkingDir": "/"},
             "created": "1970-01-01T00:00:00Z",
             "os": "linux",
@@ -177,10 +197,15 @@ mod tests {
         elf
     }
 
+    fn one(name: &'static str, program: Vec<u8>) -> [(&'static str, Vec<u8>); 1] {
+        [(name, program)]
+    }
+
     fn image<'a>(name: &'a str, user: &'a str) -> Image<'a> {
         Image {
             binary: Path::new("unused"),
             name,
+            beside: &[],
             user,
             reference: "app:1",
         }
@@ -203,18 +228,27 @@ mod tests {
 
     #[test]
     fn the_same_input_gives_the_same_bytes_and_other_input_another_digest() {
-        let base = archive(&image("app", "0:0"), &program(62, "x")).unwrap();
+        let base = archive(&image("app", "0:0"), &one("app", program(62, "x"))).unwrap();
         assert_eq!(
             base,
-            archive(&image("app", "0:0"), &program(62, "x")).unwrap()
+            archive(&image("app", "0:0"), &one("app", program(62, "x"))).unwrap()
         );
         for (case, other) in [
-            ("program", archive(&image("app", "0:0"), &program(62, "y"))),
-            ("user", archive(&image("app", "1:1"), &program(62, "x"))),
-            ("name", archive(&image("ape", "0:0"), &program(62, "x"))),
+            (
+                "program",
+                archive(&image("app", "0:0"), &one("app", program(62, "y"))),
+            ),
+            (
+                "user",
+                archive(&image("app", "1:1"), &one("app", program(62, "x"))),
+            ),
+            (
+                "name",
+                archive(&image("ape", "0:0"), &one("ape", program(62, "x"))),
+            ),
             (
                 "architecture",
-                archive(&image("app", "0:0"), &program(183, "x")),
+                archive(&image("app", "0:0"), &one("app", program(183, "x"))),
             ),
         ] {
             assert_ne!(base.1.digest, other.unwrap().1.digest, "{case}");
@@ -223,7 +257,8 @@ mod tests {
 
     #[test]
     fn every_descriptor_leads_to_a_blob_of_that_digest_and_size() {
-        let (bytes, written) = archive(&image("app", "65532:65532"), &program(62, "x")).unwrap();
+        let (bytes, written) =
+            archive(&image("app", "65532:65532"), &one("app", program(62, "x"))).unwrap();
         let files = files(&bytes);
         let blob = |descriptor: &Value| {
             let name = descriptor["digest"].as_str().unwrap();
@@ -263,13 +298,40 @@ mod tests {
     }
 
     #[test]
+    fn other_programs_lie_beside_the_entrypoint_and_are_of_its_architecture() {
+        let both = |machine| [("app", program(62, "x")), ("other", program(machine, "y"))];
+        let (bytes, written) = archive(&image("app", "0:0"), &both(62)).unwrap();
+        let alone = archive(&image("app", "0:0"), &both(62)[..1]).unwrap();
+        assert_ne!(written.digest, alone.1.digest);
+        let layers = files(&bytes).into_iter().filter_map(|(_, content)| {
+            let mut archive = tar::Archive::new(&content[..]);
+            let names = archive.entries().ok()?.map(|entry| {
+                let entry = entry.ok()?;
+                Some((
+                    entry.path().ok()?.display().to_string(),
+                    entry.header().mode().ok()?,
+                ))
+            });
+            names
+                .collect::<Option<Vec<_>>>()
+                .filter(|names| !names.is_empty())
+        });
+        let expected = [("app".to_owned(), 0o555), ("other".to_owned(), 0o555)];
+        assert_eq!(layers.collect::<Vec<_>>(), [expected]);
+        assert!(archive(&image("app", "0:0"), &both(183)).is_err());
+    }
+
+    #[test]
     fn what_is_no_program_of_a_known_machine_is_refused() {
         for (case, content) in [
             ("script", b"#!/bin/sh\n".to_vec()),
             ("empty", Vec::new()),
             ("other machine", program(3, "")),
         ] {
-            assert!(archive(&image("app", "0:0"), &content).is_err(), "{case}");
+            assert!(
+                archive(&image("app", "0:0"), &one("app", content)).is_err(),
+                "{case}"
+            );
         }
     }
 }

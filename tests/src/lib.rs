@@ -24,6 +24,7 @@ pub mod picture;
 pub mod power_cut;
 pub mod preflight;
 pub mod product;
+pub mod provider_judge;
 pub mod reference_cases;
 pub mod release;
 pub mod secrecy;

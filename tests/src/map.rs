@@ -84,6 +84,12 @@ pub const FILES: &[TestFile] = &[
         "controllers and syncers killed at random moments",
     ),
     file(
+        "credential_provider",
+        On::Nodes(3),
+        180,
+        "delivery by the credential provider: one kubelet start in, none for a rotation, one out; scopes; damaged data; drift; nodes where it is not possible",
+    ),
+    file(
         "credential_sources",
         On::Programs,
         2,
@@ -128,8 +134,8 @@ pub const FILES: &[TestFile] = &[
     file(
         "judge",
         On::Oracle,
-        75,
-        "our reading of credentials files and that of the kubelet and CRI-O agree",
+        80,
+        "our reading of credentials files and that of the kubelet and CRI-O agree; the kubelet's own code runs the credential provider",
     ),
     file(
         "krew",
@@ -196,6 +202,12 @@ pub const FILES: &[TestFile] = &[
         On::Nodes(1),
         180,
         "without any one of the syncer's privileges something fails",
+    ),
+    file(
+        "provider",
+        On::Programs,
+        2,
+        "the credential provider answers whatever is wrong with its data or its request, and says why in one line",
     ),
     file(
         "reference_cases",

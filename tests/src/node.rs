@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::control_plane::kubectl;
 use crate::kubernetes::bin_dir;
 use crate::layout::Layout;
-use crate::node_files::{self, BIN, EMPTIED, UNITS};
+use crate::node_files::{self, BIN, EMPTIED, KUBEADM_FLAGS, UNITS};
 use crate::pki::{Authority, write_private};
 use crate::process::{kill, marked, parent, pids, spawn, tail};
 use crate::state::NodeState;
@@ -284,6 +284,10 @@ impl Node {
                 fs::write(&path, content)?;
             }
         }
+        fs::write(
+            self.kubelet_dir().join(KUBEADM_FLAGS),
+            node_files::kubeadm_flags(&self.layout, &self.state),
+        )?;
         let wanted = root.join("etc/systemd/system/multi-user.target.wants");
         fs::create_dir_all(&wanted)?;
         for unit in UNITS {

@@ -21,6 +21,15 @@ pub(crate) const EMPTIED: [&str; 4] = [
     "var/lib/cni",
 ];
 
+/// The kubelet's flags, in its directory.
+pub(crate) const KUBEADM_FLAGS: &str = "kubeadm-flags.env";
+
+/// As kubeadm writes it.
+pub(crate) fn kubeadm_flags(layout: &Layout, node: &NodeState) -> String {
+    let ip = layout.node_ip(node.index);
+    format!("KUBELET_KUBEADM_ARGS=\"--node-ip={ip}\"\n")
+}
+
 /// Path below the root, and content.
 pub(crate) type NodeFile = (String, String);
 
@@ -47,7 +56,7 @@ pub(crate) fn all(
             "etc/cni/net.d/10-pods.conflist",
             cni_config(layout, node.index),
         ),
-        file("etc/systemd/system/kubelet.service", kubelet_unit(&ip)),
+        file("etc/systemd/system/kubelet.service", kubelet_unit()),
         file(
             "etc/systemd/system/containerd.service",
             CONTAINERD_UNIT.to_owned(),
@@ -126,13 +135,15 @@ fn kubelet_config() -> String {
     .to_string()
 }
 
-fn kubelet_unit(ip: &str) -> String {
+/// Flags that are read from a file, as kubeadm's units do it.
+fn kubelet_unit() -> String {
     format!(
         "[Unit]
 After=containerd.service node-network.service node-mounts.service
 Wants=containerd.service
 [Service]
-ExecStart={BIN}/kubelet --config=/etc/kubernetes/kubelet.json --kubeconfig=/etc/kubernetes/kubelet.kubeconfig --node-ip={ip}
+EnvironmentFile=-/var/lib/kubelet/{KUBEADM_FLAGS}
+ExecStart={BIN}/kubelet --config=/etc/kubernetes/kubelet.json --kubeconfig=/etc/kubernetes/kubelet.kubeconfig $KUBELET_KUBEADM_ARGS
 Restart=always
 RestartSec=1
 [Install]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -10,8 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kubernetes;
 
@@ -77,8 +79,8 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error
         .map_err(serde::de::Error::custom)
 }
 
-/// A running oracle; it ends when this is dropped.
-pub struct Oracle {
+/// The program with a question and an answer a line; it ends when this is dropped.
+struct Pipe {
     child: Child,
     questions: Sender<String>,
     answers: Receiver<String>,
@@ -86,11 +88,12 @@ pub struct Oracle {
     owed: usize,
 }
 
-impl Oracle {
+impl Pipe {
     /// Builds the program where that is needed, and starts it.
-    pub fn start() -> Result<Self> {
+    fn start(arguments: &[&Path]) -> Result<Self> {
         let program = kubernetes::build_oracle()?;
         let mut child = Command::new(&program)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -110,33 +113,23 @@ impl Oracle {
         })
     }
 
-    /// The answers to some cases, in their order.
-    pub fn ask(&mut self, cases: &[Case]) -> Result<Vec<Answer>> {
-        self.send(cases)?;
-        self.receive(cases.len())
-    }
-
-    /// Asks without waiting: other work can be done meanwhile.
-    pub fn send(&mut self, cases: &[Case]) -> Result<()> {
-        let mut lines = String::new();
-        for case in cases {
-            let config = BASE64_STANDARD.encode(&case.config);
-            lines += &format!("{}\n", json!({"config": config, "images": case.images}));
-        }
+    fn send(&mut self, questions: &[Value]) -> Result<()> {
+        let lines = questions.iter().fold(String::new(), |lines, question| {
+            lines + &format!("{question}\n")
+        });
         self.questions.send(lines).context("the oracle ended")?;
-        self.owed += cases.len();
+        self.owed += questions.len();
         Ok(())
     }
 
-    /// The next answers to what was sent, in its order.
-    pub fn receive(&mut self, number: usize) -> Result<Vec<Answer>> {
+    fn receive<T: DeserializeOwned>(&mut self, number: usize) -> Result<Vec<T>> {
         if number > self.owed {
             bail!("{number} answers to {} questions", self.owed);
         }
         (0..number).map(|_| self.answer()).collect()
     }
 
-    fn answer(&mut self) -> Result<Answer> {
+    fn answer<T: DeserializeOwned>(&mut self) -> Result<T> {
         let line = match self.answers.recv_timeout(DEADLINE) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
@@ -149,11 +142,100 @@ impl Oracle {
     }
 }
 
-impl Drop for Oracle {
+impl Drop for Pipe {
     fn drop(&mut self) {
-        // It has no files, and may be at a question that it never ends with.
+        // It has no files of its own, and may be at a question that it never ends with.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The readers of credentials files.
+pub struct Oracle(Pipe);
+
+impl Oracle {
+    pub fn start() -> Result<Self> {
+        Pipe::start(&[]).map(Self)
+    }
+
+    /// The answers to some cases, in their order.
+    pub fn ask(&mut self, cases: &[Case]) -> Result<Vec<Answer>> {
+        self.send(cases)?;
+        self.receive(cases.len())
+    }
+
+    /// Asks without waiting: other work can be done meanwhile.
+    pub fn send(&mut self, cases: &[Case]) -> Result<()> {
+        let question = |case: &Case| {
+            let config = BASE64_STANDARD.encode(&case.config);
+            json!({"config": config, "images": case.images})
+        };
+        let questions: Vec<Value> = cases.iter().map(question).collect();
+        self.0.send(&questions)
+    }
+
+    /// The next answers to what was sent, in its order.
+    pub fn receive(&mut self, number: usize) -> Result<Vec<Answer>> {
+        self.0.receive(number)
+    }
+}
+
+/// A pull by a kubelet that is configured with credential providers.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    /// What the providers' file holds.
+    pub data: Vec<u8>,
+    pub image: String,
+    pub namespace: String,
+    /// Empty: a static pod.
+    pub service_account: String,
+    /// Another token than the pod's; empty: the API server grants none.
+    pub token: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Offered {
+    /// Empty: the kubelet refuses the name.
+    pub repository: String,
+    /// In the kubelet's order.
+    pub tries: Vec<OfferedTry>,
+    /// Why the kubelet's own code panicked; else empty.
+    #[serde(default)]
+    pub panic: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct OfferedTry {
+    #[serde(flatten)]
+    pub pair: Pair,
+    /// It counts as the service account's, not as the node's.
+    pub scoped: bool,
+}
+
+/// A kubelet's credential providers, which are real programs.
+pub struct Kubelet(Pipe);
+
+impl Kubelet {
+    /// `config`: the kubelet's configuration of providers. `programs`: where they lie. `data`: the file that they read,
+    /// which is written anew for each pull.
+    pub fn start(config: &Path, programs: &Path, data: &Path) -> Result<Self> {
+        Pipe::start(&[config, programs, data]).map(Self)
+    }
+
+    /// What is tried for each pull, one pull after the other.
+    pub fn pull(&mut self, pulls: &[&Pull]) -> Result<Vec<Offered>> {
+        let question = |pull: &&Pull| {
+            json!({
+                "data": BASE64_STANDARD.encode(&pull.data),
+                "image": pull.image,
+                "namespace": pull.namespace,
+                "serviceAccount": pull.service_account,
+                "token": pull.token,
+            })
+        };
+        let questions: Vec<Value> = pulls.iter().map(question).collect();
+        self.0.send(&questions)?;
+        self.0.receive(pulls.len())
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn archive(layout: &Layout) -> Result<PathBuf> {
     let image = Image {
         binary: &binary,
         name: "pause",
+        beside: &[],
         user: "65532:65532",
         reference: "pause:1",
     };

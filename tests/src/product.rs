@@ -32,6 +32,12 @@ pub struct Ran {
     pub stderr: String,
 }
 
+/// The credential provider, static, as it is shipped.
+pub fn provider_path() -> PathBuf {
+    let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
+    release.join(globalps_core::provider::BINARY)
+}
+
 impl<'a> Product<'a> {
     /// Pushes both images into the open registry and installs with the plugin. `make image` made all three.
     pub fn install(cluster: &'a Cluster) -> Result<Self> {

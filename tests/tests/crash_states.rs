@@ -57,6 +57,7 @@ fn ask(generation: i64, revision: Option<i64>) -> Ask {
         generation,
         revision,
         credentials: granted(revision).to_string(),
+        ..Ask::default()..Ask::default()
     }
 }
 

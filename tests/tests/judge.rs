@@ -1,7 +1,8 @@
-//! What `core/dockerconfig` says is what the kubelet's and containers/image's own code do.
+//! What `core/dockerconfig` and `core/provider` say is what the kubelet's and containers/image's own code do.
 
 use globalps_tests::judge::{compare, judge};
 use globalps_tests::oracle::{Case, Oracle};
+use globalps_tests::provider_judge;
 
 #[test]
 fn ours_and_the_nodes_own_code_agree_on_generated_files() {
@@ -25,6 +26,21 @@ fn ours_and_the_nodes_own_code_agree_on_generated_files() {
         report.sent
     );
     assert_eq!(report.kinds.missing(), []);
+}
+
+#[test]
+fn the_kubelet_gets_from_the_credential_provider_what_core_says() {
+    let report = provider_judge::judge(7, 600).unwrap();
+    assert!(
+        report.disagreements.is_empty(),
+        "{}",
+        report.disagreements.join("\n")
+    );
+    assert_eq!(report.pulls, 600);
+    // Most pulls have to do with an entry, and with a scope.
+    assert!(report.with_node_wide > 150, "{report}");
+    assert!(report.with_scoped > 30, "{report}");
+    assert!(report.out_of_scope > 80, "{report}");
 }
 
 /// 8 characters of host and slash, and 248 of path.

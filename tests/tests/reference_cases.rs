@@ -84,5 +84,6 @@ fn ask(credentials: &str) -> Ask {
         generation: 1,
         revision: Some(1),
         credentials: credentials.to_owned(),
+        ..Ask::default()
     }
 }

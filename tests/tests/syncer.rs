@@ -28,6 +28,7 @@ fn ask(revision: i64) -> Ask {
         generation: revision,
         revision: Some(revision),
         credentials: credentials(revision),
+        ..Ask::default()
     }
 }
 
@@ -47,6 +48,7 @@ fn restore(generation: i64) -> Ask {
         generation,
         revision: None,
         credentials: String::new(),
+        ..Ask::default()
     }
 }
 
@@ -56,6 +58,7 @@ fn unassigned() -> Ask {
         generation: 1,
         revision: Some(0),
         credentials: String::new(),
+        ..Ask::default()
     }
 }
 
@@ -204,6 +207,7 @@ fn a_change_without_an_object_in_an_older_journal_is_finished() {
 #[test]
 fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
     let rolled_out = |revision| Secret::Content {
+        delivery: globalps_core::provider::Delivery::ConfigFile,
         revision,
         credentials: credentials(revision),
     };
@@ -471,6 +475,7 @@ fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
     syncer.kill().unwrap();
     let newest = ask(2).credentials;
     let newest = Secret::Content {
+        delivery: globalps_core::provider::Delivery::ConfigFile,
         revision: 2,
         credentials: newest,
     };

@@ -50,6 +50,7 @@ fn takes_in_place(object: &NodePullSecret, node: &NodeView, provider_since: i64)
     provider_since > 0
         && object.status.as_ref().is_some_and(|status| {
             status.delivery == DeliveryType::CredentialProvider.as_str()
+                && status.delivery_revision == status.revision
                 && status.revision >= provider_since
         })
         // An upgraded kubelet gets one more provider.

@@ -6,8 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
+use globalps_core::api::{
+    DeliveryType, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+};
 use globalps_core::names::{EXCLUDE_LABEL, RETRY_ANNOTATION};
+use globalps_core::provider::Delivery;
 use globalps_core::rollout::{DEADLINE, Goal, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -54,6 +57,8 @@ enum Event {
     ConfigApplied,
     Paused,
     Resumed,
+    /// The delivery is the other one.
+    DeliversOtherwise,
     Minutes(u8),
     /// Another client deletes the object of a node.
     ObjectDeleted(u8),
@@ -90,6 +95,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::ConfigDeleted),
         2 => Just(Event::ConfigApplied),
         1 => Just(Event::Paused),
+        1 => Just(Event::DeliversOtherwise),
         2 => Just(Event::Resumed),
         2 => (1..12_u8).prop_map(Event::Minutes),
         3 => (any::<u8>(), any::<u8>(), revision).prop_map(|(p, g, r)| Event::Lies(p, g, r)),
@@ -108,6 +114,9 @@ struct SimulatedNode {
     changing: Option<(Timestamp, i64)>,
     /// It was new and empty when it began: nothing ran there.
     bootstraps: bool,
+    /// How what is in force is delivered, and whether the change under way needs no restart.
+    delivery: Delivery,
+    in_place: bool,
     is_broken: bool,
     is_full: bool,
     is_silent: bool,
@@ -124,13 +133,21 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 fn content(number: u32) -> Source {
-    let auth = format!(r#"{{"auths":{{"r{number}":{{"auth":"dTpw"}}}}}}"#);
+    // Some need another configuration of the provider.
+    let port = if number.is_multiple_of(3) {
+        format!(":{number}")
+    } else {
+        String::new()
+    };
+    let auth = format!(r#"{{"auths":{{"r{number}{port}":{{"auth":"dTpw"}}}}}}"#);
     Source::Found(Data(Some(auth.into_bytes())))
 }
 
 struct Cluster {
     snapshot: Snapshot<'static>,
     nodes: BTreeMap<String, SimulatedNode>,
+    /// Of each revision that was ever written.
+    deliveries: BTreeMap<i64, Delivery>,
     contents: u32,
     joined: u32,
     retries: u32,
@@ -147,6 +164,7 @@ impl Cluster {
                 ..super::plan::tests::snapshot(Source::Absent, None, "")
             },
             nodes: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
             contents: 0,
             joined: 0,
             retries: 0,
@@ -186,6 +204,14 @@ impl Cluster {
             Event::Deleted => self.snapshot.additional = Source::Absent,
             Event::ConfigDeleted => self.snapshot.config_missing = true,
             Event::ConfigApplied => self.snapshot.config_missing = false,
+            Event::DeliversOtherwise => {
+                self.contents += 1;
+                let delivery = &mut self.snapshot.spec.kubelet.delivery;
+                *delivery = match *delivery {
+                    DeliveryType::ConfigFile => DeliveryType::CredentialProvider,
+                    DeliveryType::CredentialProvider => DeliveryType::ConfigFile,
+                };
+            }
             Event::Paused => self.snapshot.spec.rollout.paused = true,
             Event::Resumed => self.snapshot.spec.rollout.paused = false,
             Event::Minutes(minutes) => {
@@ -374,10 +400,38 @@ impl Cluster {
         if node.changing.is_some() {
             let view = &self.snapshot.nodes[name];
             node.bootstraps = node.in_force == 0 && view.is_new(now);
+            // An older syncer knows the file only.
+            let delivery = if node.is_old || spec.restore {
+                Delivery::ConfigFile
+            } else {
+                self.deliveries[&spec.revision].clone()
+            };
+            node.in_place = delivery != Delivery::ConfigFile && delivery == node.delivery;
+            node.delivery = delivery;
         }
         let asked = spec.revision;
         let has_finished = matches!(phase, Phase::RolledBack | Phase::Synced | Phase::Restored)
             && matches!(status.phase, Phase::Syncing | Phase::Restoring);
+        let before = NodePullSecretStatus {
+            delivery: status.delivery.clone(),
+            delivery_revision: status.delivery_revision,
+            ..NodePullSecretStatus::default()
+        };
+        let told = if node.is_old {
+            before
+        } else {
+            let provider = matches!(node.delivery, Delivery::CredentialProvider(_));
+            let delivery = if provider {
+                DeliveryType::CredentialProvider
+            } else {
+                DeliveryType::ConfigFile
+            };
+            NodePullSecretStatus {
+                delivery: delivery.as_str().to_owned(),
+                delivery_revision: node.in_force,
+                ..before
+            }
+        };
         object.status = Some(NodePullSecretStatus {
             observed_generation: if has_finished {
                 status.observed_generation
@@ -391,7 +445,7 @@ impl Cluster {
                 && (phase == Phase::Restored || phase == Phase::Pending && !node.is_old),
             phase,
             reason,
-            ..NodePullSecretStatus::default()
+            ..told
         });
     }
 
@@ -434,6 +488,8 @@ impl Cluster {
                 "{revision} of {} contents",
                 self.contents
             );
+            let delivery = write.content.delivery.clone();
+            self.deliveries.insert(revision, delivery);
             self.snapshot.global = Some(Global {
                 content: Some(write.content),
                 ..write.global
@@ -504,6 +560,7 @@ impl Cluster {
                 };
                 let not_ready = self.snapshot.nodes[*name].not_ready_for(now);
                 !node.bootstraps
+                    && !node.in_place
                     && now.duration_since(since) < DEADLINE
                     && not_ready.is_none_or(|time| time < UNREACHABLE_AFTER)
             })

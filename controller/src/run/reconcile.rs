@@ -59,6 +59,10 @@ impl Controller {
             snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
             plan = crate::nodes::plan::plan(&snapshot);
         }
+        // Thousands of members are not kept beside those of the report.
+        let is_unsettled = std::mem::take(&mut plan.members)
+            .iter()
+            .any(|member| !member.is_done() || member.not_ready.is_some());
         let mut spec = snapshot.spec.clone();
         if let Some(path) = snapshot.other_config_file() {
             path.clone_into(&mut spec.kubelet.config_file);
@@ -91,12 +95,7 @@ impl Controller {
             Duration::ZERO
         } else if matches!(plan.aim, Aim::Reach(_)) && !self.at_rest() {
             IN_FLIGHT
-        } else if self.cache.down_since.is_some()
-            || plan
-                .members
-                .iter()
-                .any(|m| !m.is_done() || m.not_ready.is_some())
-        {
+        } else if self.cache.down_since.is_some() || is_unsettled {
             UNSETTLED
         } else {
             RESYNC

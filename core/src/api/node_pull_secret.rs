@@ -91,6 +91,10 @@ pub struct NodePullSecretStatus {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub delivery: String,
+    /// `revision` when `delivery` was reported: an older syncer changes the one and not the other.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    pub delivery_revision: i64,
     /// When `phase` last changed, by the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,

@@ -49,6 +49,13 @@ impl Credential {
             password: Secret::new(""),
         }
     }
+
+    /// User and password; `None`: one of them is not UTF-8, and JSON can't carry it.
+    pub fn as_text(&self) -> Option<(&str, &str)> {
+        let username = str::from_utf8(self.username.expose()).ok()?;
+        let password = str::from_utf8(self.password.expose()).ok()?;
+        Some((username, password))
+    }
 }
 
 /// Why a kubelet can't read an entry. One such entry makes it drop the whole file.

@@ -1,5 +1,6 @@
 //! Which credentials go with an image: those that the kubelet tries, in its order, and the one that CRI-O sends.
 
+use super::canonical::index_key;
 use super::entry::{Credential, Entry};
 use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
@@ -76,6 +77,44 @@ fn is_crio_name(repository: &str) -> bool {
 /// of its config. Unlike [`explain`] it passes over an entry that the kubelet can't read.
 pub fn attempts(configs: &[&DockerConfig], image: &str) -> Result<Vec<(usize, Try)>, ImageError> {
     Ok(tries(configs, &repository(image)?))
+}
+
+/// Whether an entry with a key can be one of [`attempts`] for the image.
+pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
+    let repository = repository(image)?;
+    let target = url::parse(repository.as_bytes());
+    let is_hub = is_hub(&repository);
+    Ok(move |key: &str| {
+        let Some(target) = &target else {
+            return is_hub;
+        };
+        if let Some(host) = plain_host(key)
+            && host != target.host
+            && !(is_hub && host == HUB)
+        {
+            return false;
+        }
+        index_key(key).is_some_and(|key| matches(&key, target) || (is_hub && key == HUB))
+    })
+}
+
+/// How many labels the host of an image has. The kubelet compares hosts label by label.
+pub fn host_labels(image: &str) -> Result<usize, ImageError> {
+    let target = url::parse(repository(image)?.as_bytes());
+    Ok(target.map_or(1, |target| split_host(&target.host).0.len()))
+}
+
+/// Host and port of a key in which nothing but the slash has a meaning to Go, so that it is one host. Most keys are so, and
+/// of thousands each takes time.
+fn plain_host(key: &str) -> Option<&[u8]> {
+    let is_plain = |text: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
+        text.bytes().all(is_plain)
+    };
+    let (host, path) = key.split_at(key.find('/').unwrap_or(key.len()));
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    (is_port && is_plain(name) && is_plain(path)).then_some(host.as_bytes())
 }
 
 /// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.
@@ -389,6 +428,51 @@ mod tests {
             Crio::Credential(found) => found.key.clone(),
             Crio::None => "none".to_owned(),
             Crio::Error { .. } => "error".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_tried_may_serve_and_nothing_else_but_the_hub() {
+        let keys = [
+            "quay.io",
+            "quay.io/",
+            "quay.io:",
+            "quay.io:443",
+            "quay.io:0443",
+            "https://quay.io",
+            "http://quay.io:443/v2/",
+            "QUAY.io",
+            "quay.io/org",
+            "quay.io/v1/org",
+            "u@quay.io/or",
+            "*.io",
+            "q?ay.io",
+            "quay.i%6f",
+            "quay.io#x",
+            "quay",
+            "index.docker.io",
+            "https://index.docker.io/v1/",
+            "docker.io",
+            "docker.io/org",
+            "",
+            "/",
+            ":443",
+            "quay.io:x",
+        ];
+        for image in [
+            "quay.io/org/app",
+            "quay.io:443/org",
+            "quay/a",
+            "nginx",
+            "org/app",
+            "docker.io/a/b",
+            "QUAY.io/a",
+        ] {
+            let may_serve = may_serve(image).unwrap();
+            for key in keys {
+                let is_tried = !attempts(&[&config(&[key])], image).unwrap().is_empty();
+                assert_eq!(may_serve(key), is_tried, "{key} {image}");
+            }
         }
     }
 

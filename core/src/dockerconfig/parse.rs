@@ -48,6 +48,14 @@ pub enum ParseError {
 /// Reads `{"auths": {...}}` as the kubelet's decoder does: `auths` in any case is `auths`, several of them are one, the
 /// last of two same keys counts, null is nothing. Entries are not looked into: [`super::validate`] does that.
 pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
+    parse_with(bytes, |_| true)
+}
+
+/// As [`parse`], with those entries alone whose key is wanted: of thousands, an image needs a few.
+pub fn parse_with(
+    bytes: &[u8],
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<DockerConfig, ParseError> {
     let json = Json::parse(bytes).map_err(|error| not_json(bytes, error.offset))?;
     if !matches!(json.kind(), Kind::Object | Kind::Null) {
         return Err(ParseError::NotObject);
@@ -58,7 +66,7 @@ pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
         if folds_to(&name, "auths") {
             config.has_auths = true;
             match value.kind() {
-                Kind::Object => config.add(value, &mut places),
+                Kind::Object => config.add(value, &is_wanted, &mut places),
                 Kind::Null => {
                     let overwritten = std::mem::take(&mut config.entries);
                     config
@@ -112,8 +120,13 @@ fn not_json(bytes: &[u8], offset: usize) -> ParseError {
 
 impl DockerConfig {
     /// The members of one `auths`, beside those of another one before.
-    fn add(&mut self, auths: Json, places: &mut HashMap<String, usize>) {
-        for (key, value) in auths.members() {
+    fn add(
+        &mut self,
+        auths: Json,
+        is_wanted: impl Fn(&str) -> bool,
+        places: &mut HashMap<String, usize>,
+    ) {
+        for (key, value) in auths.members().filter(|(key, _)| is_wanted(key)) {
             let entry = Entry::new(key.clone(), value);
             if let Some(place) = places.get(&key) {
                 let overwritten = std::mem::replace(&mut self.entries[*place], entry);

@@ -1,13 +1,15 @@
 //! What the provider gives for an image, and to whom. Pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::config::{API_VERSION, MOST_LABELS};
 use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
-use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts};
+use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts, host_labels, may_serve};
 
 /// For whom the kubelet asks. It runs one provider without a token, for what every pod may use, and one with the token of
 /// the pod, for what only some may. So the first depends on no token, and what it gives counts as the node's.
@@ -32,10 +34,12 @@ pub enum ProviderError {
 }
 
 /// The credentials for an image, by the key that they have in the kubelet's keyring. `data` is the provider's file.
+/// Last come those that [`response`] leaves out.
 pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Try>, ProviderError> {
+    let may_serve = may_serve(image)?;
     let data = RawData::read(data)?;
     let config = match audience {
-        Audience::EveryPod => data.config()?,
+        Audience::EveryPod => data.config_with(&may_serve)?,
         Audience::Pod(_) if data.scoped.is_empty() => return Ok(Vec::new()),
         Audience::Pod(token) => {
             let token = token
@@ -43,11 +47,14 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
                 .ok_or(ProviderError::NoToken)?;
             let pod = pod_identity(token).ok_or(ProviderError::NoClaims)?;
             let covering = data.scoped.iter().filter(|raw| raw.scope.covers(&pod));
-            let configs: Result<Vec<_>, _> = covering.map(|raw| raw.config()).collect();
-            first_of_each(configs?.iter())
+            let configs: Result<Vec<_>, _> =
+                covering.map(|raw| raw.config_with(&may_serve)).collect();
+            without_later(configs?.iter())
         }
     };
-    let tries = attempts(&[&config], image)?;
+    let (text, other) = split(&config);
+    let mut tries = attempts(&[&text], image)?;
+    tries.extend(attempts(&[&other], image)?);
     Ok(tries.into_iter().map(|(_, attempt)| attempt).collect())
 }
 
@@ -59,6 +66,11 @@ pub struct Offer {
     pub attempt: Try,
 }
 
+/// Whether the kubelet asks the provider about an image at all, as far as its host is concerned.
+pub fn is_asked(image: &str) -> Result<bool, ImageError> {
+    Ok(host_labels(image)? <= MOST_LABELS)
+}
+
 /// What a kubelet tries for an image of this pod, in its order, where content is delivered by the provider. `None`: a pod
 /// without a service account.
 pub fn offers(
@@ -66,38 +78,52 @@ pub fn offers(
     image: &str,
     pod: Option<&PodIdentity>,
 ) -> Result<Vec<Offer>, ImageError> {
+    if !is_asked(image)? {
+        return Ok(Vec::new());
+    }
     let covers = |scoped: &&ScopedConfig| pod.is_some_and(|pod| scoped.scope.covers(pod));
     let covering: Vec<&ScopedConfig> = content.scoped.iter().filter(covers).collect();
-    let scoped = first_of_each(covering.iter().map(|scoped| &scoped.config));
+    let (scoped, _) = split(&without_later(covering.iter().map(|scoped| &scoped.config)));
+    let (all, _) = split(&content.config);
     let source_of = |key: &str| {
         let has = |scoped: &&&ScopedConfig| {
             let mut entries = scoped.config.entries().iter();
             entries.any(|entry| entry.key() == key)
         };
-        covering
-            .iter()
-            .find(has)
-            .map(|scoped| scoped.source.clone())
+        let first = covering.iter().find(has);
+        first.map(|scoped| scoped.source.clone())
     };
-    let tries = attempts(&[&scoped, &content.config], image)?;
-    Ok(tries
-        .into_iter()
-        .map(|(config, attempt)| Offer {
-            source: (config == 0).then(|| source_of(&attempt.key)).flatten(),
-            attempt,
-        })
-        .collect())
+    let tries = attempts(&[&scoped, &all], image)?;
+    let offers = tries.into_iter().map(|(config, attempt)| Offer {
+        source: (config == 0).then(|| source_of(&attempt.key)).flatten(),
+        attempt,
+    });
+    Ok(offers.collect())
 }
 
-/// The entries of all; of those that are one to a kubelet, the first.
-fn first_of_each<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
-    let mut seen = BTreeSet::new();
-    let entries: Vec<Entry> = configs
-        .flat_map(DockerConfig::entries)
-        .filter(|entry| seen.insert(entry.canonical_key().into_owned()))
-        .cloned()
-        .collect();
+/// The entries of all, without those that are one to a kubelet with an entry of an earlier config. Two spellings in one
+/// config stay, as they do in the credentials file.
+fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    for config in configs {
+        let added = entries.len();
+        let is_new = |entry: &&Entry| !taken.contains(&*entry.canonical_key());
+        entries.extend(config.entries().iter().filter(is_new).cloned());
+        let keys = entries[added..].iter().map(Entry::canonical_key);
+        taken.extend(keys.map(Cow::into_owned));
+    }
     DockerConfig::new(entries)
+}
+
+/// The entries that a response can carry, and the others: JSON has no text that is not UTF-8.
+fn split(config: &DockerConfig) -> (DockerConfig, DockerConfig) {
+    let is_text = |entry: &Entry| {
+        let credential = entry.credential().ok().flatten();
+        credential.is_none_or(|credential| credential.as_text().is_some())
+    };
+    let (text, other) = config.entries().iter().cloned().partition(is_text);
+    (DockerConfig::new(text), DockerConfig::new(other))
 }
 
 #[derive(Serialize)]
@@ -122,22 +148,117 @@ pub fn response(tries: &[Try]) -> (Vec<u8>, Vec<&str>) {
     let mut auth = BTreeMap::new();
     let mut left_out = Vec::new();
     for Try { key, credential } in tries {
-        let username = str::from_utf8(credential.username.expose());
-        let password = str::from_utf8(credential.password.expose());
-        match (username, password) {
-            (Ok(username), Ok(password)) => {
+        match credential.as_text() {
+            Some((username, password)) => {
                 auth.entry(key.as_str())
                     .or_insert(Auth { username, password });
             }
-            _ => left_out.push(key.as_str()),
+            None => left_out.push(key.as_str()),
         }
     }
     let response = Response {
-        api_version: super::config::API_VERSION,
+        api_version: API_VERSION,
         kind: "CredentialProviderResponse",
         cache_key_type: "Image",
         cache_duration: "0s",
         auth,
     };
     (serde_json::to_vec(&response).unwrap_or_default(), left_out)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::dockerconfig::{Credential, Secret, parse};
+    use crate::provider::{Scope, render_data};
+
+    fn attempt(key: &str, password: &[u8]) -> Try {
+        Try {
+            key: key.to_owned(),
+            credential: Credential {
+                username: Secret::new("u"),
+                password: Secret::new(password),
+            },
+        }
+    }
+
+    #[test]
+    fn a_response_has_what_json_can_carry_and_names_the_rest() {
+        let tries = [
+            attempt("b", b"\"p\"\n"),
+            attempt("a", "é".as_bytes()),
+            attempt("raw", b"\xff"),
+        ];
+        let (bytes, left_out) = response(&tries);
+        let expected = concat!(
+            r#"{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","#,
+            r#""cacheKeyType":"Image","cacheDuration":"0s","auth":{"#,
+            r#""a":{"username":"u","password":"é"},"b":{"username":"u","password":"\"p\"\n"}}}"#,
+        );
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        assert_eq!(left_out, ["raw"]);
+        let (bytes, left_out) = response(&[]);
+        assert!(bytes.ends_with(br#""auth":{}}"#));
+        assert!(left_out.is_empty());
+    }
+
+    #[test]
+    fn of_two_sources_the_earlier_wins_and_of_two_spellings_in_one_both_are_given() {
+        let of = |source: &str, text: &str| ScopedConfig {
+            source: source.to_owned(),
+            scope: Scope {
+                namespaces: vec!["a".to_owned().try_into().unwrap()],
+                service_accounts: Vec::new(),
+            },
+            config: parse(text.as_bytes()).unwrap(),
+        };
+        let one = r#"{"auths":{"https://quay.io":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}}}"#;
+        let two = r#"{"auths":{"quay.io":{"auth":"Mzpw"},"quay.io/org":{"auth":"NDpw"}}}"#;
+        let content = Content {
+            scoped: vec![of("one", one), of("two", two)],
+            ..Content::default()
+        };
+        let pod = PodIdentity {
+            namespace: "a".to_owned(),
+            service_account: "default".to_owned(),
+        };
+        let offers = offers(&content, "quay.io/org/app", Some(&pod)).unwrap();
+        let given: Vec<_> = offers
+            .iter()
+            .map(|offer| (offer.source.as_deref(), &*offer.attempt.key))
+            .collect();
+        let expected = [
+            (Some("two"), "quay.io/org"),
+            (Some("one"), "https://quay.io"),
+            (Some("one"), "quay.io/"),
+        ];
+        assert_eq!(given, expected);
+    }
+
+    #[test]
+    fn of_a_host_with_too_many_labels_nothing_is_asked() {
+        for (image, expected) in [
+            ("a.b.c.d.e.f.g.h/x", true),
+            ("a.b.c.d.e.f.g.h:443/x", true),
+            ("a.b.c.d.e.f.g.h.i/x", false),
+            ("nginx", true),
+        ] {
+            assert_eq!(is_asked(image), Ok(expected), "{image}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_comes_last() {
+        let text = r#"{"auths":{"quay.io/org":{"auth":"dTr//w=="},"quay.io":{"auth":"dTpw"}}}"#;
+        let content = Content {
+            config: parse(text.as_bytes()).unwrap(),
+            ..Content::default()
+        };
+        let data = render_data(1, &content);
+        let tries = answer(&data, "quay.io/org/app", Audience::EveryPod).unwrap();
+        let keys: Vec<_> = tries.iter().map(|attempt| &*attempt.key).collect();
+        assert_eq!(keys, ["quay.io", "quay.io/org"]);
+        assert_eq!(response(&tries).1, ["quay.io/org"]);
+    }
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::dockerconfig::DockerConfig;
 
 /// Version of the provider's API, in requests, responses and the kubelet's configuration.
-pub(super) const API_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+pub const API_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
 /// Audience of the tokens that the kubelet requests for the provider.
 pub const AUDIENCE: &str = "globalps.io";
 /// The program's name.
 pub const BINARY: &str = "globalps-credential-provider";
 /// Name of the same program where it gets the pod's token. The kubelet runs a provider by its name.
-const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
+pub const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
 /// Every name that the program has in the kubelet's directory of providers.
 pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
 
@@ -24,8 +24,8 @@ pub const MIN_KUBELET_FOR_SCOPES: (u32, u32) = (1, 34);
 
 /// Ports of registries that the provider serves even if no content names them yet: naming another one restarts kubelets.
 const COMMON_PORTS: [&str; 6] = ["443", "5000", "5001", "5443", "8082", "8443"];
-/// A pattern has as many labels as the host that it matches.
-const MOST_LABELS: usize = 8;
+/// A pattern has as many labels as the host that it matches, and of a host with more the provider is never asked.
+pub const MOST_LABELS: usize = 8;
 
 /// How content becomes effective on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,5 +113,83 @@ impl ProviderConfig {
         let mut bytes = serde_json::to_vec_pretty(&document).unwrap_or_default();
         bytes.push(b'\n');
         bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_names_both_providers_and_every_known_port() {
+        let config = ProviderConfig {
+            ports: BTreeSet::from(["4567".to_owned()]),
+        };
+        let document: Value = serde_json::from_slice(&config.document("/d", true)).unwrap();
+        assert_eq!(document["apiVersion"], "kubelet.config.k8s.io/v1");
+        assert_eq!(document["kind"], "CredentialProviderConfig");
+        let [scoped, all] = &document["providers"].as_array().unwrap()[..] else {
+            panic!("{document}");
+        };
+        assert_eq!(scoped["name"], "globalps-credential-provider-scoped");
+        assert_eq!(scoped["args"], json!(["--data=/d", "--scoped"]));
+        let attributes = json!({
+            "serviceAccountTokenAudience": "globalps.io",
+            "cacheType": "ServiceAccount",
+            "requireServiceAccount": true,
+        });
+        assert_eq!(scoped["tokenAttributes"], attributes);
+        assert_eq!(all["name"], "globalps-credential-provider");
+        assert_eq!(all["args"], json!(["--data=/d"]));
+        assert_eq!(all.get("tokenAttributes"), None);
+        for provider in [scoped, all] {
+            assert_eq!(provider["apiVersion"], API_VERSION);
+            assert_eq!(provider["defaultCacheDuration"], "0s");
+            let images = provider["matchImages"].as_array().unwrap();
+            assert_eq!(images.len(), MOST_LABELS * (COMMON_PORTS.len() + 2));
+            for image in ["*", "*.*", "*.*.*.*.*.*.*.*", "*:443", "*.*:4567"] {
+                assert!(images.contains(&json!(image)), "{image}");
+            }
+        }
+        assert_eq!(config.providers("/d", false), std::slice::from_ref(all));
+    }
+
+    #[test]
+    fn ports_are_those_of_keys_that_are_not_known_anyway() {
+        let keys = [
+            "a:443",
+            "b:4567",
+            "*.c:4567/d",
+            "https://e:80/v1/",
+            "f",
+            "g:",
+            "h:x",
+            "[::1]:9",
+        ];
+        let auths: serde_json::Map<String, Value> = keys
+            .map(|key| (key.to_owned(), json!({})))
+            .into_iter()
+            .collect();
+        let text = json!({"auths": auths}).to_string();
+        let config = crate::dockerconfig::parse(text.as_bytes()).unwrap();
+        let expected = ["4567", "80", "9"].map(str::to_owned);
+        assert_eq!(ports(&config), BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn a_kubelet_names_its_version() {
+        for (text, expected) in [
+            ("v1.36.3", Some((1, 36))),
+            ("v1.26.0-gke.1", Some((1, 26))),
+            ("v1.34.2+k3s1", Some((1, 34))),
+            ("v2.0", Some((2, 0))),
+            ("1.36.3", None),
+            ("v1", None),
+            ("v1.x", None),
+            ("", None),
+        ] {
+            assert_eq!(kubelet_version(text), expected, "{text}");
+        }
     }
 }

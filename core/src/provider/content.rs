@@ -1,12 +1,14 @@
 //! The content of a revision, and the two forms in which it is kept: values of a Secret, and the file that the provider
 //! reads.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::config::Delivery;
-use super::scope::Scope;
+use super::scope::{Pattern, Scope};
 use crate::dockerconfig::{self, DockerConfig};
 
 /// Format version of the provider's file. A program reads only its own: a newer one may restrict what this one would
@@ -64,27 +66,42 @@ pub enum ContentError {
 }
 
 /// A [`ScopedConfig`] whose credentials are not read yet. An unknown field might restrict the scope, so it is an error.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawScoped<'a> {
-    pub(super) source: String,
+    source: String,
     pub(super) scope: Scope,
     #[serde(borrow)]
     config: &'a RawValue,
 }
 
 impl RawScoped<'_> {
-    pub(super) fn config(&self) -> Result<DockerConfig, ContentError> {
-        parse(self.config)
+    /// The credentials with such keys.
+    pub(super) fn config_with(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<DockerConfig, ContentError> {
+        parse_with(self.config, is_wanted)
+    }
+
+    fn read(self) -> Result<ScopedConfig, ContentError> {
+        Ok(ScopedConfig {
+            config: parse(self.config)?,
+            source: self.source,
+            scope: self.scope,
+        })
     }
 }
 
 /// The provider's file.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawData<'a> {
-    version: u32,
-    pub(super) revision: i64,
+    #[serde(rename = "version")]
+    _version: u32,
+    #[serde(rename = "checksum")]
+    _checksum: IgnoredAny,
+    revision: i64,
     #[serde(borrow)]
     config: &'a RawValue,
     #[serde(borrow)]
@@ -98,77 +115,132 @@ struct Versioned {
 
 impl<'a> RawData<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, ContentError> {
-        let Versioned { version } =
-            serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
-        if version != VERSION {
-            return Err(ContentError::Version(version));
+        if is_whole(bytes)
+            && let Ok(data) = serde_json::from_slice(bytes)
+        {
+            return Ok(data);
         }
-        serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)
+        // Another version may differ in everything but the field that says so.
+        match serde_json::from_slice(bytes) {
+            Ok(Versioned { version }) if version != VERSION => Err(ContentError::Version(version)),
+            _ => Err(ContentError::Damaged),
+        }
     }
 
-    pub(super) fn config(&self) -> Result<DockerConfig, ContentError> {
-        parse(self.config)
+    /// The credentials for every pod with such keys.
+    pub(super) fn config_with(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<DockerConfig, ContentError> {
+        parse_with(self.config, is_wanted)
     }
 }
 
 fn parse(raw: &RawValue) -> Result<DockerConfig, ContentError> {
-    dockerconfig::parse(raw.get().as_bytes()).map_err(|_| ContentError::Damaged)
+    parse_with(raw, |_| true)
 }
 
-fn raw(config: &DockerConfig) -> Zeroizing<String> {
-    // Rendered credentials are JSON, and JSON is text.
-    Zeroizing::new(String::from_utf8(config.render()).unwrap_or_default())
+fn parse_with(
+    raw: &RawValue,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<DockerConfig, ContentError> {
+    dockerconfig::parse_with(raw.get().as_bytes(), is_wanted).map_err(|_| ContentError::Damaged)
 }
 
-/// The form in a Secret's value, a JSON list.
-pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
-    let texts: Vec<_> = scoped.iter().map(|scoped| raw(&scoped.config)).collect();
-    serde_json::to_vec(&raw_scoped(scoped, &texts)).unwrap_or_default()
+/// What a provider's file holds.
+#[derive(Clone, Debug)]
+pub struct Data {
+    pub revision: i64,
+    /// Its `delivery` is not in the file and is the default.
+    pub content: Content,
+}
+
+/// Reads [`render_data`].
+pub fn parse_data(bytes: &[u8]) -> Result<Data, ContentError> {
+    let raw = RawData::read(bytes)?;
+    let scoped: Result<_, _> = raw.scoped.into_iter().map(RawScoped::read).collect();
+    Ok(Data {
+        revision: raw.revision,
+        content: Content {
+            config: parse(raw.config)?,
+            scoped: scoped?,
+            delivery: Delivery::default(),
+        },
+    })
 }
 
 /// Reads [`render_scoped`]. An error in one entry is an error of all: who may use what is not guessed.
 pub fn parse_scoped(bytes: &[u8]) -> Result<Vec<ScopedConfig>, ContentError> {
     let list: Vec<RawScoped> = serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
-    list.into_iter()
-        .map(|raw| {
-            Ok(ScopedConfig {
-                config: raw.config()?,
-                source: raw.source,
-                scope: raw.scope,
-            })
-        })
-        .collect()
+    list.into_iter().map(RawScoped::read).collect()
 }
 
-/// The provider's file with a revision's content.
+/// The form in a Secret's value, a JSON list.
+pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
+    let mut list = b"[".to_vec();
+    for (
+        at,
+        ScopedConfig {
+            source,
+            scope,
+            config,
+        },
+    ) in scoped.iter().enumerate()
+    {
+        let names = |patterns: &[Pattern]| -> Vec<String> {
+            patterns.iter().map(ToString::to_string).collect()
+        };
+        let mut fields = json!({"namespaces": names(&scope.namespaces)});
+        if !scope.service_accounts.is_empty() {
+            fields["serviceAccounts"] = json!(names(&scope.service_accounts));
+        }
+        let comma = if at > 0 { "," } else { "" };
+        let source = json!(source);
+        let head = format!(r#"{comma}{{"source":{source},"scope":{fields},"config":"#);
+        list.extend(head.into_bytes());
+        list.extend(&*Zeroizing::new(config.render()));
+        list.push(b'}');
+    }
+    list.push(b']');
+    list
+}
+
+/// The provider's file with a revision's content. It is put together from JSON, so that no entry can fail and be lost.
 pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
-    let texts: Vec<_> = content.scoped.iter().map(|one| raw(&one.config)).collect();
-    let config = raw(&content.config);
-    let Ok(config) = serde_json::from_str(&config) else {
-        return Vec::new();
-    };
-    let data = RawData {
-        version: VERSION,
-        revision,
-        config,
-        scoped: raw_scoped(&content.scoped, &texts),
-    };
-    serde_json::to_vec(&data).unwrap_or_default()
+    let revision = format!(r#"","revision":{revision},"config":"#);
+    let config = Zeroizing::new(content.config.render());
+    let scoped = Zeroizing::new(render_scoped(&content.scoped));
+    let rest = [
+        revision.as_bytes(),
+        &config,
+        br#","scoped":"#,
+        &scoped,
+        b"}",
+    ]
+    .concat();
+    let rest = Zeroizing::new(rest);
+    let sum = format!("{:016x}", checksum(&rest));
+    [HEAD.as_bytes(), sum.as_bytes(), &rest].concat()
 }
 
-fn raw_scoped<'a>(
-    scoped: &'a [ScopedConfig],
-    texts: &'a [Zeroizing<String>],
-) -> Vec<RawScoped<'a>> {
-    let both = scoped.iter().zip(texts);
-    both.filter_map(|(scoped, text)| {
-        Some(RawScoped {
-            source: scoped.source.clone(),
-            scope: scoped.scope.clone(),
-            config: serde_json::from_str(text).ok()?,
-        })
-    })
-    .collect()
+/// What the file begins with. The checksum of all that follows it comes next.
+const HEAD: &str = r#"{"version":1,"checksum":""#;
+
+/// Whether the file is as it was written: a changed byte might give a credential to other pods.
+fn is_whole(bytes: &[u8]) -> bool {
+    let after = bytes.strip_prefix(HEAD.as_bytes());
+    let parts = after.and_then(|after| after.split_at_checked(16));
+    parts.is_some_and(|(sum, rest)| sum == format!("{:016x}", checksum(rest)).as_bytes())
+}
+
+/// As in FNV-1a, by words. Each step keeps what differs different, so that one changed byte never goes unnoticed. It is
+/// against accidents: who can write the file is root.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0100_0000_01b3);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let rest = rest.iter().map(|byte| u64::from(*byte));
+    words.chain(rest).fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]
@@ -222,6 +294,41 @@ mod tests {
         ] {
             assert!(parse_scoped(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn data_of_another_version_is_told_from_damaged_data() {
+        let with_sum = |rest: &str| {
+            let rest = format!(r#"","revision":2,{rest}}}"#);
+            format!("{HEAD}{:016x}{rest}", checksum(rest.as_bytes()))
+        };
+        let good = with_sum(r#""config":{},"scoped":[]"#);
+        assert_eq!(parse_data(good.as_bytes()).unwrap().revision, 2);
+        let without_sum = r#"{"version":1,"revision":2,"config":{},"scoped":[]}"#;
+        for (data, expected) in [
+            (without_sum.to_owned(), ContentError::Damaged),
+            (format!("{good} "), ContentError::Damaged),
+            (with_sum(r#""config":{}"#), ContentError::Damaged),
+            (
+                with_sum(r#""config":{},"scoped":[],"until":1"#),
+                ContentError::Damaged,
+            ),
+            (
+                good.replace("\"version\":1", "\"version\":2"),
+                ContentError::Version(2),
+            ),
+            (
+                r#"{"secrets":[],"version":3}"#.to_owned(),
+                ContentError::Version(3),
+            ),
+        ] {
+            assert_eq!(parse_data(data.as_bytes()).unwrap_err(), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn the_file_begins_with_its_version() {
+        assert!(HEAD.starts_with(&format!(r#"{{"version":{VERSION},"#)));
     }
 
     #[test]

@@ -5,14 +5,27 @@
 mod answer;
 mod config;
 mod content;
+mod flags;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod properties;
 mod scope;
+mod shared_file;
 mod token;
+mod trial;
 
-pub use answer::{Audience, Offer, ProviderError, answer, offers, response};
+pub use answer::{Audience, Offer, ProviderError, answer, is_asked, offers, response};
 pub use config::{
-    AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, PROVIDERS, ProviderConfig,
-    kubelet_version, ports,
+    API_VERSION, AUDIENCE, BINARY, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, MOST_LABELS,
+    PROVIDERS, ProviderConfig, SCOPED_BINARY, kubelet_version, ports,
 };
-pub use content::{Content, ContentError, ScopedConfig, parse_scoped, render_data, render_scoped};
+pub use content::{
+    Content, ContentError, Data, ScopedConfig, parse_data, parse_scoped, render_data, render_scoped,
+};
+pub use flags::{
+    BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE, FlagsError, add_flags, flags, remove_flags,
+};
 pub use scope::{Pattern, PatternError, PodIdentity, Scope};
+pub use shared_file::{SharedFileError, add_entries, remove_entries};
 pub use token::pod_identity;
+pub use trial::{Trial, trials};

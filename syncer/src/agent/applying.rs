@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::watching::WATCH;
 use super::{Agent, IDLE};
-use crate::delivery::config_file::{Outcome, Transaction};
+use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::Restartable;
 use crate::node::state::{Change, NodeError, State, Task};
@@ -125,6 +125,7 @@ impl Agent {
         let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
+            provider: &self.provider,
             kubelet: &mut self.unit,
         };
         let result = match change {

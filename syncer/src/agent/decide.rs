@@ -1,13 +1,14 @@
 //! Decides what the node does next. Pure: it depends on the facts alone.
 
-use std::borrow::Cow;
-
 use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
+use globalps_core::provider::{Content, Delivery};
 use globalps_core::rollout::Goal;
 
-use crate::delivery::content::{is_unparsable, parsed, restored};
+use crate::delivery::config_file::{is_unparsable, parsed, restored};
+use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, Failure, ManagedEntries, State, Step, Task};
+use crate::node::provider::Obstacle;
+use crate::node::state::{Change, Failure, ManagedEntries, ProviderSide, State, Step, Task};
 
 /// Everything that the decision depends on.
 #[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
@@ -21,7 +22,7 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) state: Option<&'a State>,
     pub(crate) file: &'a FileSnapshot,
     /// Content of the assigned revision; `None`: not fetched, or superseded.
-    pub(crate) desired: Option<&'a DockerConfig>,
+    pub(crate) desired: Option<&'a Content>,
     /// The cluster has no content of the assigned revision any more.
     pub(crate) superseded: bool,
     /// Whether the kubelet may be restarted at all.
@@ -34,6 +35,17 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) is_conflict_limit_reached: bool,
     /// The node is not selected: this agent restores it, and can't read any content.
     pub(crate) restores_only: bool,
+    /// The credential provider; `None`: neither asked for nor on the node.
+    pub(crate) provider: Option<&'a ProviderFacts>,
+}
+
+/// What the node has to have.
+#[derive(Default)]
+struct Desired {
+    /// In the credentials file.
+    config: DockerConfig,
+    /// With the credential provider; `None`: without it.
+    provider: Option<ProviderSide>,
 }
 
 #[derive(Debug)]
@@ -55,6 +67,8 @@ pub(crate) enum Action {
         quarantine: bool,
         drift: bool,
     },
+    /// The files of the credential provider can't be brought to what is desired.
+    Obstructed(Obstacle),
     /// Another program manages the file.
     LeaveAlone,
     /// Another process keeps undoing the task; leave the file to it.
@@ -121,12 +135,14 @@ fn decide_change(facts: &NodeFacts) -> Action {
     {
         return Action::GiveUp;
     }
-    match (task.goal(), facts.state, content(facts)) {
+    match (task.goal(), facts.state, desired(facts)) {
         (Goal::Restore, None, _) => Action::Forget,
-        (Goal::Restore, Some(state), _) => begin(facts, state, task, &DockerConfig::default()),
+        (Goal::Restore, Some(state), _) => begin(facts, state, task, &Desired::default()),
         // An older syncer's journal has no values to compare.
         (Goal::Revision(_), Some(state), None)
-            if is_in_force_though_superseded(facts) && has_all(facts.file, &state.managed) =>
+            if is_in_force_though_superseded(facts)
+                && state.provider.is_none()
+                && has_all(facts.file, &state.managed) =>
         {
             Action::Confirm
         }
@@ -138,15 +154,46 @@ fn decide_change(facts: &NodeFacts) -> Action {
     }
 }
 
-/// The assigned content. A rollout that is held leaves nodes on an older revision: the journal has its content.
-fn content<'a>(facts: &NodeFacts<'a>) -> Option<Cow<'a, DockerConfig>> {
-    if let Some(desired) = facts.desired {
-        return Some(Cow::Borrowed(desired));
+/// The assigned content as it is delivered. A rollout that is held leaves nodes on an older revision: the journal has its
+/// content. Where the provider is not possible, the credentials file has what every pod may use.
+fn desired(facts: &NodeFacts) -> Option<Desired> {
+    let in_force = facts.state.and_then(|state| state.provider.as_ref());
+    let of_file = |config| Desired {
+        config,
+        provider: None,
+    };
+    let by_provider = |side| Desired {
+        config: DockerConfig::default(),
+        provider: Some(side),
+    };
+    if let (Some(content), Some(task)) = (facts.desired, facts.task) {
+        let settled = facts.state.filter(|state| state.is_settled_on(task));
+        let side = match (settled, &content.delivery, facts.provider) {
+            // The way in, the way out and other settings take a restart, whose turn the controller gives. A newer syncer, an
+            // upgraded kubelet or an obstacle that is gone wait for it.
+            (Some(state), _, found) => {
+                let both = state.provider.as_ref().zip(found);
+                both.and_then(|(installed, found)| {
+                    found.with_settings_of(installed, task, content).ok()
+                })
+            }
+            (None, Delivery::CredentialProvider(config), Some(provider)) => provider
+                .with_content(task.revision, content, config, in_force)
+                .ok(),
+            (None, ..) => None,
+        };
+        return Some(side.map_or_else(|| of_file(content.config.clone()), by_provider));
     }
     let state = facts
         .state
         .filter(|_| is_in_force_though_superseded(facts))?;
-    state.managed.content().map(Cow::Owned)
+    match in_force {
+        Some(installed) => match facts.provider?.with(installed.clone()) {
+            Ok(side) => Some(by_provider(side)),
+            Err(_) => installed.content().map(|content| of_file(content.config)),
+        },
+        None => state.managed.content().map(of_file),
+    }
 }
 
 fn is_in_force_though_superseded(facts: &NodeFacts) -> bool {
@@ -165,7 +212,7 @@ fn has_all(file: &FileSnapshot, managed: &ManagedEntries) -> bool {
 
 /// Whether another process changed managed entries. Restoring them ends the watch of the change before.
 fn is_drifted(facts: &NodeFacts) -> bool {
-    let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, content(facts)) else {
+    let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, desired(facts)) else {
         return false;
     };
     let mut settled = state.clone();
@@ -174,7 +221,7 @@ fn is_drifted(facts: &NodeFacts) -> bool {
         && !matches!(begin(facts, &settled, task, &desired), Action::Confirm)
 }
 
-fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) -> Action {
+fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Action {
     // A change whose restart is pending: this one replaces it, and rolls back to the same file.
     let pending = state.change.as_ref();
     let managed = pending.map_or_else(
@@ -186,38 +233,63 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
     let existing = parsed(facts.file)
         .or_else(|| parsed(&state.snapshot))
         .unwrap_or_default();
-    let merged = merge_on_node(&existing, desired, &managed.keys, &managed.overridden());
-    let target_managed = ManagedEntries::new(desired, merged.overridden);
+    let merged = merge_on_node(
+        &existing,
+        &desired.config,
+        &managed.keys,
+        &managed.overridden(),
+    );
+    let target_managed = ManagedEntries::new(&desired.config, merged.overridden);
     let same = !unparsable && merged.config.means_the_same(&existing);
-    let target = match task.goal() {
-        Goal::Restore => restored(&merged.config, facts.file, state),
-        Goal::Revision(_) if same && *facts.file != FileSnapshot::Absent => facts.file.clone(),
-        Goal::Revision(_) => facts.file.with_bytes(merged.config.render()),
+    let target = match (task.goal(), &desired.provider) {
+        (Goal::Restore, _) => restored(&merged.config, facts.file, state),
+        (Goal::Revision(_), Some(_)) if same => facts.file.clone(),
+        (Goal::Revision(_), Some(_)) => restored(&merged.config, facts.file, state),
+        (Goal::Revision(_), None) if same && *facts.file != FileSnapshot::Absent => {
+            facts.file.clone()
+        }
+        (Goal::Revision(_), None) => facts.file.with_bytes(merged.config.render()),
     };
     let target = if target_managed.is_empty() {
         target
     } else {
         target.narrowed()
     };
+    let side = desired.provider.as_ref();
+    let provider = match credential_provider::change(facts.provider, state, side, facts.restart) {
+        Ok(provider) => provider,
+        Err(obstacle) => return Action::Obstructed(obstacle),
+    };
     let mut drift = false;
     if pending.is_none() {
-        if target == *facts.file && task.goal() == Goal::Restore {
+        if target == *facts.file && task.goal() == Goal::Restore && provider.is_none() {
             return Action::Forget;
         }
-        let in_force = state.revision == task.revision && state.managed.keys == target_managed.keys;
-        if target == *facts.file && in_force {
+        let in_force = state.revision == task.revision
+            && state.managed.keys == target_managed.keys
+            && state.provider.as_ref() == side.and_then(|side| side.installed.as_ref());
+        let on_disk = |is: fn(&ProviderFacts, &ProviderSide) -> bool| {
+            let both = facts.provider.zip(provider.as_ref());
+            both.is_none_or(|(found, change)| is(found, &change.target))
+        };
+        if target == *facts.file && in_force && on_disk(ProviderFacts::has_all) {
             return Action::Confirm;
         }
         // A mode that was never seen narrowed is not of another process.
         let is_mode_only = same && *facts.file != FileSnapshot::Absent;
-        let is_of_others = !is_mode_only || facts.is_watched;
-        drift = in_force && is_of_others && task.goal() != Goal::Restore;
+        let is_of_others = target != *facts.file && (!is_mode_only || facts.is_watched);
+        drift = in_force
+            && (is_of_others || !on_disk(ProviderFacts::has_files))
+            && task.goal() != Goal::Restore;
         if drift && facts.is_conflict_limit_reached {
             return Action::GiveUp;
         }
     }
-    // The kubelet never read what is restored at once.
-    let is_needed = pending.is_some() || !(same || drift && facts.is_watched);
+    let is_needed = match facts.provider.zip(provider.as_ref()) {
+        Some((found, change)) => credential_provider::needs_restart(found, state, change),
+        // The kubelet never read what is restored at once.
+        None => pending.is_some() || !(same || drift && facts.is_watched),
+    };
     let before = pending.map_or(facts.file, |change| &change.before).clone();
     let before_managed = pending
         .map_or(&state.managed, |change| &change.before_managed)
@@ -238,6 +310,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &DockerConfig) 
         before_revision: state.revision,
         back_from: None,
         failure: String::new(),
+        provider,
     };
     Action::Begin {
         change: Box::new(change),
@@ -253,8 +326,11 @@ mod tests {
 
     use globalps_core::dockerconfig;
 
+    use globalps_core::provider::ProviderConfig;
+
     use super::*;
-    use crate::delivery::content::rebase;
+    use crate::delivery::config_file::rebase;
+    use crate::node::provider::{HostPath, Provider, ProviderDisk};
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
     const OURS_IN_ANOTHER_FORM: &str = "{ \"auths\": {\"r\": {\"auth\": \"dTpw\"}} }\n";
@@ -280,6 +356,13 @@ mod tests {
             FileSnapshot::Absent
         } else {
             FileSnapshot::Absent.with_bytes(text.as_bytes().to_vec())
+        }
+    }
+
+    fn content(text: &str) -> Content {
+        Content {
+            config: config(text),
+            ..Content::default()
         }
     }
 
@@ -310,6 +393,7 @@ mod tests {
             before_revision: 0,
             back_from: None,
             failure: String::new(),
+            provider: None,
         }
     }
 
@@ -320,7 +404,7 @@ mod tests {
         content: &str,
         desired: Option<&str>,
     ) -> String {
-        let (file, desired) = (file(content), desired.map(config));
+        let (file, desired) = (file(content), desired.map(self::content));
         in_one_line(decide(&facts(task, state, &file, desired.as_ref())))
     }
 
@@ -328,7 +412,7 @@ mod tests {
         task: Option<&'a Task>,
         state: Option<&'a State>,
         file: &'a FileSnapshot,
-        desired: Option<&'a DockerConfig>,
+        desired: Option<&'a Content>,
     ) -> NodeFacts<'a> {
         NodeFacts {
             task,
@@ -342,6 +426,7 @@ mod tests {
             is_watched: false,
             is_conflict_limit_reached: false,
             restores_only: false,
+            provider: None,
         }
     }
 
@@ -379,6 +464,7 @@ mod tests {
             error: "why".to_owned(),
             stuck: false,
             recovered: false,
+            is_of_provider: false,
         });
         for (sentence, task, state, content, desired, expected) in [
             (
@@ -720,7 +806,7 @@ mod tests {
                 format!("644 {OWN}, no restart"),
             ),
         ] {
-            let desired = config(if task.revision == 2 { NEWER } else { OURS });
+            let desired = self::content(if task.revision == 2 { NEWER } else { OURS });
             let file = file(content).with_mode(Some(mode));
             let facts = NodeFacts {
                 is_watched,
@@ -742,7 +828,7 @@ mod tests {
 
     #[test]
     fn a_mode_that_others_set_meanwhile_is_narrowed_ahead_and_kept_back() {
-        let (desired, task) = (config(OURS), task(1));
+        let (desired, task) = (content(OURS), task(1));
         let before = file(OWN).with_mode(Some(0o644));
         let state = State::new(before.clone(), 0);
         let Action::Begin { change, .. } =
@@ -767,6 +853,7 @@ mod tests {
             error: "why".to_owned(),
             stuck: true,
             recovered: false,
+            is_of_provider: false,
         });
         let begins = |text: &str| format!("{text}, restart");
         for (sentence, task, content, desired, expected) in [
@@ -827,7 +914,7 @@ mod tests {
                 "{sentence}"
             );
         }
-        let (file, desired) = (file(OURS), config(NEWER));
+        let (file, desired) = (file(OURS), self::content(NEWER));
         let facts = NodeFacts {
             restart: false,
             ..facts(Some(&two), Some(&down), &file, Some(&desired))
@@ -927,7 +1014,7 @@ mod tests {
                 "Resume",
             ),
         ] {
-            let (file, desired) = (file(OWN_AND_OURS), desired.map(config));
+            let (file, desired) = (file(OWN_AND_OURS), desired.map(self::content));
             let facts = NodeFacts {
                 is_cooled_down,
                 ..facts(Some(task), Some(state), &file, desired.as_ref())
@@ -1066,7 +1153,7 @@ mod tests {
                 &*format!("{OWN_AND_OURS}, restart"),
             ),
         ] {
-            let (file, desired) = (file(OWN), config(OURS));
+            let (file, desired) = (file(OWN), self::content(OURS));
             let facts = NodeFacts {
                 is_watched,
                 is_conflict_limit_reached,
@@ -1105,7 +1192,7 @@ mod tests {
                 &*format!("{OWN}, restart"),
             ),
         ] {
-            let (file, desired) = (file(content), config(OURS));
+            let (file, desired) = (file(content), self::content(OURS));
             let facts = NodeFacts {
                 is_foreign: true,
                 ..facts(Some(task), state, &file, Some(&desired))
@@ -1126,7 +1213,7 @@ mod tests {
 
     #[test]
     fn never_means_that_no_change_restarts_the_kubelet() {
-        let (file, desired, task) = (FileSnapshot::Absent, config(OURS), task(1));
+        let (file, desired, task) = (FileSnapshot::Absent, content(OURS), task(1));
         let facts = NodeFacts {
             restart: false,
             ..facts(Some(&task), None, &file, Some(&desired))
@@ -1251,7 +1338,7 @@ mod tests {
                 FileSnapshot::Absent => String::new(),
                 FileSnapshot::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
             };
-            let desired = config(OURS);
+            let desired = self::content(OURS);
             let (task, state, before) = (task(1), State::new(file(before), 0), file(before));
             let facts = facts(Some(&task), None, &before, Some(&desired));
             let Action::Begin { change, .. } = decide(&facts) else {
@@ -1273,5 +1360,214 @@ mod tests {
             )
             .is_none()
         );
+    }
+
+    /// A node whose kubelet kubeadm set up, with these flags.
+    fn provider_facts(
+        flags: &str,
+        side: Option<&ProviderSide>,
+        obstacle: Option<Obstacle>,
+    ) -> ProviderFacts {
+        let path = |path: &str| HostPath {
+            here: path.into(),
+            host: path.into(),
+        };
+        let config_file = path("/var/lib/kubelet/config.json");
+        let absent = || FileSnapshot::Absent;
+        ProviderFacts {
+            provider: Provider::new("/globalps-credential-provider".into(), &config_file, None),
+            disk: ProviderDisk {
+                data: side.map_or_else(absent, ProviderSide::data),
+                config: side.map_or_else(absent, |side| side.config.clone()),
+                flags: side.map_or_else(|| Some(file(flags)), |side| side.flags.clone()),
+            },
+            has_program: side.is_some(),
+            tokens: Some(true),
+            obstacle,
+        }
+    }
+
+    #[test]
+    fn the_provider_comes_goes_and_changes_when_an_assignment_asks_for_it() {
+        const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=1\"\n";
+        let by_provider = |text: &str, ports: &[&str]| Content {
+            delivery: Delivery::CredentialProvider(ProviderConfig {
+                ports: ports.iter().map(|&port| port.to_owned()).collect(),
+            }),
+            ..content(text)
+        };
+        let of_generation = |generation, revision| Task {
+            generation,
+            ..task(revision)
+        };
+        let new = provider_facts(FLAGS, None, None);
+        let mut by_file = synced("");
+        by_file.applied = Some(task(1));
+        let side = new
+            .with_content(1, &by_provider(OURS, &[]), &ProviderConfig::default(), None)
+            .unwrap();
+        let mut provided = State::new(FileSnapshot::Absent, 1);
+        provided.revision = 1;
+        provided.applied = Some(task(1));
+        provided.provider.clone_from(&side.installed);
+        let installed = provider_facts(FLAGS, Some(&side), None);
+        let mut old_kubelet = provided.clone();
+        old_kubelet.provider.as_mut().unwrap().tokens = false;
+        let old_side = new.with(old_kubelet.provider.clone().unwrap()).unwrap();
+        let upgraded = provider_facts(FLAGS, Some(&old_side), None);
+        let obstacle = Some(Obstacle::new("the kubelet is older than Kubernetes 1.26"));
+        let impossible = provider_facts(FLAGS, None, obstacle);
+        let rewritten = ProviderSide {
+            flags: Some(file(FLAGS)),
+            ..side.clone()
+        };
+        let drifted = provider_facts(FLAGS, Some(&rewritten), None);
+        for (sentence, task, state, found, content, on_disk, expected) in [
+            (
+                "in, with a new revision",
+                task(2),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
+                "not by a newer syncer alone",
+                task(1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "in, when it is asked for again",
+                of_generation(8, 1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
+                "in force",
+                task(1),
+                &provided,
+                &installed,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "a rotation in place",
+                task(2),
+                &provided,
+                &installed,
+                by_provider(NEWER, &[]),
+                "",
+                "in, no restart",
+            ),
+            (
+                "a new port",
+                task(2),
+                &provided,
+                &installed,
+                by_provider(NEWER, &["99"]),
+                "",
+                "in, restart",
+            ),
+            (
+                "an upgraded kubelet waits",
+                task(1),
+                &old_kubelet,
+                &upgraded,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "until an assignment",
+                task(2),
+                &old_kubelet,
+                &upgraded,
+                by_provider(NEWER, &[]),
+                "",
+                "in, restart",
+            ),
+            (
+                "flags that somebody rewrote",
+                task(1),
+                &provided,
+                &drifted,
+                by_provider(OURS, &[]),
+                "",
+                "in, restart, drift",
+            ),
+            (
+                "where it is not possible the file has it",
+                task(2),
+                &by_file,
+                &impossible,
+                by_provider(NEWER, &[]),
+                OURS,
+                "out, restart",
+            ),
+            (
+                "and nothing happens without need",
+                task(1),
+                &by_file,
+                &impossible,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "out, by a revision",
+                task(2),
+                &provided,
+                &installed,
+                content(OURS),
+                "",
+                "out, restart",
+            ),
+            (
+                "out, by a restore",
+                task(0),
+                &provided,
+                &installed,
+                Content::default(),
+                "",
+                "out, restart",
+            ),
+        ] {
+            let file = file(on_disk);
+            let facts = NodeFacts {
+                provider: Some(found),
+                is_watched: true,
+                ..facts(Some(&task), Some(state), &file, Some(&content))
+            };
+            let action = match decide(&facts) {
+                Action::Begin { change, drift, .. } => {
+                    let provider = change.provider.as_ref();
+                    let is_in = provider.is_some_and(|change| change.target.installed.is_some());
+                    assert_eq!(
+                        change.target_managed.is_empty(),
+                        is_in || task.revision == 0,
+                        "{sentence}"
+                    );
+                    let way = if is_in { "in" } else { "out" };
+                    let restart = if change.restart {
+                        "restart"
+                    } else {
+                        "no restart"
+                    };
+                    let drift = if drift { ", drift" } else { "" };
+                    format!("{way}, {restart}{drift}")
+                }
+                action => format!("{action:?}"),
+            };
+            assert_eq!(action, expected, "{sentence}");
+        }
     }
 }

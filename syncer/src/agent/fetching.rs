@@ -26,9 +26,9 @@ impl Agent {
     async fn fetch_once(&mut self, task: Option<&Task>) -> Duration {
         let Some(task) = task else { return IDLE };
         match self.cluster.fetch(task.revision).await {
-            Ok(config) => {
+            Ok(content) => {
                 self.backoff.reset();
-                self.desired = Some((task.revision, config));
+                self.desired = Some((task.revision, content));
                 Duration::ZERO
             }
             Err(error @ FetchError::Superseded { .. }) => {

@@ -3,6 +3,7 @@
 mod applying;
 mod decide;
 mod fetching;
+mod providing;
 mod reporting;
 pub(crate) mod restore;
 mod revival;
@@ -13,18 +14,19 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::provider::Content;
 use globalps_core::rollout::Goal;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::backoff::Backoff;
 use crate::cluster::{Cluster, Known, identity, task};
-use crate::delivery::content::is_unparsable;
+use crate::delivery::config_file::is_unparsable;
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Unit};
+use crate::node::provider::{Obstacle, Provider, ProviderDisk};
 use crate::node::state::{NodeError, State, Task};
 use crate::node::systemd::Systemd;
 use crate::report::{StatusReporter, writer};
@@ -42,6 +44,7 @@ const IDLE: Duration = Duration::from_hours(24);
 
 pub(crate) struct Options {
     pub(crate) config_file: PathBuf,
+    pub(crate) provider: Provider,
     pub(crate) ready_file: PathBuf,
     /// Whether the kubelet is restarted after a change.
     pub(crate) restart: bool,
@@ -71,7 +74,7 @@ pub(crate) struct Agent {
     objects: watch::Receiver<Known>,
     reporter: StatusReporter,
     /// The assigned content and its revision.
-    desired: Option<(i64, DockerConfig)>,
+    desired: Option<(i64, Content)>,
     /// uid of the object that assigned it.
     desired_for: Option<String>,
     /// The assigned revision that the cluster has no content of any more.
@@ -96,6 +99,11 @@ pub(crate) struct Agent {
     /// asks for it, so that nodes whose common problem is over don't all restart at once.
     held: Option<Task>,
     revival: Revival,
+    provider: Provider,
+    /// Why content that asks for the provider goes into the credentials file.
+    obstacle: Option<Obstacle>,
+    /// Files of the provider that get a moment, as their writer may not have finished.
+    half_written_settings: Option<ProviderDisk>,
 }
 
 impl Agent {
@@ -125,6 +133,9 @@ impl Agent {
             task: None,
             held: None,
             revival: Revival::default(),
+            provider: options.provider,
+            obstacle: None,
+            half_written_settings: None,
         }
     }
 
@@ -159,6 +170,7 @@ impl Agent {
         };
         self.access = Access::Lock;
         file::sweep(&self.config_file);
+        self.provider.sweep();
         loop {
             match self.journal.load() {
                 Ok(state) => {
@@ -252,11 +264,16 @@ impl Agent {
             return Ok(HALF_WRITTEN);
         }
         self.find_unit(task.is_some()).await?;
+        let revision = task.as_ref().map(|task| task.revision);
+        let provider = self.observe_provider(object, revision).await?;
+        if self.is_half_written(provider.as_ref()) {
+            return Ok(HALF_WRITTEN);
+        }
         let desired = task.as_ref().and_then(|task| {
             self.desired
                 .as_ref()
                 .filter(|(revision, _)| *revision == task.revision)
-                .map(|(_, config)| config)
+                .map(|(_, content)| content)
         });
         let foreign_owner = object.map_or("", |object| &object.spec.foreign_owner);
         let facts = NodeFacts {
@@ -273,6 +290,7 @@ impl Agent {
             is_watched: self.drift.is_watched(),
             is_conflict_limit_reached: self.drift.is_limit_reached(),
             restores_only: self.restores_only,
+            provider: provider.as_ref(),
         };
         match decide(&facts) {
             Action::Idle => {
@@ -296,6 +314,10 @@ impl Agent {
             }
             Action::Reject(failure) => {
                 self.report_failure(&failure);
+                Ok(IDLE)
+            }
+            Action::Obstructed(obstacle) => {
+                self.report_obstructed(&obstacle);
                 Ok(IDLE)
             }
             Action::LeaveAlone => {

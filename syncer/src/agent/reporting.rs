@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use globalps_core::api::{NodePullSecretStatus, Phase};
+use globalps_core::api::{DeliveryType, NodePullSecretStatus, Phase};
 
 use super::{Access, Agent};
 use crate::cluster::identity;
@@ -13,8 +13,18 @@ impl Agent {
     pub(super) fn report_in_force(&mut self) {
         let within = "the kubelet reads it by itself within 5 minutes";
         let drifts = self.state.as_ref().map_or(0, |state| state.drifts);
+        let has_provider = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.provider.is_some());
         let (reason, message) = match (&self.quarantined, &self.no_restart) {
             (Some(path), _) => ("FileSetAside", quarantined(path)),
+            _ if let Some(obstacle) = &self.obstacle => {
+                (obstacle.reason, wording::obstacle(&obstacle.message))
+            }
+            // The kubelet runs the provider at the next pull.
+            _ if has_provider && drifts == 0 => ("", String::new()),
+            _ if has_provider => ("DriftRepaired", wording::drifts(drifts)),
             (None, Some(reason)) => ("RestartNotPossible", format!("{reason}, so {within}")),
             (None, None) if !self.restart => ("RestartNever", within.to_owned()),
             (None, None) if drifts > 0 => ("DriftRepaired", wording::drifts(drifts)),
@@ -62,6 +72,15 @@ impl Agent {
         self.report(Phase::Failed, error.reason(), &error.to_string());
     }
 
+    /// How the revision in force is delivered; empty: none is.
+    fn delivery(&self) -> &'static str {
+        match &self.state {
+            Some(state) if state.provider.is_some() => DeliveryType::CredentialProvider.as_str(),
+            Some(state) if state.revision > 0 => DeliveryType::ConfigFile.as_str(),
+            _ => "",
+        }
+    }
+
     pub(super) fn report(&mut self, phase: Phase, reason: &str, message: &str) {
         let known = self.objects.borrow().clone();
         let Some(object) = known.object() else {
@@ -93,6 +112,8 @@ impl Agent {
                 .as_ref()
                 .filter(|_| self.restart && self.no_restart.is_none())
                 .and_then(|state| state.restarted_at.clone()),
+            delivery: self.delivery().to_owned(),
+            delivery_revision: self.state.as_ref().map_or(0, |state| state.revision),
             ..NodePullSecretStatus::default()
         };
         self.reporter.report(object, status);

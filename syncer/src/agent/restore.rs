@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::decide::{Action, NodeFacts, decide};
-use crate::delivery::config_file::{Outcome, Transaction};
+use crate::delivery::credential_provider::ProviderFacts;
+use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
+use crate::node::provider::Provider;
 use crate::node::state::{Failure, NodeError, State, Task};
 
 /// A change of before, its end and the restore itself take three rounds.
@@ -26,6 +28,7 @@ pub(crate) enum Restored {
 
 pub(crate) struct Restore {
     config_file: PathBuf,
+    provider: Provider,
     journal: Journal,
     unit: Unit,
     restart: bool,
@@ -33,9 +36,10 @@ pub(crate) struct Restore {
 }
 
 impl Restore {
-    pub(crate) fn new(config_file: &Path, unit: Unit, restart: bool) -> Self {
+    pub(crate) fn new(config_file: &Path, provider: Provider, unit: Unit, restart: bool) -> Self {
         Self {
             config_file: config_file.to_owned(),
+            provider,
             journal: Journal::beside(config_file),
             unit,
             restart,
@@ -61,6 +65,7 @@ impl Restore {
         let path = self.config_file.clone();
         for _ in 0..ROUNDS {
             let file = file::read(&path)?;
+            let provider = self.observe_provider(&state)?;
             let facts = NodeFacts {
                 task: Some(&self.task),
                 is_foreign: false,
@@ -73,11 +78,13 @@ impl Restore {
                 is_watched: false,
                 is_conflict_limit_reached: false,
                 restores_only: true,
+                provider: provider.as_ref(),
             };
             let action = decide(&facts);
             let mut transaction = Transaction {
                 journal: &self.journal,
                 path: &path,
+                provider: &self.provider,
                 kubelet: &mut self.unit,
             };
             let (is_restore, outcome) = match action {
@@ -120,9 +127,11 @@ impl Restore {
                             error,
                             stuck: true,
                             recovered: false,
+                            is_of_provider: false,
                         }));
                     }
                 },
+                Action::Obstructed(obstacle) => return Err(NodeError::Provider(obstacle)),
                 _ => {
                     self.journal.remove()?;
                     say("the file has no managed entries and was not changed");
@@ -144,6 +153,21 @@ impl Restore {
         Err(NodeError::Unit(
             "the restore did not come to an end".to_owned(),
         ))
+    }
+
+    fn observe_provider(&self, state: &State) -> Result<Option<ProviderFacts>, NodeError> {
+        let change = state.change.as_ref();
+        let is_changed = change.is_some_and(|change| change.provider.is_some());
+        if state.provider.is_none() && !is_changed {
+            return Ok(None);
+        }
+        Ok(Some(ProviderFacts {
+            provider: self.provider.clone(),
+            disk: self.provider.read()?,
+            has_program: true,
+            tokens: None,
+            obstacle: None,
+        }))
     }
 
     /// Without a unit to restart, neither this restore nor a change of before restarts it, whatever failed before.
@@ -177,8 +201,12 @@ fn found(state: &State) -> String {
         0 => "no revision".to_owned(),
         revision => format!("revision {revision}"),
     };
+    let provider = match &state.provider {
+        Some(_) => ", delivered by the credential provider",
+        None => "",
+    };
     let before = described(&state.snapshot);
-    format!("found {revision} with {entries}; the file before globalps was {before}")
+    format!("found {revision} with {entries}{provider}; the file before globalps was {before}")
 }
 
 fn described(file: &FileSnapshot) -> String {

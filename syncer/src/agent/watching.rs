@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Agent, IDLE};
-use crate::delivery::config_file::Transaction;
+use crate::delivery::transaction::Transaction;
 use crate::node::state::{NodeError, State, Step};
 
 /// A kubelet that dies within this time after a change rolls the change back.
@@ -16,7 +16,14 @@ impl Agent {
     /// Reports that the task is in force, and watches the kubelet while the change can still be rolled back.
     pub(super) async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.last_error = None;
-        let is_compared = |state: &State| state.managed.content().is_some();
+        let is_compared =
+            |state: &State| state.provider.is_some() || state.managed.content().is_some();
+        let in_force = self
+            .state
+            .as_ref()
+            .and_then(|state| state.provider.as_ref());
+        let others = in_force.map_or_else(Vec::new, |_| self.provider.watched());
+        self.drift.watch_others(&others);
         if self.desired.is_some() || self.state.as_ref().is_some_and(is_compared) {
             self.drift.watch();
         }
@@ -51,6 +58,7 @@ impl Agent {
         let mut transaction = Transaction {
             journal: &self.journal,
             path: &path,
+            provider: &self.provider,
             kubelet: &mut self.unit,
         };
         let result = transaction.roll_back(&mut state, error).await;

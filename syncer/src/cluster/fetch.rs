@@ -1,7 +1,11 @@
 //! Content of a revision, read from the Secrets in the cluster.
 
-use globalps_core::dockerconfig::{self, DockerConfig};
-use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, REVISION_ANNOTATION, ROLLED_OUT_SECRET};
+use globalps_core::dockerconfig;
+use globalps_core::names::{
+    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, ROLLED_OUT_SECRET,
+    SCOPED_KEY,
+};
+use globalps_core::provider::{Content, ContentError, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -23,6 +27,13 @@ pub(crate) enum FetchError {
     Superseded { revision: i64 },
     #[error("`{name}` does not hold registry credentials: {error}")]
     Content { name: &'static str, error: String },
+    #[error("`{name}` does not say which pods may use its scoped credentials: {error}")]
+    Scoped {
+        name: &'static str,
+        error: ContentError,
+    },
+    #[error("`{name}` does not say how it is delivered: use a newer syncer")]
+    Delivery { name: &'static str },
 }
 
 impl FetchError {
@@ -34,7 +45,7 @@ impl FetchError {
 
 impl Cluster {
     /// The content of this revision: the newest, or the last one that the whole fleet had.
-    pub(crate) async fn fetch(&self, revision: i64) -> Result<DockerConfig, FetchError> {
+    pub(crate) async fn fetch(&self, revision: i64) -> Result<Content, FetchError> {
         let newest = match self.read(GLOBAL_SECRET).await {
             Ok(secret) if has_revision(&secret, revision) => {
                 return content(GLOBAL_SECRET, &secret);
@@ -70,11 +81,72 @@ fn has_revision(secret: &Secret, revision: i64) -> bool {
     secret.annotations().get(REVISION_ANNOTATION) == Some(&revision.to_string())
 }
 
-fn content(name: &'static str, secret: &Secret) -> Result<DockerConfig, FetchError> {
-    let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
-    let bytes = data.map(|bytes| bytes.0.as_slice());
-    dockerconfig::parse(bytes.unwrap_or_default()).map_err(|error| FetchError::Content {
-        name,
-        error: error.to_string(),
+/// How a revision is delivered and who may use it is never guessed: what can't be read is an error.
+fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
+    let value = |key| {
+        let data = secret.data.as_ref().and_then(|data| data.get(key));
+        data.map(|bytes| bytes.0.as_slice())
+    };
+    let config = dockerconfig::parse(value(DATA_KEY).unwrap_or_default()).map_err(|error| {
+        FetchError::Content {
+            name,
+            error: error.to_string(),
+        }
+    })?;
+    let scoped = value(SCOPED_KEY).map_or(Ok(Vec::new()), parse_scoped);
+    let delivery = secret.annotations().get(DELIVERY_ANNOTATION);
+    let delivery = delivery.map_or(Ok(Delivery::default()), |text| serde_json::from_str(text));
+    Ok(Content {
+        config,
+        scoped: scoped.map_err(|error| FetchError::Scoped { name, error })?,
+        delivery: delivery.map_err(|_| FetchError::Delivery { name })?,
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::provider::ProviderConfig;
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    #[test]
+    fn what_says_how_content_is_delivered_and_to_whom_is_read_or_an_error() {
+        const CONFIG: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
+        const SCOPED: &str = r#"[{"source":"s","scope":{"namespaces":["a"]},"config":{"auths":{"r":{"auth":"dTpw"}}}}]"#;
+        let provider = Delivery::CredentialProvider(ProviderConfig {
+            ports: ["5050".to_owned()].into(),
+        });
+        for (config, scoped, annotation, expected) in [
+            (CONFIG, None, None, Some((0, Delivery::ConfigFile))),
+            (CONFIG, Some(SCOPED), None, Some((1, Delivery::ConfigFile))),
+            (
+                CONFIG,
+                Some("[]"),
+                Some(serde_json::to_string(&provider).unwrap()),
+                Some((0, provider.clone())),
+            ),
+            ("{", None, None, None),
+            (CONFIG, Some(""), None, None),
+            (CONFIG, Some(r#"[{"source":"s"}]"#), None, None),
+            (CONFIG, None, Some(String::new()), None),
+            (CONFIG, None, Some(r#"{"type":"Pigeon"}"#.to_owned()), None),
+        ] {
+            let mut secret = Secret::default();
+            let mut data = std::collections::BTreeMap::new();
+            data.insert(DATA_KEY.to_owned(), ByteString(config.into()));
+            if let Some(scoped) = scoped {
+                data.insert(SCOPED_KEY.to_owned(), ByteString(scoped.into()));
+            }
+            secret.data = Some(data);
+            if let Some(annotation) = annotation {
+                let annotations = secret.annotations_mut();
+                annotations.insert(DELIVERY_ANNOTATION.to_owned(), annotation);
+            }
+            let found = content(GLOBAL_SECRET, &secret).ok();
+            let found = found.map(|content| (content.scoped.len(), content.delivery));
+            assert_eq!(found, expected, "{config} {scoped:?}");
+        }
+    }
 }

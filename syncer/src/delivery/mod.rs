@@ -1,4 +1,5 @@
 //! How content becomes effective on the node.
 
 pub(crate) mod config_file;
-pub(crate) mod content;
+pub(crate) mod credential_provider;
+pub(crate) mod transaction;

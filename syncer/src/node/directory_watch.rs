@@ -1,22 +1,23 @@
-//! Word of every change of one file, by inotify on its directory: a file that is replaced is another inode.
+//! Word of every change of some files, by inotify on their directories: a file that is replaced is another inode.
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use futures::StreamExt as _;
-use inotify::{EventMask, EventStream, Inotify, WatchMask};
+use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
 
 /// Room for some dozens of events at once.
 const BUFFER: usize = 4096;
 
 pub(crate) struct FileWatch {
     events: EventStream<[u8; BUFFER]>,
-    name: OsString,
+    names: Vec<(WatchDescriptor, OsString)>,
 }
 
 impl FileWatch {
-    pub(crate) fn new(file: &Path) -> io::Result<Self> {
+    /// The directory of each file must be there.
+    pub(crate) fn new(files: &[PathBuf]) -> io::Result<Self> {
         // Events of the finished file; not each write, which would read a file that is half written.
         let changes = WatchMask::CLOSE_WRITE
             | WatchMask::MOVE
@@ -24,15 +25,20 @@ impl FileWatch {
             | WatchMask::ATTRIB
             | WatchMask::ONLYDIR;
         let inotify = Inotify::init()?;
-        let directory = file.parent().unwrap_or(Path::new("/"));
-        inotify.watches().add(directory, changes)?;
+        let mut names = Vec::new();
+        for file in files {
+            let directory = file.parent().unwrap_or(Path::new("/"));
+            // The same directory again is the same watch.
+            let watch = inotify.watches().add(directory, changes)?;
+            names.push((watch, file.file_name().unwrap_or_default().to_owned()));
+        }
         Ok(Self {
             events: inotify.into_event_stream([0; BUFFER])?,
-            name: file.file_name().unwrap_or_default().to_owned(),
+            names,
         })
     }
 
-    /// Returns after a change of the file. After an error there are no more events.
+    /// Returns after a change of one of the files. After an error there are no more events.
     pub(crate) async fn changed(&mut self) -> io::Result<()> {
         while let Some(event) = self.events.next().await {
             let event = event?;
@@ -42,7 +48,10 @@ impl FileWatch {
             {
                 break;
             }
-            if event.name.as_ref() == Some(&self.name) {
+            let is_of = |(watch, name): &(WatchDescriptor, OsString)| {
+                event.wd == *watch && event.name.as_ref() == Some(name)
+            };
+            if self.names.iter().any(is_of) {
                 return Ok(());
             }
         }
@@ -67,7 +76,7 @@ mod tests {
             directory.path().join("config.json"),
             directory.path().join("x"),
         );
-        let mut watch = FileWatch::new(&file).unwrap();
+        let mut watch = FileWatch::new(std::slice::from_ref(&file)).unwrap();
         let changes: [(&str, Box<dyn Fn() + '_>, bool); 5] = [
             ("written", Box::new(|| fs::write(&file, "1").unwrap()), true),
             (
@@ -101,7 +110,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_goes_ends_the_watch() {
         let directory = tempfile::tempdir().unwrap();
-        let mut watch = FileWatch::new(&directory.path().join("config.json")).unwrap();
+        let mut watch = FileWatch::new(&[directory.path().join("config.json")]).unwrap();
         drop(directory);
         assert!(watch.changed().await.is_err());
     }

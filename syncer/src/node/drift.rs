@@ -15,7 +15,8 @@ pub(crate) const CONFLICT_WINDOW: Duration = Duration::from_mins(10);
 const UNWATCHED: Duration = Duration::from_mins(1);
 
 pub(crate) struct Drift {
-    file: PathBuf,
+    /// The credentials file, whose directory is always there, and others.
+    files: Vec<PathBuf>,
     watch: Option<FileWatch>,
     /// The file was correct at a time since which it is watched.
     is_watched: bool,
@@ -25,10 +26,20 @@ pub(crate) struct Drift {
 impl Drift {
     pub(crate) fn new(file: &Path) -> Self {
         Self {
-            file: file.to_owned(),
+            files: vec![file.to_owned()],
             watch: None,
             is_watched: false,
             times: VecDeque::new(),
+        }
+    }
+
+    /// Watches these too, from now on.
+    pub(crate) fn watch_others(&mut self, others: &[PathBuf]) {
+        if self.files[1..] != *others {
+            self.files.truncate(1);
+            self.files.extend_from_slice(others);
+            self.watch = None;
+            self.is_watched = false;
         }
     }
 
@@ -44,7 +55,7 @@ impl Drift {
     /// Returns when the file may have changed.
     pub(crate) async fn changed(&mut self) {
         if self.watch.is_none() {
-            match FileWatch::new(&self.file) {
+            match FileWatch::new(&self.files) {
                 Ok(watch) => {
                     self.watch = Some(watch);
                     // The caller reads the file once more; every later change is reported.

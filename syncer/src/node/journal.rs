@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use globalps_core::names::STATE_DIR;
+use globalps_core::names::{PROVIDER_BIN_DIR, STATE_DIR};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -84,8 +84,8 @@ impl Journal {
     /// Durable when it returns.
     pub(crate) fn save(&self, state: &State) -> Result<(), NodeError> {
         self.make_directory()?;
-        let bytes =
-            serde_json::to_vec(state).map_err(|_| NodeError::Damaged { path: self.path() })?;
+        let bytes = serde_json::to_vec(&state.versioned())
+            .map_err(|_| NodeError::Damaged { path: self.path() })?;
         Ok(file::replace(
             &self.path(),
             &FileSnapshot::Absent.with_bytes(bytes),
@@ -134,7 +134,13 @@ impl Journal {
                 is_empty = false;
                 continue;
             }
-            match fs::remove_file(entry.path()) {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed = if is_directory && entry.file_name() == PROVIDER_BIN_DIR {
+                fs::remove_dir_all(entry.path())
+            } else {
+                fs::remove_file(entry.path())
+            };
+            match removed {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(io(error).into());
                 }
@@ -239,7 +245,7 @@ mod tests {
         let journal = Journal::beside(&directory.path().join("config.json"));
         journal.make_directory().unwrap();
         for (content, reason) in [
-            (r#"{"version":2,"x":1}"#, "StateTooNew"),
+            (r#"{"version":3,"x":1}"#, "StateTooNew"),
             ("{", "StateDamaged"),
             (r#"{"version":1}"#, "StateDamaged"),
         ] {

@@ -1,8 +1,10 @@
 //! The kubelet: which unit runs it, its restarts at a bounded rate, and whether it serves since a change.
 
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::names::KUBELET_UNIT_AUTO;
+use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
 use tokio::time::Instant;
 
 use crate::node::state::NodeError;
@@ -72,6 +74,8 @@ pub(crate) trait Kubelet {
     async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError>;
     /// Whether it serves and was started since.
     async fn serves_since(&mut self, since: &Since) -> Result<bool, KubeletError>;
+    /// The configuration of credential providers that its process was started with; `None`: none that can be seen.
+    async fn provider_config(&mut self) -> Result<Option<String>, KubeletError>;
 }
 
 /// What may be restarted on this node.
@@ -182,7 +186,7 @@ impl Unit {
         if !self.is_configured || is_known || self.is_checked {
             return Ok(());
         }
-        let programs = self.systemd.programs().await?;
+        let programs = self.systemd.commands().await?.programs();
         let is_kubelet = |program: &String| {
             let name = program.rsplit('/').next().unwrap_or_default();
             KUBELETS.contains(&name)
@@ -197,6 +201,39 @@ impl Unit {
         }
         self.is_checked = true;
         Ok(())
+    }
+
+    /// Why the kubelet does not take its flags from this file of kubeadm's, as a clause; `None`: it does.
+    /// `own`: the configuration of providers that it may have.
+    pub(crate) async fn ignores_flags(
+        &self,
+        file: &Path,
+        own: &Path,
+    ) -> Result<Option<String>, KubeletError> {
+        let unit = self.systemd.unit();
+        let commands = self.systemd.commands().await?;
+        let variable = format!("${FLAGS_VARIABLE}");
+        let arguments = || commands.starts.iter().flat_map(|(_, arguments)| arguments);
+        let files = &commands.environment_files;
+        let is_foreign = |argument: &&String| {
+            [CONFIG_FLAG, BIN_DIR_FLAG]
+                .iter()
+                .any(|flag| argument.starts_with(flag))
+        };
+        Ok(if !files.iter().any(|path| Path::new(path) == file) {
+            Some(format!("`{unit}` does not read `{}`", file.display()))
+        } else if !arguments().any(|argument| *argument == variable) {
+            Some(format!(
+                "`{unit}` does not pass `{variable}` to the kubelet"
+            ))
+        } else if let Some(argument) = arguments().find(is_foreign) {
+            Some(format!("`{unit}` has `{argument}` already"))
+        } else {
+            commands
+                .flag(CONFIG_FLAG)
+                .filter(|config| Path::new(config) != own)
+                .map(|config| format!("the kubelet runs with `{CONFIG_FLAG}={config}` already"))
+        })
     }
 
     /// Whether it serves now.
@@ -237,5 +274,9 @@ impl Kubelet for Unit {
         let serves = facts.is_some();
         self.served = facts.or(self.served.take());
         Ok(serves)
+    }
+
+    async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
+        Ok(self.systemd.commands().await?.flag(CONFIG_FLAG))
     }
 }

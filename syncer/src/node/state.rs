@@ -6,14 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
+use globalps_core::provider::{Content, ProviderConfig, parse_data};
 use globalps_core::rollout::Goal;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, FileSnapshot};
+use super::provider::Obstacle;
 
-/// Format version of the state file that this program writes. It reads this one and older ones.
-pub(super) const VERSION: u32 = 1;
+/// Newest format version of the state file that this program reads and writes.
+pub(super) const VERSION: u32 = 2;
+/// Version of a state without anything of the provider, which older syncers read.
+const VERSION_WITHOUT_PROVIDER: u32 = 1;
 
 /// Why the node can't be changed now. Work continues once the cause is gone.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,8 @@ pub(crate) enum NodeError {
         "`{path}` is damaged; nothing was changed: restore the file, or move it away to start without it"
     )]
     Damaged { path: PathBuf },
+    #[error("{}", .0.message)]
+    Provider(Obstacle),
 }
 
 impl NodeError {
@@ -45,6 +51,7 @@ impl NodeError {
             Self::Unit(_) => "KubeletUnit",
             Self::Newer { .. } => "StateTooNew",
             Self::Damaged { .. } => "StateDamaged",
+            Self::Provider(obstacle) => obstacle.reason,
         }
     }
 }
@@ -171,6 +178,63 @@ pub(crate) enum Step {
     Back,
 }
 
+/// What the credential provider has on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Installed {
+    /// The file that it reads.
+    pub(crate) data: FileSnapshot,
+    pub(crate) config: ProviderConfig,
+    /// The kubelet gives it the tokens of pods.
+    pub(crate) tokens: bool,
+}
+
+impl Installed {
+    /// What its file holds.
+    pub(crate) fn content(&self) -> Option<Content> {
+        let FileSnapshot::File { bytes, .. } = &self.data else {
+            return None;
+        };
+        parse_data(bytes).ok().map(|data| data.content)
+    }
+}
+
+/// The provider's files before or after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProviderSide {
+    /// `None`: no provider of globalps is on the node.
+    pub(crate) installed: Option<Installed>,
+    /// The kubelet's configuration of providers.
+    pub(crate) config: FileSnapshot,
+    /// kubeadm's file of flags; `None`: it is left alone.
+    pub(crate) flags: Option<FileSnapshot>,
+}
+
+impl ProviderSide {
+    pub(crate) fn data(&self) -> FileSnapshot {
+        let installed = self.installed.as_ref();
+        installed.map_or(FileSnapshot::Absent, |installed| installed.data.clone())
+    }
+}
+
+/// The part of a change that is about the credential provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProviderChange {
+    pub(crate) before: ProviderSide,
+    pub(crate) target: ProviderSide,
+    /// Whether systemd can be asked if the kubelet serves.
+    pub(crate) is_kubelet_checked: bool,
+    /// The change is rolled back since the installed program did not give the credentials.
+    #[serde(default)]
+    pub(crate) has_failed: bool,
+}
+
+impl ProviderChange {
+    /// It brings the provider to a node that has none.
+    pub(crate) fn is_way_in(&self) -> bool {
+        self.before.installed.is_none() && self.target.installed.is_some()
+    }
+}
+
 /// A change under way, with everything needed to finish it or to roll it back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Change {
@@ -191,8 +255,10 @@ pub(crate) struct Change {
     /// The same for the restart with the previous content.
     #[serde(default)]
     pub(crate) back_from: Option<String>,
-    /// Why it is rolled back.
+    /// Why it is rolled back; empty: for no fault of the content, so that no failure is remembered.
     pub(crate) failure: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) provider: Option<ProviderChange>,
 }
 
 impl Change {
@@ -202,7 +268,14 @@ impl Change {
     }
 
     /// The configuration does not restart kubelets any more: the change goes on without, and the system bus is not needed.
+    /// Without a restart no kubelet gets the provider, so the way in turns back.
     pub(crate) fn waive_restart(&mut self) {
+        if let Some(provider) = &mut self.provider {
+            provider.is_kubelet_checked = false;
+            if self.restart && provider.is_way_in() && self.step == Step::Forward {
+                self.step = Step::Back;
+            }
+        }
         self.restart = false;
         self.started_from = None;
         self.back_from = None;
@@ -220,6 +293,9 @@ pub(crate) struct Failure {
     /// It was started again later.
     #[serde(default)]
     pub(crate) recovered: bool,
+    /// Not the kubelet failed, but the credential provider.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_of_provider: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -247,12 +323,25 @@ pub(crate) struct State {
     /// When the kubelet was last asked to restart.
     #[serde(default)]
     pub(crate) restarted_at: Option<Time>,
+    /// What the credential provider has; `None`: content is in the credentials file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) provider: Option<Installed>,
+    /// The task that put the revision in force; `None`: none, or an older syncer did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) applied: Option<Task>,
 }
 
 impl State {
+    /// The task's revision is in force, and nothing has asked for it again since.
+    pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
+        self.change.is_none()
+            && self.revision == task.revision
+            && self.applied.as_ref().is_none_or(|applied| applied == task)
+    }
+
     pub(crate) fn new(snapshot: FileSnapshot, restarts: i64) -> Self {
         Self {
-            version: VERSION,
+            version: VERSION_WITHOUT_PROVIDER,
             snapshot,
             managed: ManagedEntries::default(),
             revision: 0,
@@ -263,6 +352,25 @@ impl State {
             given_up: None,
             mode: None,
             restarted_at: None,
+            provider: None,
+            applied: None,
+        }
+    }
+
+    /// The state in the version that a reader needs. An older syncer would not put the provider's flags out before it
+    /// removes the files that they name, and a kubelet without these does not start: it must not read such a state.
+    pub(super) fn versioned(&self) -> Self {
+        let change = self.change.as_ref();
+        let has_provider =
+            self.provider.is_some() || change.is_some_and(|change| change.provider.is_some());
+        let version = if has_provider {
+            VERSION
+        } else {
+            VERSION_WITHOUT_PROVIDER
+        };
+        Self {
+            version,
+            ..self.clone()
         }
     }
 }

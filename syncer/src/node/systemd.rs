@@ -1,6 +1,7 @@
 //! The kubelet's unit, over the node's system bus: its restart, and whether it serves afterwards.
 
 mod bus;
+mod commands;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,8 +53,6 @@ impl RestartError {
         matches!(self, Self::Bus { .. } | Self::Silent)
     }
 }
-
-const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 
 /// Properties of a unit at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,42 +174,6 @@ impl Systemd {
                 path: self.bus.clone(),
             }),
             Ok(Err(source)) => Err(RestartError::Bus {
-                path: self.bus.clone(),
-                source,
-            }),
-            Err(_) => Err(RestartError::Silent),
-        }
-    }
-
-    /// The programs that the unit starts, and those that run in its control group: paths, or a program's own first
-    /// argument. Pids are the node's, which a pod can't compare with that of the socket's owner.
-    pub(crate) async fn programs(&self) -> Result<Vec<String>, RestartError> {
-        // Its errors, for a unit that does not exist.
-        self.facts().await?;
-        let connection = self.connect().await?;
-        let ask = async {
-            let manager = ManagerProxy::new(&connection).await?;
-            let path = manager.load_unit(&self.unit).await?;
-            let service = ServiceProxy::builder(&connection)
-                .path(&path)
-                .cache_properties(CacheProperties::No)
-                .build()
-                .await?;
-            let commands = service.exec_start().await?;
-            let processes = match manager.get_unit_processes(&self.unit).await {
-                // systemd forgets a unit that does not run between two calls.
-                Err(zbus::Error::MethodError(name, ..)) if name == NO_SUCH_UNIT => Vec::new(),
-                processes => processes?,
-            };
-            let started = commands.into_iter().map(|command| command.0);
-            let running = processes.into_iter().filter_map(|(_, _, line)| {
-                let first = line.split_whitespace().next()?;
-                Some(first.to_owned())
-            });
-            zbus::Result::Ok(started.chain(running).collect())
-        };
-        match timeout(CALL_TIMEOUT, ask).await {
-            Ok(programs) => programs.map_err(|source| RestartError::Bus {
                 path: self.bus.clone(),
                 source,
             }),

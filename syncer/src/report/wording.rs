@@ -27,6 +27,12 @@ pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
             "KubeletDown",
             "globalps keeps starting it; look at the kubelet's journal on the node",
         )
+    } else if failure.is_of_provider {
+        (
+            Phase::RolledBack,
+            "ProviderFailed",
+            "the node has what it had before; another content is tried again",
+        )
     } else if failure.recovered {
         (
             Phase::RolledBack,
@@ -41,6 +47,11 @@ pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
         )
     };
     (phase, reason, format!("{}; {way_on}", failure.error))
+}
+
+/// Message for a node where the credential provider is not possible.
+pub(crate) fn obstacle(error: &str) -> String {
+    format!("{error}; until then the credentials file has what every pod may use")
 }
 
 /// Message for a file that is left to another process.

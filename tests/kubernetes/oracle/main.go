@@ -1,5 +1,7 @@
 // Program oracle answers what a kubelet and CRI-O make of a credentials file, by their own code: one JSON object a
-// line in, one a line out, in the same order. It ends with its input.
+// line in, one a line out, in the same order. It ends with its input. With three arguments (the kubelet's configuration
+// of credential providers, the directory of their programs, and the file that they read) it answers what a kubelet makes
+// of the providers.
 package main
 
 import (
@@ -62,16 +64,23 @@ type response struct {
 }
 
 func main() {
-	if err := serve(os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(in io.Reader, out io.Writer) error {
+func run(arguments []string) error {
 	if err := isolate(); err != nil {
 		return err
 	}
+	if len(arguments) == 3 {
+		return provide(arguments[0], arguments[1], arguments[2], os.Stdin, os.Stdout)
+	}
+	return serve(os.Stdin, os.Stdout)
+}
+
+func serve(in io.Reader, out io.Writer) error {
 	file, err := newFile()
 	if err != nil {
 		return err

@@ -10,8 +10,9 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::names::{
-    DATA_KEY, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION, VERSION,
+    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION, VERSION,
 };
+use globalps_core::provider::Delivery;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -33,6 +34,10 @@ pub struct Ask {
     pub revision: Option<i64>,
     /// The registry credentials of that revision, in `global-pull-secret`.
     pub credentials: String,
+    /// How they are to reach the kubelet.
+    pub delivery: Delivery,
+    /// Of the Node; empty: unknown.
+    pub kubelet_version: &'static str,
 }
 
 /// What the API server answers for a Secret.
@@ -43,25 +48,31 @@ pub enum Secret {
     Content {
         revision: i64,
         credentials: String,
+        delivery: Delivery,
     },
 }
 
 impl Secret {
     fn value(&self, name: &str) -> (u16, Value) {
-        let (revision, credentials) = match self {
+        let (revision, credentials, delivery) = match self {
             Self::Error(code) => return (*code, failure(*code, name)),
             Self::Content {
                 revision,
                 credentials,
-            } => (revision, credentials),
+                delivery,
+            } => (revision, credentials, delivery),
         };
+        let mut annotations = json!({REVISION_ANNOTATION: revision.to_string()});
+        if *delivery != Delivery::ConfigFile {
+            annotations[DELIVERY_ANNOTATION] = serde_json::to_string(delivery).unwrap().into();
+        }
         let value = json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kubernetes.io/dockerconfigjson",
             "metadata": {
                 "name": name, "namespace": NAMESPACE, "resourceVersion": "7",
-                "annotations": {REVISION_ANNOTATION: revision.to_string()},
+                "annotations": annotations,
             },
             "data": {DATA_KEY: BASE64_STANDARD.encode(credentials)},
         });
@@ -78,7 +89,10 @@ impl Ask {
                 "name": NODE, "namespace": NAMESPACE, "uid": "5f0c8ab2-0000-4000-8000-000000000001",
                 "generation": self.generation, "resourceVersion": version.to_string(),
             },
-            "spec": {"revision": self.revision.unwrap_or(0), "restore": self.revision.is_none()},
+            "spec": {
+                "revision": self.revision.unwrap_or(0), "restore": self.revision.is_none(),
+                "kubeletVersion": self.kubelet_version,
+            },
         })
     }
 
@@ -86,6 +100,7 @@ impl Ask {
         Secret::Content {
             revision: self.revision.unwrap_or(0),
             credentials: self.credentials.clone(),
+            delivery: self.delivery.clone(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod api;
 mod bus;
+mod kubelet;
 mod syncer;
 mod systemd;
 
@@ -13,6 +14,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use globalps_core::provider::CONFIG_FLAG;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -101,6 +103,8 @@ impl BareNode {
             .arg("restore")
             .arg("--config-file")
             .arg(self.folder.join("config.json"))
+            .arg("--provider-program")
+            .arg(program.provider_in(self.scratch.path())?)
             .args(arguments)
             .env_clear();
         if !arguments
@@ -224,6 +228,16 @@ impl BareNode {
     /// How often the kubelet was restarted, or was to be.
     pub fn restarts(&self) -> usize {
         self.systemd.restarts()
+    }
+
+    /// What the credential providers of the kubelet that runs give for the image.
+    pub fn provided(&self, image: &str) -> Result<Value> {
+        kubelet::provided(&self.systemd.flags(), image)
+    }
+
+    /// Whether the kubelet that runs was started with credential providers.
+    pub fn has_provider(&self) -> bool {
+        self.systemd.flags().contains(CONFIG_FLAG)
     }
 
     /// The credentials file as the kubelet that runs read it; `None`: there was none.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::names::SYNCER_BINARY;
+use globalps_core::provider::BINARY;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::api::NODE;
@@ -36,7 +37,8 @@ impl Program {
         }
         let status = command
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--locked", "--package", SYNCER_BINARY])
+            .args(["build", "--quiet", "--locked"])
+            .args(["--package", SYNCER_BINARY, "--package", BINARY])
             .arg("--target-dir")
             .arg(std::path::absolute(kubernetes::target_dir())?)
             .status()
@@ -51,6 +53,17 @@ impl Program {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A credential provider of a few bytes, which runs the real one: it is copied to the node again and again.
+    pub(super) fn provider_in(&self, scratch: &Path) -> Result<PathBuf> {
+        let path = scratch.join(BINARY);
+        let real = self.path.with_file_name(BINARY);
+        fs::write(
+            &path,
+            format!("#!/bin/sh\nexec {} \"$@\"\n", real.display()),
+        )?;
+        Ok(path)
     }
 
     /// The same, with system calls that fail, as strace's `--inject` says.
@@ -90,6 +103,8 @@ impl Syncer {
         command
             .args(["run", "--node-name", NODE, "--config-file"])
             .arg(folder.join("config.json"))
+            .arg("--provider-program")
+            .arg(program.provider_in(scratch)?)
             .arg("--bus")
             .arg(bus::socket(scratch))
             .arg("--ready-file")

@@ -9,9 +9,12 @@ use anyhow::{Context, Result};
 use zbus::object_server::{ObjectServer, SignalEmitter};
 use zbus::{ObjectPath, OwnedObjectPath, connection, fdo, interface};
 
+use super::kubelet;
+
 /// The one unit that there is.
 const KUBELET_UNIT: &str = "kubelet.service";
 const MANAGER: &str = "/org/freedesktop/systemd1";
+const KUBELET: &str = "/usr/bin/kubelet";
 const NAME: &str = "org.freedesktop.systemd1";
 
 #[derive(Clone)]
@@ -38,6 +41,8 @@ struct Kubelet {
     active: bool,
     active_since: SystemTime,
     read: Option<Vec<u8>>,
+    /// Of the process that runs.
+    flags: String,
 }
 
 impl Kubelet {
@@ -48,6 +53,11 @@ impl Kubelet {
         if !self.active {
             self.failures.0 -= 1;
             return self.failures.1;
+        }
+        self.flags = kubelet::flags(&self.config_file);
+        if !kubelet::starts_with(&self.flags) {
+            self.active = false;
+            return "failed";
         }
         self.active_since = SystemTime::now();
         self.read = std::fs::read(&self.config_file).ok();
@@ -67,6 +77,7 @@ impl Systemd {
             active: false,
             active_since: UNIX_EPOCH,
             read: None,
+            flags: String::new(),
         };
         kubelet.start();
         kubelet.failures = failures;
@@ -107,6 +118,11 @@ impl Systemd {
         self.with(|kubelet| kubelet.read.clone())
     }
 
+    /// The flags of the kubelet that runs.
+    pub(super) fn flags(&self) -> String {
+        self.with(|kubelet| kubelet.flags.clone())
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut Kubelet) -> T) -> T {
         f(&mut self.0.lock().unwrap())
     }
@@ -120,6 +136,17 @@ impl Manager {
 
     fn reset_failed_unit(&self, _name: &str) {}
 
+    fn get_unit_processes(&self, _name: &str) -> Vec<(String, u32, String)> {
+        self.0.with(|kubelet| {
+            let line = format!("{KUBELET} --v=2 {}", kubelet.flags);
+            kubelet
+                .active
+                .then(|| ("/system.slice/kubelet.service".to_owned(), 7, line))
+                .into_iter()
+                .collect()
+        })
+    }
+
     /// Of any name, as with systemd: whether there is such a unit is told by its properties.
     async fn load_unit(
         &self,
@@ -130,7 +157,7 @@ impl Manager {
         let kubelet = (name == KUBELET_UNIT).then(|| self.0.clone());
         // There already: false, and that is well.
         server.at(&path, Unit { name, kubelet }).await?;
-        server.at(&path, Service).await?;
+        server.at(&path, Service(self.0.clone())).await?;
         Ok(path)
     }
 
@@ -236,7 +263,7 @@ impl Unit {
     }
 }
 
-struct Service;
+struct Service(Systemd);
 
 #[interface(name = "org.freedesktop.systemd1.Service")]
 impl Service {
@@ -244,4 +271,30 @@ impl Service {
     fn n_restarts(&self) -> u32 {
         0
     }
+    #[zbus(property)]
+    fn exec_start(&self) -> Vec<ExecCommand> {
+        let arguments = [KUBELET, "--v=2", "$KUBELET_KUBEADM_ARGS"].map(str::to_owned);
+        vec![(
+            KUBELET.to_owned(),
+            arguments.to_vec(),
+            false,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )]
+    }
+    #[zbus(property)]
+    fn environment_files(&self) -> Vec<(String, bool)> {
+        let file = self
+            .0
+            .with(|kubelet| kubelet::flags_file(&kubelet.config_file));
+        vec![(file.display().to_string(), true)]
+    }
 }
+
+/// As systemd tells a command: path, arguments, whether failures are ignored, and of its last run times, pid and result.
+type ExecCommand = (String, Vec<String>, bool, u64, u64, u64, u64, u32, i32, i32);

@@ -53,6 +53,7 @@ fn print(figures: &Figures) {
     for (what, rotation) in [
         ("first rollout", &figures.first),
         ("rotation, 10% at a time", &figures.tenth),
+        ("rotation in place", &figures.in_place),
     ] {
         let (time, floor) = (
             rotation.time.as_secs_f64(),

@@ -1,4 +1,4 @@
-//! Writes an OCI image archive that holds one static program.
+//! Writes an OCI image archive that holds static programs.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::image::{Image, write};
 
-/// Write a reproducible OCI image archive of one static program; print the manifest's digest and the
+/// Write a reproducible OCI image archive of static programs; print the manifest's digest and the
 /// image's size in bytes
 #[derive(Parser)]
 struct Cli {
@@ -16,6 +16,9 @@ struct Cli {
     /// Its name in the image, where it is `/NAME` and the entrypoint
     #[arg(long)]
     name: String,
+    /// Another program, which is in the image by its file name
+    #[arg(long)]
+    beside: Vec<PathBuf>,
     /// User and group the image runs as, `UID:GID`
     #[arg(long)]
     user: String,
@@ -35,6 +38,7 @@ fn main() -> Result<()> {
     let image = Image {
         binary: &cli.binary,
         name: &cli.name,
+        beside: &cli.beside,
         user: &cli.user,
         reference: &reference,
     };

@@ -1,4 +1,5 @@
-//! A rotation of real nodes at the default limit and at a quarter of them, and one that meets a node which fails: figures.
+//! A rotation of real nodes at the default limit and at a quarter of them, one that meets a node which fails, and rotations
+//! by the credential provider: figures.
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -16,6 +17,7 @@ use serde_json::json;
 const RATION: Duration = Duration::from_secs(11);
 const ROTATIONS: usize = 3;
 const POLL: Duration = Duration::from_millis(100);
+const IN_PLACE: usize = 20;
 const WORSE: &str = "worse.example.com";
 
 #[derive(Parser)]
@@ -47,7 +49,68 @@ fn run(args: &Args) -> Result<()> {
             rotate(&cluster, &product, &nodes, limit, round)?;
         }
     }
+    in_place(&cluster, &product, &nodes, round)?;
     with_one_that_fails(&cluster, &product, &nodes)
+}
+
+/// By the credential provider: no kubelet restarts.
+fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -> Result<()> {
+    let deliver = |delivery: &str| -> Result<()> {
+        let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
+        merge(cluster, CONFIG, &patch)?;
+        until("the delivery", DEADLINE, POLL, || {
+            let is_ready = product.condition("Ready")?.0 == "True";
+            let nodes = nodes.iter().map(|node| product.node_status(node.name()));
+            let mut nodes = nodes.collect::<Result<Vec<_>>>()?.into_iter();
+            Ok((is_ready && nodes.all(|status| status["delivery"] == delivery)).then_some(()))
+        })
+    };
+    deliver("CredentialProvider")?;
+    let before = starts(product, nodes)?;
+    let mut seconds: [Vec<f32>; 3] = Default::default();
+    for round in 1..=IN_PLACE {
+        let revision = product.status()?["revision"].as_i64().context("none")? + 1;
+        let watch = Watch::start(cluster, nodes.len())?;
+        let begun = SystemTime::now();
+        product.apply(&content(
+            "rotation.example.com",
+            rounds + i64::try_from(round)?,
+        ))?;
+        let synced = watch.all_synced(revision)?;
+        product.wait_synced()?;
+        let mut written = Vec::new();
+        for node in nodes {
+            let data = node.kubelet_dir().join(".globalps/credentials.json");
+            written.push(data.metadata()?.modified()?);
+        }
+        let first = written.iter().min().context("no nodes")?;
+        let last = written.iter().max().context("no nodes")?;
+        let synced = synced.values().max().context("no nodes")?;
+        for (all, time) in seconds.iter_mut().zip([first, last, synced]) {
+            all.push(time.duration_since(begun)?.as_secs_f32());
+        }
+    }
+    let after = starts(product, nodes)?;
+    println!("by the credential provider, {IN_PLACE} rotations; from the start of `kubectl apply`");
+    for (what, mut all) in ["first node's data", "last node's data", "every node Synced"]
+        .into_iter()
+        .zip(seconds)
+    {
+        all.sort_by(f32::total_cmp);
+        let middle = all[all.len() / 2];
+        let (least, most) = (all[0], all[all.len() - 1]);
+        println!("{what:<27} {middle:.2} s median ({least:.2} to {most:.2})");
+    }
+    println!(
+        "kubelet starts              {:?}",
+        after
+            .iter()
+            .zip(&before)
+            .map(|(a, b)| a - b)
+            .collect::<Vec<_>>()
+    );
+    ensure!(after == before, "a kubelet was restarted");
+    deliver("ConfigFile")
 }
 
 fn rotate(

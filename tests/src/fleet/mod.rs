@@ -50,6 +50,8 @@ pub struct Figures {
     pub first: Rotation,
     /// A tenth of the nodes at a time.
     pub tenth: Rotation,
+    /// By the credential provider, which restarts nothing.
+    pub in_place: Rotation,
     /// Time a node, one at a time, and how many of them it was seen on.
     pub one_at_a_time: (Duration, usize),
     /// Requests a second of a rotation's mix that this API server answers while all the watches are open.

@@ -109,6 +109,14 @@ pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures>
     say("rotation done");
     let one_at_a_time = run.one_at_a_time(options.one_at_a_time).await?;
     say("one at a time done");
+    run.configure(&json!({"kubelet": {"delivery": "CredentialProvider"}}))
+        .await?;
+    // A change of the delivery is a revision, too.
+    run.revision += 1;
+    run.wait_ready(Instant::now() + DEADLINE).await?;
+    let in_place = run.rotate().await?;
+    ensure!(in_place.waves == 0, "kubelets restarted");
+    say("rotation in place done");
     let (idle, idle_processor) = run.idle(options.idle).await?;
     say("idleness done");
     let last = Usage::of(run.controller)?;
@@ -126,6 +134,7 @@ pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures>
         first,
         tenth,
         one_at_a_time,
+        in_place,
         capacity,
         idle,
         idle_processor,
@@ -167,7 +176,11 @@ impl Run<'_> {
         requests.counts.remove("GET globalpullsecrets");
         Ok(Rotation {
             time,
-            waves: 1 + (self.nodes - 1).div_ceil(limit),
+            waves: if busy == 0 {
+                0
+            } else {
+                1 + (self.nodes - 1).div_ceil(limit)
+            },
             requests,
             processor: after.1.processor.saturating_sub(before.1.processor),
         })
@@ -175,7 +188,8 @@ impl Run<'_> {
 
     /// Rotates one node after the other, for so long; the rest of the nodes at once. Time a node, and how many there were.
     async fn one_at_a_time(&mut self, most: Duration) -> Result<(Duration, usize)> {
-        self.configure(&json!({"maxUnavailable": 1})).await?;
+        self.configure(&json!({"rollout": {"maxUnavailable": 1}}))
+            .await?;
         self.syncers.most_busy();
         let begun = Instant::now();
         self.write_secret().await?;
@@ -188,7 +202,8 @@ impl Run<'_> {
             "{busy} nodes changed at the same time, 1 is allowed"
         );
         let times = self.syncers.times(self.revision);
-        self.configure(&json!({"maxUnavailable": "10%"})).await?;
+        self.configure(&json!({"rollout": {"maxUnavailable": "10%"}}))
+            .await?;
         self.wait_ready(Instant::now() + DEADLINE).await?;
         let Some(last) = times.last() else {
             bail!("no node was synced");
@@ -227,9 +242,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn configure(&self, rollout: &Value) -> Result<()> {
+    async fn configure(&self, spec: &Value) -> Result<()> {
         let api: Api<GlobalPullSecret> = Api::namespaced(self.admin.clone(), NAMESPACE);
-        let patch = Patch::Merge(json!({"spec": {"rollout": rollout}}));
+        let patch = Patch::Merge(json!({"spec": spec}));
         api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
             .await?;
         Ok(())

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use futures::{StreamExt as _, pin_mut};
-use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
-use globalps_core::names::{GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER};
+use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::names::{
+    DELIVERY_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, SYNCER_MANAGER,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -74,6 +76,7 @@ impl Syncers {
                 secrets: Api::namespaced(client.clone(), NAMESPACE),
                 name: name.clone(),
                 shared: shared.clone(),
+                provider: Arc::default(),
             };
             tokio::spawn(syncer.clone().follow(sender));
             tokio::spawn(syncer.work(receiver));
@@ -96,7 +99,7 @@ impl Syncers {
         self.shared.errors.load(Relaxed)
     }
 
-    /// The most nodes that ever were between grant and `Synced` since the last call.
+    /// The most nodes whose kubelet was ever restarting at the same time since the last call.
     pub(super) fn most_busy(&self) -> usize {
         self.shared.most_busy.swap(0, Relaxed)
     }
@@ -121,6 +124,8 @@ struct Syncer {
     secrets: Api<Secret>,
     name: String,
     shared: Arc<Shared>,
+    /// Configuration of the provider with which its kubelet runs; `None`: it has none.
+    provider: Arc<Mutex<Option<String>>>,
 }
 
 impl Syncer {
@@ -195,23 +200,28 @@ impl Syncer {
             // Told once, so that the controller knows that somebody is there.
             return self.patch(task, 0, Phase::Pending).await.is_ok();
         }
+        let mut provider = None;
         let after = if task.restore {
             Phase::Restored
         } else {
-            let secret = self.secrets.get(GLOBAL_SECRET).await;
-            let found = secret
-                .ok()
-                .and_then(|secret| secret.annotations().get(REVISION_ANNOTATION).cloned());
-            if found != Some(task.revision.to_string()) {
+            let Ok(secret) = self.secrets.get(GLOBAL_SECRET).await else {
+                return false;
+            };
+            let found = secret.annotations().get(REVISION_ANNOTATION);
+            if found != Some(&task.revision.to_string()) {
                 return false;
             }
+            provider = secret.annotations().get(DELIVERY_ANNOTATION).cloned();
             Phase::Synced
         };
-        let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
-        self.shared.most_busy.fetch_max(busy, Relaxed);
-        sleep(RESTART).await;
-        // The controller may know of the next patch before its answer is here.
-        self.shared.busy.fetch_sub(1, Relaxed);
+        if provider.is_none() || provider != self.provider() {
+            let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
+            self.shared.most_busy.fetch_max(busy, Relaxed);
+            sleep(RESTART).await;
+            // The controller may know of the next patch before its answer is here.
+            self.shared.busy.fetch_sub(1, Relaxed);
+        }
+        *self.provider.lock().unwrap_or_else(PoisonError::into_inner) = provider;
         let done = self.patch(task, task.revision, after).await.is_ok();
         if done {
             let synced = self.shared.synced.lock();
@@ -222,8 +232,19 @@ impl Syncer {
         done
     }
 
+    fn provider(&self) -> Option<String> {
+        let provider = self.provider.lock();
+        provider.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn patch(&self, task: &Task, revision: i64, phase: Phase) -> kube::Result<()> {
-        let status = status(task.generation, revision, phase);
+        let mut status = status(task.generation, revision, phase);
+        let delivery = match self.provider() {
+            Some(_) => DeliveryType::CredentialProvider,
+            None => DeliveryType::ConfigFile,
+        };
+        delivery.as_str().clone_into(&mut status.delivery);
+        status.delivery_revision = revision;
         patch_status(&self.objects, &self.name, &task.uid, &status).await
     }
 }

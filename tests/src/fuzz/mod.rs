@@ -13,10 +13,12 @@ mod key_changes;
 mod keys;
 mod kind;
 mod places;
+mod provider;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use kind::Kind;
+pub use provider::{PullCase, pull_case};
 
 use crate::oracle;
 use draw::Draw;

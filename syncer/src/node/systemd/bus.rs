@@ -51,6 +51,9 @@ pub(super) trait Service {
     fn n_restarts(&self) -> zbus::Result<u32>;
     #[zbus(property)]
     fn exec_start(&self) -> zbus::Result<Vec<ExecCommand>>;
+    /// Paths, and whether it is no error that one is absent.
+    #[zbus(property)]
+    fn environment_files(&self) -> zbus::Result<Vec<(String, bool)>>;
 }
 
 /// A command of a unit: path, arguments with the path's name first, whether failures are ignored, and of its last run

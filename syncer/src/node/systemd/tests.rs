@@ -232,6 +232,10 @@ impl FakeService {
         let arguments = vec![program.clone(), "kubelet".to_owned()];
         vec![(program, arguments, false, 0, 0, 0, 0, 0, 0, 0)]
     }
+    #[zbus(property)]
+    fn environment_files(&self) -> Vec<(String, bool)> {
+        vec![("/var/lib/kubelet/kubeadm-flags.env".to_owned(), true)]
+    }
 }
 
 fn path(path: &'static str) -> OwnedObjectPath {

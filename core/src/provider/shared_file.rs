@@ -1,0 +1,307 @@
+//! Entries of ours in a provider configuration that holds those of others: added as text, so that every byte of theirs
+//! stays, and found again by their names. Pure.
+
+use serde_json::Value;
+
+use super::config::PROVIDERS;
+
+/// Why the file is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SharedFileError {
+    #[error("it is no text")]
+    NotText,
+    #[error("it can't be parsed: {0}")]
+    Unparsable(String),
+    #[error("line {line}: {what}")]
+    Form { line: usize, what: &'static str },
+}
+
+/// How `providers` is written.
+enum List {
+    /// One line or more for each entry: where the next one begins, and its indentation.
+    Block { end: usize, indent: usize },
+    /// In brackets: where the closing one is, and whether a comma comes before another entry.
+    Flow { end: usize, comma: bool },
+}
+
+/// The file with these entries after those of others. Entries of ours from before are replaced.
+pub fn add_entries(file: &[u8], entries: &[Value]) -> Result<Vec<u8>, SharedFileError> {
+    let without = remove_entries(file)?;
+    let text = str::from_utf8(&without).map_err(|_| SharedFileError::NotText)?;
+    let entries_as_json: Vec<String> = entries.iter().map(Value::to_string).collect();
+    let with = match list(text)? {
+        List::Block { end, indent } => {
+            let eol = if text.contains("\r\n") { "\r\n" } else { "\n" };
+            let indent = " ".repeat(indent);
+            let lines = entries_as_json
+                .iter()
+                .map(|json| format!("{indent}- {json}"));
+            let lines: Vec<String> = lines.collect();
+            let lines = lines.join(eol);
+            let (before, after) = text.split_at(end);
+            if before.ends_with('\n') {
+                [before, &lines, eol, after].concat()
+            } else {
+                [before, eol, &lines, after].concat()
+            }
+        }
+        List::Flow { end, comma } => {
+            let comma = if comma { "," } else { "" };
+            [
+                &text[..end],
+                comma,
+                &entries_as_json.join(","),
+                &text[end..],
+            ]
+            .concat()
+        }
+    };
+    let mut expected = parsed(text)?;
+    if let Some(list) = expected["providers"].as_array_mut() {
+        list.extend(entries.iter().cloned());
+    }
+    if parsed(&with)? != expected || remove_entries(with.as_bytes())? != without {
+        return Err(form(
+            text,
+            0,
+            "its form leaves no place for another provider",
+        ));
+    }
+    Ok(with.into_bytes())
+}
+
+/// The file without what [`add_entries`] added; the same bytes where there is nothing of it.
+pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
+    let text = str::from_utf8(file).map_err(|_| SharedFileError::NotText)?;
+    let mut expected = parsed(text)?;
+    let mut without = text.to_owned();
+    while let Some((start, end)) = entry(&without) {
+        without.replace_range(start..end, "");
+    }
+    if let Some(list) = expected["providers"].as_array_mut() {
+        list.retain(|entry| !is_ours(entry));
+    }
+    // A block list without entries is null.
+    let is_same = |found: &Value| {
+        let is_empty = expected["providers"].as_array().is_some_and(Vec::is_empty);
+        *found == expected || is_empty && found["providers"].is_null()
+    };
+    if !is_same(&parsed(&without)?) {
+        let line = text.find(PROVIDERS[1]).unwrap_or(0);
+        return Err(form(
+            text,
+            line,
+            "an entry of globalps was changed by another process",
+        ));
+    }
+    Ok(without.into_bytes())
+}
+
+fn is_ours(entry: &Value) -> bool {
+    entry["name"]
+        .as_str()
+        .is_some_and(|name| PROVIDERS.contains(&name))
+}
+
+fn parsed(text: &str) -> Result<Value, SharedFileError> {
+    let error = |error: String| {
+        // The first line has the place; those after it would quote the file.
+        let first = error.lines().next().unwrap_or_default().to_owned();
+        SharedFileError::Unparsable(first)
+    };
+    // The kubelet takes JSON as YAML, too.
+    let value: Value =
+        serde_saphyr::from_str(text).map_err(|problem| error(problem.to_string()))?;
+    match value["providers"] {
+        Value::Array(_) | Value::Null if value.is_object() => Ok(value),
+        _ => Err(form(text, 0, "it has no list `providers`")),
+    }
+}
+
+fn form(text: &str, at: usize, what: &'static str) -> SharedFileError {
+    let line = 1 + text[..at].matches('\n').count();
+    SharedFileError::Form { line, what }
+}
+
+/// The first entry of ours, with what was added to separate it.
+fn entry(text: &str) -> Option<(usize, usize)> {
+    text.match_indices('{').find_map(|(start, _)| {
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        let value = values.next()?.ok().filter(is_ours)?;
+        let end = start + values.byte_offset();
+        // Written by us: nothing but the compact form.
+        (value.to_string() == text[start..end]).then_some(())?;
+        Some(separated(text, start, end))
+    })
+}
+
+fn separated(text: &str, start: usize, end: usize) -> (usize, usize) {
+    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let is_item = text[line_start..start].trim_start() == "- ";
+    let rest = &text[end..];
+    if is_item {
+        let eol = ["\r\n", "\n"].into_iter().find(|eol| rest.starts_with(eol));
+        return match eol {
+            Some(eol) => (line_start, end + eol.len()),
+            None => (text[..line_start].trim_end_matches(['\r', '\n']).len(), end),
+        };
+    }
+    if text[..start].ends_with(',') {
+        (start - 1, end)
+    } else if rest.starts_with(',') {
+        (start, end + 1)
+    } else {
+        (start, end)
+    }
+}
+
+fn list(text: &str) -> Result<List, SharedFileError> {
+    let missing = || form(text, 0, "it has no list `providers` at its top");
+    let trimmed = text.trim_start_matches('\u{feff}').trim_start();
+    if trimmed.starts_with('{') {
+        let open = key_in_object(text).ok_or_else(missing)?;
+        return flow(text, open);
+    }
+    let mut at = 0;
+    let mut lines = text.split_inclusive('\n');
+    for line in lines.by_ref() {
+        let rest = ["providers:", "\"providers\":", "'providers':"].into_iter();
+        let mut rest = rest.filter_map(|key| line.strip_prefix(key));
+        if let Some(rest) = rest.next() {
+            let value = rest.trim_start();
+            if value.starts_with('[') {
+                return flow(text, at + line.len() - value.len());
+            }
+            if value.is_empty() || value.starts_with('#') {
+                return block(text, at + line.len(), lines).ok_or_else(missing);
+            }
+            return Err(form(
+                text,
+                at,
+                "the list `providers` is neither in lines nor in brackets",
+            ));
+        }
+        at += line.len();
+    }
+    Err(missing())
+}
+
+/// The end of the last line of a list, and its indentation. `None`: there are no entries.
+fn block<'a>(text: &str, begin: usize, lines: impl Iterator<Item = &'a str>) -> Option<List> {
+    let mut found = None;
+    let mut at = begin;
+    for line in lines {
+        let content = line.trim();
+        if !content.is_empty() && !content.starts_with('#') {
+            let depth = line.len() - line.trim_start_matches(' ').len();
+            let is_item = content == "-" || content.starts_with("- ");
+            let is_marker = line.starts_with("---") || line.starts_with("...");
+            let (_, indent) = *found.get_or_insert((at, depth));
+            if is_marker || depth < indent || depth == indent && !is_item {
+                break;
+            }
+            found = Some((at + line.len(), indent));
+        }
+        at += line.len();
+    }
+    let (end, indent) = found.filter(|(end, _)| *end > begin)?;
+    debug_assert!(end <= text.len());
+    Some(List::Block { end, indent })
+}
+
+/// Where the bracket of `"providers": [` of the outermost object opens.
+fn key_in_object(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    let mut tokens = Tokens { text, at: 0 };
+    while let Some((at, token)) = tokens.next() {
+        match token {
+            "{" | "[" => depth += 1,
+            "}" | "]" => depth -= 1,
+            "\"providers\"" | "'providers'" | "providers" if depth == 1 => {
+                let rest = text[at + token.len()..].trim_start();
+                if let Some(value) = rest.strip_prefix(':') {
+                    let value = value.trim_start();
+                    return value.starts_with('[').then(|| text.len() - value.len());
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The list whose bracket opens there.
+fn flow(text: &str, open: usize) -> Result<List, SharedFileError> {
+    let mut depth = 0;
+    let mut last = "[";
+    let mut tokens = Tokens { text, at: open };
+    while let Some((at, token)) = tokens.next() {
+        match token {
+            "{" | "[" => depth += 1,
+            "}" | "]" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let comma = !matches!(last, "[" | ",") || at == open;
+            return Ok(List::Flow { end: at, comma });
+        }
+        last = token;
+    }
+    Err(form(text, open, "the bracket is not closed"))
+}
+
+/// Brackets, commas, quoted texts, and words between them; comments are left out.
+struct Tokens<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = (usize, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = &self.text[self.at..];
+            let first = rest.chars().next()?;
+            let length = match first {
+                quote @ ('"' | '\'') => quoted(rest, quote)?,
+                '{' | '}' | '[' | ']' | ',' => 1,
+                '#' => {
+                    self.at += rest.find('\n').unwrap_or(rest.len());
+                    continue;
+                }
+                first if first.is_whitespace() => {
+                    self.at += first.len_utf8();
+                    continue;
+                }
+                _ => rest
+                    .find(|c: char| "{}[],: \t\r\n".contains(c))
+                    .unwrap_or(rest.len())
+                    .max(first.len_utf8()),
+            };
+            let at = self.at;
+            self.at += length;
+            return Some((at, &rest[..length]));
+        }
+    }
+}
+
+/// Length of the quoted text that `rest` begins with.
+fn quoted(rest: &str, quote: char) -> Option<usize> {
+    let mut is_escaped = false;
+    let mut chars = rest.char_indices().skip(1);
+    chars.find_map(|(at, c)| {
+        if is_escaped {
+            is_escaped = false;
+        } else if c == '\\' && quote == '"' {
+            is_escaped = true;
+        } else if c == quote {
+            return Some(at + 1);
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+#[path = "shared_file_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! Files as distributions and people write them, and drawn ones.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::provider::ProviderConfig;
+
+fn ours(tokens: bool) -> Vec<Value> {
+    ProviderConfig::default().providers("/var/lib/kubelet/.globalps/credentials.json", tokens)
+}
+
+/// As EKS has it.
+const BLOCK: &str = "apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+  - name: ecr-credential-provider   # theirs
+    matchImages:
+      - \"*.dkr.ecr.*.amazonaws.com\"
+      - public.ecr.aws
+    defaultCacheDuration: 12h
+    apiVersion: credentialprovider.kubelet.k8s.io/v1
+";
+
+/// As GKE and AKS have it, at the same indentation, with something after it.
+const FLUSH: &str = "# managed
+providers:
+- name: one
+  args: [a, \"]\", '}']
+
+# about two
+- name: two
+  env:
+  - {name: A, value: \"#x\"}
+
+# the end
+apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+";
+
+const JSON: &str = r#"{
+  "kind": "CredentialProviderConfig", "x": {"providers": [1]},
+  "apiVersion": "kubelet.config.k8s.io/v1",
+  "providers": [
+    {"name": "azure", "matchImages": ["*.azurecr.io", "a]b\"c"], "args": ["/etc/kubernetes/azure.json"]}
+  ]
+}
+"#;
+
+#[test]
+fn entries_are_added_after_those_of_others_and_taken_out_again_to_the_byte() {
+    for before in [
+        BLOCK.to_owned(),
+        BLOCK.trim_end().to_owned(),
+        BLOCK.replace('\n', "\r\n"),
+        BLOCK.trim_end().replace('\n', "\r\n"),
+        format!("{BLOCK}\n\n# the end\n"),
+        format!("---\n{BLOCK}"),
+        FLUSH.to_owned(),
+        JSON.to_owned(),
+        JSON.trim_end().replace('\n', ""),
+        "kind: C\nproviders: [{name: a}]\n".to_owned(),
+        "kind: C\nproviders: [ {name: a}, ]\n".to_owned(),
+        "kind: C\nproviders: []\nx: 1\n".to_owned(),
+        "{kind: C, providers: [\n  {name: it's}, # ] no\n]}\n".to_owned(),
+        "kind: C\nproviders: # theirs\n-\n  name: a\n".to_owned(),
+    ] {
+        for tokens in [false, true] {
+            let with = add_entries(before.as_bytes(), &ours(tokens))
+                .unwrap_or_else(|error| panic!("{error}: {before}"));
+            let text = str::from_utf8(&with).unwrap();
+            let (theirs, both) = (parsed(&before).unwrap(), parsed(text).unwrap());
+            let mut expected = theirs["providers"].as_array().unwrap().clone();
+            expected.extend(ours(tokens));
+            assert_eq!(both["providers"], Value::Array(expected), "{text}");
+            assert_eq!(add_entries(&with, &ours(tokens)).unwrap(), with, "twice");
+            let other = add_entries(&with, &ours(!tokens)).unwrap();
+            assert_eq!(
+                other,
+                add_entries(before.as_bytes(), &ours(!tokens)).unwrap()
+            );
+            let without = remove_entries(&with).unwrap();
+            assert_eq!(String::from_utf8_lossy(&without), before);
+            assert_eq!(
+                remove_entries(before.as_bytes()).unwrap(),
+                before.as_bytes()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_without_a_place_for_them_is_left_alone() {
+    for bad in [
+        "",
+        "providers: [",
+        "providers:\n",
+        "providers: none\n",
+        "kind: C\n",
+        "- providers: []\n",
+        "{\"kind\": \"C\"}",
+        "a: &a [{name: x}]\nproviders: *a\n",
+        "providers:\n  - name: a\n  - args: |\n      x\n      # y\n",
+        "providers:\n  - name: a\n    - name: b\n",
+        "providers: []\n---\nproviders: []\n",
+    ] {
+        assert!(add_entries(bad.as_bytes(), &ours(true)).is_err(), "{bad}");
+    }
+    assert_eq!(
+        add_entries(b"\xff", &ours(true)),
+        Err(SharedFileError::NotText)
+    );
+}
+
+#[test]
+fn the_error_names_the_line_and_nothing_of_the_content() {
+    let error = add_entries(
+        b"providers:\n  - name: a\n    x: [s3cret\nk: v\n",
+        &ours(true),
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("line ") && !error.contains("s3cret"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_entry_of_ours_that_somebody_changed_is_not_taken_out_by_halves() {
+    let with = add_entries(BLOCK.as_bytes(), &ours(false)).unwrap();
+    let text = String::from_utf8(with).unwrap();
+    let changed = text.replace(
+        "\"defaultCacheDuration\":\"0s\"",
+        "\"defaultCacheDuration\": \"9s\"",
+    );
+    assert_ne!(changed, text);
+    assert!(matches!(
+        remove_entries(changed.as_bytes()),
+        Err(SharedFileError::Form { line: 10, .. })
+    ));
+}
+
+/// A file of others: their entries, in one of the forms.
+fn file() -> impl Strategy<Value = String> {
+    let word = "[ -~]{0,12}";
+    let entry = (word, prop::collection::vec(word, 0..3)).prop_map(|(name, images)| {
+        json!({"name": name, "matchImages": images, "apiVersion": "credentialprovider.kubelet.k8s.io/v1"})
+    });
+    let entries = prop::collection::vec(entry, 0..4);
+    (entries, 0..4_u8, 0..3_usize, any::<bool>()).prop_map(|(entries, form, indent, is_cut)| {
+        let document = json!({"kind": "CredentialProviderConfig", "providers": entries});
+        let text = match form {
+            0 => document.to_string(),
+            1 => serde_json::to_string_pretty(&document).unwrap() + "\n",
+            2 if !entries.is_empty() => {
+                let indent = " ".repeat(indent);
+                let items = entries.iter().map(|entry| format!("{indent}- {entry}\n"));
+                format!(
+                    "kind: C\nproviders: # x\n{}\n# end\nx: 1\n",
+                    items.collect::<String>()
+                )
+            }
+            _ => serde_saphyr::to_string(&document).unwrap(),
+        };
+        if is_cut {
+            text.trim_end().to_owned()
+        } else {
+            text
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_others_have_stays_to_the_byte(before in file(), tokens: bool) {
+        // A form that has no place is refused; the table above names those that must have one.
+        if let Ok(with) = add_entries(before.as_bytes(), &ours(tokens)) {
+            prop_assert_eq!(String::from_utf8(remove_entries(&with).unwrap()).unwrap(), before.clone());
+            let (theirs, both) = (parsed(&before).unwrap(), parsed(str::from_utf8(&with).unwrap()).unwrap());
+            let theirs = theirs["providers"].as_array().cloned().unwrap_or_default();
+            prop_assert_eq!(&both["providers"].as_array().unwrap()[..theirs.len()], &theirs[..]);
+        }
+    }
+}

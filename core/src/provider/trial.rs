@@ -1,0 +1,132 @@
+//! Requests by which an installed provider shows that it works with its data. Pure.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::answer::{Audience, answer, response};
+use super::config::API_VERSION;
+use super::content::{ContentError, parse_data};
+use super::scope::Scope;
+use crate::dockerconfig::DockerConfig;
+
+/// Registries that are looked at for an image that has a credential.
+const CANDIDATES: usize = 8;
+
+/// A `CredentialProviderRequest`, and the response that the data give.
+pub struct Trial {
+    /// It is one to the provider that gets the pod's token.
+    pub is_scoped: bool,
+    pub request: Vec<u8>,
+    pub expected: Zeroizing<Vec<u8>>,
+}
+
+/// A request for each of the providers. `data`: the provider's file. `tokens`: both providers are installed.
+pub fn trials(data: &[u8], tokens: bool) -> Result<Vec<Trial>, ContentError> {
+    let content = parse_data(data)?.content;
+    let mut trials = vec![trial(data, &content.config, None)];
+    if tokens && let Some(scoped) = content.scoped.first() {
+        trials.push(trial(data, &scoped.config, Some(&token(&scoped.scope))));
+    }
+    Ok(trials)
+}
+
+fn trial(data: &[u8], config: &DockerConfig, token: Option<&str>) -> Trial {
+    let audience = token.map_or(Audience::EveryPod, |token| Audience::Pod(Some(token)));
+    let keys = config.entries().iter().map(|entry| entry.canonical_key());
+    let images: Vec<String> = keys.take(CANDIDATES).map(|key| image(&key)).collect();
+    let has_credential =
+        |image: &&String| answer(data, image, audience).is_ok_and(|tries| !tries.is_empty());
+    let image = images.iter().find(has_credential).or(images.first());
+    let image = image.cloned().unwrap_or_else(image_of_nobody);
+    let tries = answer(data, &image, audience).unwrap_or_default();
+    let mut request = json!({
+        "apiVersion": API_VERSION,
+        "kind": "CredentialProviderRequest",
+        "image": image,
+    });
+    if let Some(token) = token {
+        request["serviceAccountToken"] = token.into();
+    }
+    Trial {
+        is_scoped: token.is_some(),
+        request: request.to_string().into_bytes(),
+        expected: Zeroizing::new(response(&tries).0),
+    }
+}
+
+fn image_of_nobody() -> String {
+    image("registry.invalid")
+}
+
+/// An image that the key matches, if it is not too odd a pattern.
+fn image(key: &str) -> String {
+    let name: String = key.chars().filter(|c| !"[]?".contains(*c)).collect();
+    format!("{}/globalps", name.replace('*', "x").trim_end_matches('/'))
+}
+
+/// The claims of a pod that the scope covers. Nobody signed it: the provider leaves that to the kubelet.
+fn token(scope: &Scope) -> String {
+    let name = |patterns: &[super::Pattern]| {
+        let text = patterns.first().map(ToString::to_string);
+        text.unwrap_or_else(|| "x".to_owned()).replace('*', "x")
+    };
+    let claims = json!({"kubernetes.io": {
+        "namespace": name(&scope.namespaces),
+        "serviceaccount": {"name": name(&scope.service_accounts)},
+    }});
+    let part = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+    format!("{}.{}.{}", part("{}"), part(&claims.to_string()), part("-"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::dockerconfig;
+    use crate::provider::{Content, ScopedConfig, render_data};
+
+    #[test]
+    fn each_provider_is_asked_for_an_image_that_has_a_credential() {
+        let config = |key: &str| {
+            let text = json!({"auths": {key: {"auth": "dTpw"}}}).to_string();
+            dockerconfig::parse(text.as_bytes()).unwrap()
+        };
+        let scope = |namespace: &str| Scope {
+            namespaces: vec![namespace.to_owned().try_into().unwrap()],
+            service_accounts: Vec::new(),
+        };
+        for key in [
+            "quay.io",
+            "https://index.docker.io/v1/",
+            "*.example.com:5000/a/",
+            "r.example.com/a/b",
+        ] {
+            let content = Content {
+                config: config(key),
+                scoped: vec![ScopedConfig {
+                    source: "s".to_owned(),
+                    scope: scope("team-*"),
+                    config: config(key),
+                }],
+                ..Content::default()
+            };
+            let data = render_data(7, &content);
+            let both = trials(&data, true).unwrap();
+            assert_eq!(
+                both.iter().map(|one| one.is_scoped).collect::<Vec<_>>(),
+                [false, true]
+            );
+            for trial in both {
+                let expected = String::from_utf8_lossy(&trial.expected).into_owned();
+                assert!(expected.contains(r#""username":"u""#), "{key}: {expected}");
+            }
+            assert_eq!(trials(&data, false).unwrap().len(), 1);
+        }
+        let none = trials(&render_data(7, &Content::default()), true).unwrap();
+        assert_eq!(none.len(), 1);
+        assert!(String::from_utf8_lossy(&none[0].expected).contains(r#""auth":{}"#));
+        assert!(trials(b"{", true).is_err());
+    }
+}

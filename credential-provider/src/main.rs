@@ -1,0 +1,113 @@
+//! The program that the kubelet runs at a pull: a `CredentialProviderRequest` on standard input, the credentials that serve
+//! the image on standard output. Whatever is wrong, it answers: a pull that needs no credentials of globalps must go on.
+
+mod arguments;
+mod data;
+mod explain;
+mod failure;
+mod request;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use globalps_core::dockerconfig::{Try, shown_key};
+use globalps_core::provider::{Audience, BINARY, answer, response};
+use zeroize::Zeroizing;
+
+use arguments::{Command, USAGE};
+use failure::Failure;
+use request::Request;
+
+fn main() -> ExitCode {
+    keep_memory_private();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match arguments::parse(arguments) {
+        Ok(Command::Answer { data, scoped }) => {
+            let (response, complaint) = respond(&data, scoped, &mut io::stdin().lock());
+            // Nobody left to read an answer is no reason to fail.
+            let _ = io::stdout().write_all(&response);
+            if let Some(complaint) = complaint {
+                complain(&complaint);
+            }
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Explain(question)) => match explain::explain(&question) {
+            Ok((text, is_served)) => {
+                say(&text);
+                ExitCode::from(u8::from(!is_served))
+            }
+            Err(failure) => {
+                complain(&failure);
+                ExitCode::from(2)
+            }
+        },
+        Ok(Command::Help) => {
+            say(USAGE);
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Version) => {
+            say(&format!("{BINARY} {}\n", env!("CARGO_PKG_VERSION")));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            complain(&format!("{error}; see `{BINARY} --help`"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The response to the request on `input`, and what was wrong.
+fn respond(
+    data: &Path,
+    is_scoped: bool,
+    input: &mut dyn Read,
+) -> (Zeroizing<Vec<u8>>, Option<String>) {
+    match tries(data, is_scoped, input) {
+        Ok(tries) => {
+            let (bytes, left_out) = response(&tries);
+            let keys: Vec<String> = left_out.into_iter().map(shown_key).collect();
+            let complaint = (!keys.is_empty())
+                .then(|| format!("left out, because user or password is not UTF-8: {keys:?}"));
+            (Zeroizing::new(bytes), complaint)
+        }
+        Err(failure) => {
+            let (empty, _) = response(&[]);
+            (Zeroizing::new(empty), Some(failure.to_string()))
+        }
+    }
+}
+
+fn tries(data: &Path, is_scoped: bool, input: &mut dyn Read) -> Result<Vec<Try>, Failure> {
+    let bytes = request::read(input)?;
+    let request = Request::parse(&bytes)?;
+    let audience = if is_scoped {
+        Audience::Pod(request.token())
+    } else {
+        Audience::EveryPod
+    };
+    let data = data::read(data)?;
+    Ok(answer(&data, request.image(), audience)?)
+}
+
+fn say(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+fn complain(line: &dyn Display) {
+    let _ = writeln!(io::stderr(), "{BINARY}: {line}");
+}
+
+/// Credentials in memory never reach a core dump or another process of the same user.
+fn keep_memory_private() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // Lowering a limit needs no right, and a kernel without it has nothing better to offer.
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}

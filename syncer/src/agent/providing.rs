@@ -1,0 +1,133 @@
+//! Observes the credential provider: what the node has of it, and why it may not be possible here.
+
+use globalps_core::api::{NodePullSecret, Phase};
+use globalps_core::provider::{
+    Content, Delivery, MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version,
+};
+
+use super::Agent;
+use crate::delivery::credential_provider::ProviderFacts;
+use crate::node::file::FileSnapshot;
+use crate::node::provider::{Obstacle, ProviderDisk};
+use crate::node::state::NodeError;
+
+impl Agent {
+    /// `None`: no content asks for it, and nothing of it is on the node.
+    pub(super) async fn observe_provider(
+        &mut self,
+        object: Option<&NodePullSecret>,
+        revision: Option<i64>,
+    ) -> Result<Option<ProviderFacts>, NodeError> {
+        let is_on_node = self.has_provider();
+        let desired = self.desired.as_ref();
+        let desired = desired.filter(|(desired, _)| Some(*desired) == revision);
+        let wants = |content: &Content| matches!(content.delivery, Delivery::CredentialProvider(_));
+        if !is_on_node && !desired.is_some_and(|(_, content)| wants(content)) {
+            self.obstacle = None;
+            return Ok(None);
+        }
+        let version = object.and_then(|object| kubelet_version(&object.spec.kubelet_version));
+        let (disk, unreadable) = match self.provider.read() {
+            Ok(disk) => (disk, None),
+            Err(error) if !is_on_node => (nothing(), Some(Obstacle::new(error.to_string()))),
+            Err(error) => return Err(error.into()),
+        };
+        let obstacle = match unreadable {
+            None if is_on_node => None,
+            None => self.obstacle_on_way_in(version).await?,
+            unreadable => unreadable,
+        };
+        let facts = ProviderFacts {
+            provider: self.provider.clone(),
+            disk,
+            has_program: self.provider.has_program(),
+            tokens: version.map(|version| version >= MIN_KUBELET_FOR_SCOPES),
+            obstacle,
+        };
+        let in_force = self
+            .state
+            .as_ref()
+            .and_then(|state| state.provider.as_ref());
+        self.obstacle = self.desired.as_ref().and_then(|(revision, content)| {
+            let Delivery::CredentialProvider(config) = &content.delivery else {
+                return None;
+            };
+            facts
+                .with_content(*revision, content, config, in_force)
+                .err()
+        });
+        Ok(Some(facts))
+    }
+
+    fn has_provider(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| {
+            let change = state.change.as_ref();
+            state.provider.is_some() || change.is_some_and(|change| change.provider.is_some())
+        })
+    }
+
+    async fn obstacle_on_way_in(
+        &mut self,
+        version: Option<(u32, u32)>,
+    ) -> Result<Option<Obstacle>, NodeError> {
+        let (major, minor) = MIN_KUBELET;
+        match version {
+            None => return Ok(Some(Obstacle::new("the kubelet's version is not known"))),
+            Some((found, older)) if (found, older) < MIN_KUBELET => {
+                let message = format!("the kubelet is {found}.{older}, older than {major}.{minor}");
+                return Ok(Some(Obstacle::new(message)));
+            }
+            Some(_) => {}
+        }
+        if !self.restart {
+            let message = "`spec.kubelet.restart` is `Never`, and the provider takes one restart";
+            return Ok(Some(Obstacle::new(message)));
+        }
+        if let Some(reason) = &self.no_restart {
+            let message = format!("{reason}, and the provider takes one restart");
+            return Ok(Some(Obstacle::new(message)));
+        }
+        if let Some(obstacle) = self.provider.obstacle() {
+            return Ok(Some(obstacle));
+        }
+        let Some(flags) = self.provider.flags_file() else {
+            return Ok(None);
+        };
+        let own = &self.provider.config.host;
+        let ignored = self.unit.ignores_flags(&flags.host, own).await?;
+        Ok(ignored.map(|reason| {
+            Obstacle::new(format!(
+                "{reason}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
+                self.provider.flags()
+            ))
+        }))
+    }
+
+    /// A file of flags that another process may not have written to its end yet gets a moment.
+    pub(super) fn is_half_written(&mut self, facts: Option<&ProviderFacts>) -> bool {
+        let in_force = self
+            .state
+            .as_ref()
+            .and_then(|state| state.provider.as_ref());
+        let (Some(facts), Some(installed)) = (facts, in_force) else {
+            return false;
+        };
+        let is_obstructed = facts.with(installed.clone()).is_err();
+        let settings = is_obstructed.then(|| facts.disk.clone());
+        let is_new = settings.is_some() && self.half_written_settings != settings;
+        self.half_written_settings = settings;
+        is_new
+    }
+
+    pub(super) fn report_obstructed(&mut self, obstacle: &Obstacle) {
+        self.report(Phase::Failed, obstacle.reason, &obstacle.message);
+    }
+}
+
+fn nothing() -> ProviderDisk {
+    ProviderDisk {
+        data: FileSnapshot::Absent,
+        config: FileSnapshot::Absent,
+        flags: None,
+    }
+}

@@ -1,0 +1,143 @@
+//! Delivery by the kubelet's credential provider: what a revision installs, and the change that brings it there. Pure.
+
+use globalps_core::provider::{Content, Delivery, ProviderConfig, render_data};
+
+use crate::node::file::FileSnapshot;
+use crate::node::provider::{Obstacle, Provider, ProviderDisk};
+use crate::node::state::{Change, Installed, ProviderChange, ProviderSide, State, Task};
+
+/// What was observed of the provider. Only where content asks for it, or where it is on the node.
+#[derive(Debug)]
+pub(crate) struct ProviderFacts {
+    pub(crate) provider: Provider,
+    pub(crate) disk: ProviderDisk,
+    /// The programs are installed, and are those of this syncer's image.
+    pub(crate) has_program: bool,
+    /// The kubelet can give it the tokens of pods; `None`: unknown.
+    pub(crate) tokens: Option<bool>,
+    /// Why it can't be brought to a node that has none.
+    pub(crate) obstacle: Option<Obstacle>,
+}
+
+impl ProviderFacts {
+    /// The files with this content in them; else why content goes into the credentials file.
+    pub(crate) fn with_content(
+        &self,
+        revision: i64,
+        content: &Content,
+        config: &ProviderConfig,
+        in_force: Option<&Installed>,
+    ) -> Result<ProviderSide, Obstacle> {
+        if let (None, Some(obstacle)) = (in_force, &self.obstacle) {
+            return Err(obstacle.clone());
+        }
+        let known = in_force.map(|installed| installed.tokens);
+        self.with(Installed {
+            data: FileSnapshot::Absent.with_bytes(render_data(revision, content)),
+            config: config.clone(),
+            tokens: self.tokens.or(known).unwrap_or(false),
+        })
+    }
+
+    /// The files with the revision's content, and with the settings that the kubelet has.
+    pub(crate) fn with_settings_of(
+        &self,
+        installed: &Installed,
+        task: &Task,
+        content: &Content,
+    ) -> Result<ProviderSide, Obstacle> {
+        let mut installed = installed.clone();
+        // An older controller leaves out what it does not know.
+        if content.delivery != Delivery::ConfigFile {
+            let data = render_data(task.revision, content);
+            installed.data = FileSnapshot::Absent.with_bytes(data);
+        }
+        self.with(installed)
+    }
+
+    pub(crate) fn with(&self, installed: Installed) -> Result<ProviderSide, Obstacle> {
+        self.provider.with(&self.disk, installed)
+    }
+
+    fn without(&self) -> Result<ProviderSide, Obstacle> {
+        self.provider.without(&self.disk)
+    }
+
+    /// Whether the kubelet's configuration and flags are as on this side. Only a restart makes others count.
+    pub(crate) fn has_settings(&self, side: &ProviderSide) -> bool {
+        self.disk.config == side.config && self.disk.flags == side.flags
+    }
+
+    pub(crate) fn has_files(&self, side: &ProviderSide) -> bool {
+        self.has_settings(side) && self.disk.data == side.data()
+    }
+
+    pub(crate) fn has_all(&self, side: &ProviderSide) -> bool {
+        self.has_files(side) && (side.installed.is_none() || self.has_program)
+    }
+}
+
+/// The change towards this side, or away from the provider where there is none. `None`: nothing of it is on the node.
+pub(crate) fn change(
+    facts: Option<&ProviderFacts>,
+    state: &State,
+    target: Option<&ProviderSide>,
+    is_kubelet_checked: bool,
+) -> Result<Option<ProviderChange>, Obstacle> {
+    let pending = state
+        .change
+        .as_ref()
+        .and_then(|change| change.provider.as_ref());
+    let is_on_node = pending.is_some() || state.provider.is_some();
+    let Some(facts) = facts.filter(|_| is_on_node || target.is_some()) else {
+        return Ok(None);
+    };
+    let target = target.cloned().map_or_else(|| facts.without(), Ok)?;
+    let before = match (pending, &state.provider) {
+        (Some(pending), _) => pending.before.clone(),
+        (None, None) => facts.without()?,
+        // As it was in force: with files that another process broke, no kubelet would start.
+        (None, Some(installed)) => facts.with(installed.clone()).unwrap_or(ProviderSide {
+            installed: Some(installed.clone()),
+            config: facts.disk.config.clone(),
+            flags: facts.disk.flags.clone(),
+        }),
+    };
+    Ok(Some(ProviderChange {
+        before,
+        target,
+        is_kubelet_checked,
+        has_failed: false,
+    }))
+}
+
+/// Whether the change takes a restart of the kubelet.
+pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
+    let is_pending = state.change.as_ref().is_some_and(Change::awaits_restart);
+    let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
+    is_pending || is_switch || !facts.has_settings(&change.target)
+}
+
+/// Adapts a change from the journal to files that another process wrote meanwhile: what it wrote stays, forward and back.
+/// `None`: it wrote none of them. An error: one of them leaves no place for the provider any more.
+pub(crate) fn rebase(
+    provider: &Provider,
+    change: &ProviderChange,
+    disk: &ProviderDisk,
+) -> Result<Option<ProviderChange>, Obstacle> {
+    let (before, target) = (&change.before, &change.target);
+    let is_known = [&before.config, &target.config].contains(&&disk.config)
+        && [&before.flags, &target.flags].contains(&&disk.flags);
+    if is_known {
+        return Ok(None);
+    }
+    let on_disk = |side: &ProviderSide| match &side.installed {
+        Some(installed) => provider.with(disk, installed.clone()),
+        None => provider.without(disk),
+    };
+    Ok(Some(ProviderChange {
+        before: on_disk(before)?,
+        target: on_disk(target)?,
+        ..change.clone()
+    }))
+}

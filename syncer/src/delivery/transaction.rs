@@ -1,0 +1,1032 @@
+//! A change of the node as one transaction: files are replaced and the kubelet restarted. Each step is in the journal before
+//! it is taken, so that the next syncer can continue after a crash at any point.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use globalps_core::rollout::Goal;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::time::sleep;
+
+use super::{config_file, credential_provider};
+use crate::node::file::{self, FileSnapshot};
+use crate::node::journal::Journal;
+use crate::node::kubelet::{Kubelet, KubeletError};
+use crate::node::provider::Provider;
+use crate::node::state::{Change, Failure, Installed, NodeError, State, Step};
+use crate::node::systemd::Since;
+
+/// Attempts at a restart, and the pauses between them.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+
+/// How a change ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    InForce,
+    /// The file is written, and the restart waits for this long. Changes until then share it.
+    Written(Duration),
+    /// The file is as it was before the change.
+    RolledBack(Failure),
+}
+
+pub(crate) struct Transaction<'a, K> {
+    pub(crate) journal: &'a Journal,
+    pub(crate) path: &'a PathBuf,
+    pub(crate) provider: &'a Provider,
+    pub(crate) kubelet: &'a mut K,
+}
+
+/// What one direction of a change writes, in this order.
+struct Writes {
+    /// Before the restart. What only the old delivery needs is still there then.
+    first: Vec<(PathBuf, FileSnapshot)>,
+    /// Once the kubelet serves.
+    last: Vec<(PathBuf, FileSnapshot)>,
+    /// The provider's content at the end.
+    installed: Option<Installed>,
+    /// The provider's programs go at the end.
+    removes_program: bool,
+}
+
+impl<K: Kubelet> Transaction<'_, K> {
+    /// Saves the change in the journal, then applies it.
+    pub(crate) async fn begin(
+        &mut self,
+        state: &mut State,
+        change: Change,
+    ) -> Result<Outcome, NodeError> {
+        if change.restart {
+            // A unit that can't be restarted is detected before anything changes.
+            self.kubelet.invocation().await?;
+        }
+        state.change = Some(change);
+        self.journal.save(state)?;
+        self.forward(state).await
+    }
+
+    /// Continues the change in the journal.
+    pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+        match state.change.as_ref().map(|change| change.step) {
+            None | Some(Step::Watching) => Ok(Outcome::InForce),
+            Some(Step::Back) => self.back(state).await,
+            Some(Step::Forward) => {
+                self.keep_what_others_wrote(state)?;
+                match self.keep_settings_of_others(state)? {
+                    Some(error) => self.roll_back(state, error).await,
+                    None => self.forward(state).await,
+                }
+            }
+        }
+    }
+
+    /// Adapts the change where another process wrote the file since it began.
+    fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), NodeError> {
+        let Some(change) = &state.change else {
+            return Ok(());
+        };
+        let file = file::read(self.path)?;
+        if file == change.target || file == change.before {
+            return Ok(());
+        }
+        if let FileSnapshot::File { bytes, .. } = &file
+            && config_file::is_unparsable(&file)
+        {
+            let path = self.journal.quarantine(bytes)?;
+            tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
+        }
+        if let Some(rebased) = config_file::rebase(change, &file, state) {
+            tracing::info!("another process wrote the file meanwhile; its entries stay");
+            state.change = Some(rebased);
+            self.journal.save(state)?;
+        }
+        Ok(())
+    }
+
+    /// The same for the files of the credential provider. Returns why they have no place for it any more.
+    fn keep_settings_of_others(&self, state: &mut State) -> Result<Option<String>, NodeError> {
+        let Some(change) = &mut state.change else {
+            return Ok(None);
+        };
+        let Some(provider) = &mut change.provider else {
+            return Ok(None);
+        };
+        let disk = self.provider.read()?;
+        match credential_provider::rebase(self.provider, provider, &disk) {
+            Ok(None) => Ok(None),
+            Ok(Some(rebased)) => {
+                tracing::info!("another process wrote the kubelet's flags or providers meanwhile");
+                *provider = rebased;
+                self.journal.save(state)?;
+                Ok(None)
+            }
+            Err(obstacle) => {
+                // On the way back they are left as they are.
+                (provider.before.config, provider.before.flags) = (disk.config, disk.flags);
+                self.journal.save(state)?;
+                Ok(Some(obstacle.message))
+            }
+        }
+    }
+
+    fn writes(&self, change: &Change, is_back: bool) -> Writes {
+        let file = if is_back {
+            &change.before
+        } else {
+            &change.target
+        };
+        let file = (self.path.clone(), file.clone());
+        let Some(provider) = &change.provider else {
+            return Writes {
+                first: vec![file],
+                last: Vec::new(),
+                installed: None,
+                removes_program: false,
+            };
+        };
+        let side = if is_back {
+            &provider.before
+        } else {
+            &provider.target
+        };
+        let data = (self.provider.data.here.clone(), side.data());
+        let config = (self.provider.config.here.clone(), side.config.clone());
+        let flags = self.provider.flags_file().map(|file| file.here.clone());
+        let flags = flags.zip(side.flags.clone());
+        // No flag names a configuration that is absent, and no configuration a program that is.
+        if side.installed.is_some() {
+            Writes {
+                first: [data, config].into_iter().chain(flags).collect(),
+                last: vec![file],
+                installed: side.installed.clone(),
+                removes_program: false,
+            }
+        } else {
+            Writes {
+                first: [file].into_iter().chain(flags).chain([config]).collect(),
+                last: vec![data],
+                installed: None,
+                removes_program: true,
+            }
+        }
+    }
+
+    /// Returns whether a file was different. Durable in any case.
+    fn write_first(&self, writes: &Writes) -> Result<bool, NodeError> {
+        if writes.installed.is_some() {
+            self.provider.install_program()?;
+        }
+        let mut is_new = false;
+        for (path, target) in &writes.first {
+            is_new |= write(path, target)?;
+        }
+        Ok(is_new)
+    }
+
+    fn write_last(&self, writes: &Writes) -> Result<(), NodeError> {
+        for (path, target) in &writes.last {
+            write(path, target)?;
+        }
+        if writes.removes_program {
+            self.provider.remove_program()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the kubelet was started with the present files, and serves.
+    async fn is_taken_up(
+        &mut self,
+        from: Option<&String>,
+        writes: &Writes,
+    ) -> Result<bool, NodeError> {
+        let since = match from {
+            Some(invocation) => Since::Start(invocation.clone()),
+            None => match writes
+                .first
+                .iter()
+                .filter_map(|(path, _)| file::modified(path))
+                .max()
+            {
+                Some(time) => Since::Time(time),
+                None => return Ok(false),
+            },
+        };
+        self.serves_since(&since).await
+    }
+
+    async fn serves_since(&mut self, since: &Since) -> Result<bool, NodeError> {
+        self.kubelet
+            .serves_since(since)
+            .await
+            .or_else(|error| match error {
+                KubeletError::Bus(error) => Err(NodeError::Bus(error)),
+                KubeletError::Kubelet(_) => Ok(false),
+            })
+    }
+
+    /// Nothing of the change is on the node: it ends, and the error is the node's. Where a part of it stays, it goes on from
+    /// there.
+    fn end_unwritten(&self, state: &mut State, change: &Change) -> Result<(), NodeError> {
+        let is_unwritten = match &change.provider {
+            // If the new file is in place, only its sync failed.
+            None => !file::read(self.path).is_ok_and(|file| file == change.target),
+            Some(_) if change.started_from.is_some() => false,
+            Some(_) => {
+                let back = self.writes(change, true);
+                self.write_first(&back).is_ok() && self.write_last(&back).is_ok()
+            }
+        };
+        if is_unwritten {
+            state.change = None;
+            self.journal.save(state)?;
+        }
+        Ok(())
+    }
+
+    async fn forward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+        let Some(change) = state.change.clone() else {
+            return Ok(Outcome::InForce);
+        };
+        let writes = self.writes(&change, false);
+        let is_new = match self.write_first(&writes) {
+            Ok(is_new) => is_new,
+            Err(error) => {
+                self.end_unwritten(state, &change)?;
+                return Err(error);
+            }
+        };
+        if let Some(installed) = &writes.installed
+            && let Err(error) = self.provider.check(installed).await
+        {
+            if let Some(provider) = state.change.as_mut().and_then(|it| it.provider.as_mut()) {
+                provider.has_failed = true;
+            }
+            return self.roll_back(state, error).await;
+        }
+        let from = change.started_from.as_ref();
+        if change.restart && (is_new || !self.is_taken_up(from, &writes).await?) {
+            let cooldown = self.kubelet.cooldown();
+            if from.is_none() && !cooldown.is_zero() {
+                return Ok(Outcome::Written(cooldown));
+            }
+            if let Err(error) = self.restart(state).await? {
+                return self.roll_back(state, error).await;
+            }
+        }
+        if let Some(error) = self.missing_evidence(&change).await? {
+            return self.roll_back(state, error).await;
+        }
+        self.write_last(&writes)?;
+        let Some(change) = state.change.take() else {
+            return Ok(Outcome::InForce);
+        };
+        if change.task.goal() == Goal::Restore {
+            self.journal.remove()?;
+            // Only counts and time remain, to be reported once more.
+            let (drifts, restarted_at) = (state.drifts, state.restarted_at.take());
+            *state = State::new(change.target, state.restarts);
+            (state.drifts, state.restarted_at) = (drifts, restarted_at);
+            return Ok(Outcome::InForce);
+        }
+        state.managed = change.target_managed.clone();
+        state.revision = change.task.revision;
+        state.applied = Some(change.task.clone());
+        if let Some(provider) = &change.provider {
+            state.provider.clone_from(&provider.target.installed);
+        }
+        // A kubelet that is down stays so without a restart.
+        state.failed = state
+            .failed
+            .take()
+            .filter(|failure| failure.stuck && !change.restart);
+        state.mode = change.before.wide_mode().or(state.mode);
+        state.change = change.restart.then_some(Change {
+            step: Step::Watching,
+            ..change
+        });
+        self.journal.save(state)?;
+        Ok(Outcome::InForce)
+    }
+
+    /// Why the provider is not known to be in force, beyond the restart that brought it.
+    async fn missing_evidence(&mut self, change: &Change) -> Result<Option<String>, NodeError> {
+        let Some(provider) = &change.provider else {
+            return Ok(None);
+        };
+        if provider.target.installed.is_none() || !provider.is_kubelet_checked {
+            return Ok(None);
+        }
+        if !change.restart {
+            let serves = self.serves_since(&Since::Time(UNIX_EPOCH)).await?;
+            return Ok((!serves).then(|| "the kubelet does not serve".to_owned()));
+        }
+        match self.kubelet.provider_config().await {
+            Ok(value) => Ok(self.provider.check_flag(value.as_deref()).err()),
+            Err(KubeletError::Bus(error)) => Err(NodeError::Bus(error)),
+            Err(KubeletError::Kubelet(error)) => Ok(Some(error)),
+        }
+    }
+
+    /// Rolls the change back. It may be in force: the kubelet died while it was watched.
+    pub(crate) async fn roll_back(
+        &mut self,
+        state: &mut State,
+        error: String,
+    ) -> Result<Outcome, NodeError> {
+        if let Some(change) = &mut state.change {
+            change.step = Step::Back;
+            change.failure = error;
+        }
+        self.journal.save(state)?;
+        self.back(state).await
+    }
+
+    async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+        self.keep_what_others_wrote(state)?;
+        if let Some(error) = self.keep_settings_of_others(state)? {
+            tracing::warn!(error, "the kubelet's flags and providers stay as they are");
+        }
+        let Some(change) = &state.change else {
+            return Ok(Outcome::InForce);
+        };
+        let writes = self.writes(change, true);
+        self.write_first(&writes)?;
+        let from = change.back_from.clone();
+        // The kubelet ran with the new content, or tried to, unless its restart was never requested.
+        let owed = match &from {
+            Some(_) => !self.is_taken_up(from.as_ref(), &writes).await?,
+            None => change.started_from.is_some(),
+        };
+        let restarted = if owed {
+            self.restart(state).await?
+        } else {
+            Ok(())
+        };
+        self.write_last(&writes)?;
+        let Some(change) = state.change.take() else {
+            return Ok(Outcome::InForce);
+        };
+        state.managed = change.before_managed;
+        state.revision = change.before_revision;
+        let has_failed = change.provider.as_ref().is_some_and(|it| it.has_failed);
+        if let Some(provider) = change.provider {
+            state.provider = provider.before.installed;
+        }
+        let error = change.failure;
+        if error.is_empty() && restarted.is_ok() {
+            self.journal.save(state)?;
+            return Ok(Outcome::InForce);
+        }
+        let failure = Failure {
+            task: change.task,
+            stuck: restarted.is_err(),
+            error: match restarted {
+                Ok(()) => error,
+                Err(again) => format!("{error}; and with the previous file: {again}"),
+            },
+            recovered: false,
+            is_of_provider: has_failed,
+        };
+        state.failed = Some(failure.clone());
+        self.journal.save(state)?;
+        Ok(Outcome::RolledBack(failure))
+    }
+
+    /// Restarts the kubelet, in at most three attempts. Its `InvocationID` is in the journal before the first, so that
+    /// the next syncer can tell whether the restart happened. The inner error says why the kubelet did not start.
+    async fn restart(&mut self, state: &mut State) -> Result<Result<(), String>, NodeError> {
+        let mut pauses = PAUSES.into_iter();
+        let mut attempt = 1;
+        loop {
+            let from = match self.kubelet.invocation().await {
+                Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
+                from => from.ok(),
+            };
+            state.restarts = state.restarts.saturating_add(1);
+            state.restarted_at = Some(Time(Timestamp::now()));
+            let mut reset_failed = attempt > 1;
+            if let Some(change) = &mut state.change {
+                reset_failed |= change.step == Step::Back;
+                let started_from = match change.step {
+                    Step::Back => &mut change.back_from,
+                    _ => &mut change.started_from,
+                };
+                *started_from = started_from.take().or(from);
+            }
+            self.journal.save(state)?;
+            let error = match self.kubelet.restart(reset_failed).await {
+                Ok(()) => return Ok(Ok(())),
+                Err(KubeletError::Bus(error)) => return Err(NodeError::Bus(error)),
+                Err(KubeletError::Kubelet(error)) => error,
+            };
+            tracing::warn!(attempt, error, "the kubelet did not start");
+            let Some(pause) = pauses.next() else {
+                return Ok(Err(format!("{error} (attempt {attempt} of {attempt})")));
+            };
+            sleep(pause).await;
+            attempt += 1;
+        }
+    }
+}
+
+/// Makes the file equal to `target`; returns whether it was different. Durable in any case.
+fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
+    if file::read(path)? == *target {
+        file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
+        return Ok(false);
+    }
+    file::replace(path, target)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::node::provider::HostPath;
+    use crate::node::state::{ManagedEntries, Task};
+
+    /// Fails the first `failures` restarts, and counts all.
+    #[derive(Default)]
+    struct Fake {
+        failures: usize,
+        restarts: usize,
+        serves_since: bool,
+        provider_config: Option<String>,
+        cooldown: Duration,
+        /// The bus goes away with this call, counted from 0, and stays away.
+        bus_until: Option<usize>,
+        calls: usize,
+    }
+
+    impl Fake {
+        fn call(&mut self) -> Result<(), KubeletError> {
+            self.calls += 1;
+            if self.bus_until.is_some_and(|until| self.calls > until) {
+                return Err(KubeletError::Bus("no bus".to_owned()));
+            }
+            Ok(())
+        }
+    }
+
+    impl Kubelet for Fake {
+        async fn invocation(&mut self) -> Result<String, KubeletError> {
+            self.call()?;
+            Ok(self.restarts.to_string())
+        }
+
+        fn cooldown(&self) -> Duration {
+            self.cooldown
+        }
+
+        async fn restart(&mut self, _reset_failed: bool) -> Result<(), KubeletError> {
+            self.call()?;
+            self.restarts += 1;
+            if self.restarts <= self.failures {
+                Err(KubeletError::Kubelet(
+                    "the restart ended as `failed`".to_owned(),
+                ))
+            } else {
+                Ok(())
+            }
+        }
+
+        async fn serves_since(&mut self, _since: &Since) -> Result<bool, KubeletError> {
+            self.call()?;
+            Ok(self.serves_since)
+        }
+
+        async fn provider_config(&mut self) -> Result<Option<String>, KubeletError> {
+            self.call()?;
+            Ok(self.provider_config.clone())
+        }
+    }
+
+    const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
+    const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
+
+    /// Of a node whose program is `program` beside the file.
+    fn provider(path: &Path) -> Provider {
+        let path = HostPath {
+            here: path.to_owned(),
+            host: path.to_owned(),
+        };
+        Provider::new(path.here.with_file_name("program"), &path, None)
+    }
+
+    fn image(text: Option<&str>) -> FileSnapshot {
+        text.map_or(FileSnapshot::Absent, |text| {
+            FileSnapshot::Absent.with_bytes(text.as_bytes().to_vec())
+        })
+    }
+
+    fn change(before: &FileSnapshot, revision: i64, restart: bool) -> Change {
+        Change {
+            task: Task {
+                uid: "u".to_owned(),
+                generation: 1,
+                revision,
+            },
+            step: Step::Forward,
+            target: image(Some(NEW)),
+            target_managed: ManagedEntries::default(),
+            restart,
+            started_from: None,
+            before: before.clone(),
+            before_managed: ManagedEntries::default(),
+            before_revision: 3,
+            back_from: None,
+            failure: String::new(),
+            provider: None,
+        }
+    }
+
+    fn on_disk(path: &Path) -> Option<String> {
+        fs::read_to_string(path).ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_in_force_or_rolled_back() {
+        for (sentence, before, restart, failures, restarts, after, in_force) in [
+            (
+                "an absent file is written",
+                None,
+                true,
+                0,
+                1,
+                Some(NEW),
+                true,
+            ),
+            ("a file is replaced", Some(OLD), true, 0, 1, Some(NEW), true),
+            (
+                "the third attempt is good enough",
+                Some(OLD),
+                true,
+                2,
+                3,
+                Some(NEW),
+                true,
+            ),
+            (
+                "no restart where none is asked for",
+                Some(OLD),
+                false,
+                9,
+                0,
+                Some(NEW),
+                true,
+            ),
+            (
+                "three failures: the file is back, and the kubelet is restarted with it",
+                Some(OLD),
+                true,
+                3,
+                4,
+                Some(OLD),
+                false,
+            ),
+            (
+                "three failures: an absent file is absent again, not empty",
+                None,
+                true,
+                3,
+                4,
+                None,
+                false,
+            ),
+            (
+                "even where the kubelet does not come up again",
+                Some(OLD),
+                true,
+                9,
+                6,
+                Some(OLD),
+                false,
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            if let Some(text) = before {
+                file::replace(&path, &image(Some(text))).unwrap();
+            }
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(before), 0);
+            let mut kubelet = Fake {
+                failures,
+                ..Fake::default()
+            };
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            let outcome = transaction
+                .begin(&mut state, change(&image(before), 4, restart))
+                .await
+                .unwrap();
+            assert_eq!(on_disk(&path).as_deref(), after, "{sentence}");
+            assert_eq!(kubelet.restarts, restarts, "{sentence}");
+            assert_eq!(
+                outcome == Outcome::InForce,
+                in_force,
+                "{sentence}: {outcome:?}"
+            );
+            let saved = journal.load().unwrap().unwrap();
+            assert_eq!(saved.revision, if in_force { 4 } else { 3 }, "{sentence}");
+            assert_eq!(
+                saved.failed.is_some(),
+                !in_force,
+                "{sentence}: what failed is remembered"
+            );
+            if failures == 9 && restart {
+                assert!(
+                    matches!(outcome, Outcome::RolledBack(Failure { stuck: true, .. })),
+                    "{sentence}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_was_interrupted_at_any_step_is_continued() {
+        let asked = Some("0".to_owned());
+        for (sentence, step, written, (forward, back), taken_up, restarts, after) in [
+            (
+                "before the file was written",
+                Step::Forward,
+                false,
+                (None, None),
+                false,
+                1,
+                NEW,
+            ),
+            (
+                "before the file was written, and another process started the kubelet",
+                Step::Forward,
+                false,
+                (None, None),
+                true,
+                1,
+                NEW,
+            ),
+            (
+                "before the restart was asked for",
+                Step::Forward,
+                true,
+                (None, None),
+                false,
+                1,
+                NEW,
+            ),
+            (
+                "before the restart came about",
+                Step::Forward,
+                true,
+                (asked.clone(), None),
+                false,
+                1,
+                NEW,
+            ),
+            (
+                "after the restart: none is owed",
+                Step::Forward,
+                true,
+                (asked.clone(), None),
+                true,
+                0,
+                NEW,
+            ),
+            (
+                "on the way back, before the file was written",
+                Step::Back,
+                true,
+                (asked.clone(), None),
+                false,
+                1,
+                OLD,
+            ),
+            (
+                "on the way back, before the restart was asked for",
+                Step::Back,
+                false,
+                (asked.clone(), None),
+                true,
+                1,
+                OLD,
+            ),
+            (
+                "on the way back, after the restart: none is owed",
+                Step::Back,
+                false,
+                (asked.clone(), asked.clone()),
+                true,
+                0,
+                OLD,
+            ),
+            (
+                "on the way back, and the kubelet was never asked to restart: none is owed",
+                Step::Back,
+                true,
+                (None, None),
+                false,
+                0,
+                OLD,
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.change = Some(Change {
+                step,
+                started_from: forward,
+                back_from: back,
+                ..change(&image(Some(OLD)), 4, true)
+            });
+            journal.save(&state).unwrap();
+
+            let mut state = journal.load().unwrap().unwrap();
+            let mut kubelet = Fake {
+                serves_since: taken_up,
+                ..Fake::default()
+            };
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            transaction.resume(&mut state).await.unwrap();
+            assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
+            assert_eq!(kubelet.restarts, restarts, "{sentence}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_bus_a_change_waits_where_it_is_and_goes_on_with_one_restart() {
+        for (sentence, bus_until, written) in [
+            ("away from the start: nothing is written", 0, false),
+            ("away before the restart", 1, true),
+            ("away in the middle of the restart", 2, true),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(OLD))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            let mut kubelet = Fake {
+                bus_until: Some(bus_until),
+                ..Fake::default()
+            };
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            let change = change(&image(Some(OLD)), 4, true);
+            let error = transaction
+                .begin(&mut state, change.clone())
+                .await
+                .unwrap_err();
+            assert_eq!(error.reason(), "SystemBusAway", "{sentence}");
+            let content = if written { NEW } else { OLD };
+            assert_eq!(on_disk(&path).as_deref(), Some(content), "{sentence}");
+
+            let state = journal.load().unwrap();
+            assert_eq!(state.is_some(), written, "{sentence}");
+            let mut state = state.unwrap_or_else(|| State::new(image(Some(OLD)), 0));
+            let mut kubelet = Fake::default();
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            let outcome = match state.change {
+                Some(_) => transaction.resume(&mut state).await.unwrap(),
+                None => transaction.begin(&mut state, change).await.unwrap(),
+            };
+            assert_eq!(outcome, Outcome::InForce, "{sentence}");
+            assert_eq!(on_disk(&path).as_deref(), Some(NEW), "{sentence}");
+            assert_eq!(kubelet.restarts, 1, "{sentence}");
+        }
+    }
+
+    /// The pod of `restart: Never` has no bus, and the journal may hold a change of the pod before it.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_whose_restart_is_waived_needs_no_bus() {
+        let asked = Some("0".to_owned());
+        for (sentence, step, started_from, back_from, after) in [
+            ("not requested yet", Step::Forward, None, None, NEW),
+            ("requested", Step::Forward, asked.clone(), None, NEW),
+            ("under watch", Step::Watching, asked.clone(), None, NEW),
+            ("on its way back", Step::Back, asked.clone(), None, OLD),
+            (
+                "requested on its way back",
+                Step::Back,
+                asked.clone(),
+                asked.clone(),
+                OLD,
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(NEW))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            let mut begun = Change {
+                step,
+                started_from,
+                back_from,
+                ..change(&image(Some(OLD)), 4, true)
+            };
+            begun.waive_restart();
+            state.change = Some(begun);
+            let mut kubelet = Fake {
+                bus_until: Some(0),
+                ..Fake::default()
+            };
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            transaction
+                .resume(&mut state)
+                .await
+                .unwrap_or_else(|error| panic!("{sentence}: {error}"));
+            assert_eq!(kubelet.calls, 0, "{sentence}");
+            assert_eq!(on_disk(&path).as_deref(), Some(after), "{sentence}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        let journal = Journal::beside(&path);
+        let mut state = State::new(FileSnapshot::Absent, 0);
+        let cooldown = Duration::from_secs(7);
+        let mut kubelet = Fake {
+            cooldown,
+            ..Fake::default()
+        };
+        let mut transaction = Transaction {
+            journal: &journal,
+            path: &path,
+            provider: &provider(&path),
+            kubelet: &mut kubelet,
+        };
+        let change = change(&FileSnapshot::Absent, 4, true);
+        let outcome = transaction.begin(&mut state, change).await.unwrap();
+        assert_eq!(outcome, Outcome::Written(cooldown));
+        assert_eq!(on_disk(&path).as_deref(), Some(NEW));
+        transaction.kubelet.cooldown = Duration::ZERO;
+        let outcome = transaction.resume(&mut state).await.unwrap();
+        assert_eq!((outcome, kubelet.restarts), (Outcome::InForce, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restore_nothing_is_left_but_the_number_of_restarts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        file::replace(&path, &image(Some(NEW))).unwrap();
+        let journal = Journal::beside(&path);
+        let mut state = State::new(image(None), 6);
+        state.revision = 3;
+        let failed = Task {
+            uid: "u".to_owned(),
+            generation: 1,
+            revision: 2,
+        };
+        state.failed = Some(Failure {
+            task: failed,
+            error: String::new(),
+            stuck: false,
+            recovered: false,
+            is_of_provider: false,
+        });
+        let mut kubelet = Fake::default();
+        let mut transaction = Transaction {
+            journal: &journal,
+            path: &path,
+            provider: &provider(&path),
+            kubelet: &mut kubelet,
+        };
+        let restore = Change {
+            target: image(None),
+            ..change(&image(Some(NEW)), 0, true)
+        };
+        assert_eq!(
+            transaction.begin(&mut state, restore).await.unwrap(),
+            Outcome::InForce
+        );
+        assert_eq!(on_disk(&path), None);
+        assert_eq!((state.revision, state.restarts, state.failed), (0, 7, None));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubelet_that_dies_under_watch_gets_its_file_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        file::replace(&path, &image(Some(OLD))).unwrap();
+        let journal = Journal::beside(&path);
+        let mut state = State::new(image(Some(OLD)), 0);
+        let mut kubelet = Fake::default();
+        let mut transaction = Transaction {
+            journal: &journal,
+            path: &path,
+            provider: &provider(&path),
+            kubelet: &mut kubelet,
+        };
+        transaction
+            .begin(&mut state, change(&image(Some(OLD)), 4, true))
+            .await
+            .unwrap();
+        let outcome = transaction
+            .roll_back(&mut state, "it died".to_owned())
+            .await
+            .unwrap();
+        assert!(
+            matches!(outcome, Outcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
+        );
+        assert_eq!(on_disk(&path).as_deref(), Some(OLD));
+        assert_eq!(
+            (kubelet.restarts, state.restarts, state.revision),
+            (2, 2, 3)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_cannot_be_written_changes_nothing_and_restarts_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        fs::create_dir(&path).unwrap();
+        let journal = Journal::beside(&path);
+        let mut state = State::new(FileSnapshot::Absent, 0);
+        let mut kubelet = Fake::default();
+        let mut transaction = Transaction {
+            journal: &journal,
+            path: &path,
+            provider: &provider(&path),
+            kubelet: &mut kubelet,
+        };
+        let error = transaction
+            .begin(&mut state, change(&FileSnapshot::Absent, 4, true))
+            .await
+            .unwrap_err();
+        assert_eq!(error.reason(), "NotARegularFile");
+        assert_eq!(kubelet.restarts, 0);
+        assert!(journal.load().unwrap().unwrap().change.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_that_others_wrote_meanwhile_survive_the_change_and_its_rollback() {
+        const THEIRS: &str =
+            r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="},"theirs":{"auth":"bzpv"}}}"#;
+        for (step, content, sentence) in [
+            (Step::Forward, THEIRS, "they wrote before us"),
+            (Step::Back, THEIRS, "they wrote on our way back"),
+            (Step::Forward, "{", "they wrote what is no credentials file"),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(content))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.change = Some(Change {
+                step,
+                started_from: (step == Step::Back).then(|| "0".to_owned()),
+                ..change(&image(Some(OLD)), 4, true)
+            });
+            let mut kubelet = Fake::default();
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            transaction.resume(&mut state).await.unwrap();
+            assert_eq!(kubelet.restarts, 1, "{sentence}");
+            let after = on_disk(&path).unwrap();
+            if content == THEIRS {
+                assert!(after.contains("theirs"), "{sentence}: {after}");
+            } else {
+                assert_eq!(after, NEW, "{sentence}");
+                let aside = fs::read_dir(directory.path().join(".globalps"))
+                    .unwrap()
+                    .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
+                    .any(|kept| kept == content);
+                assert!(aside, "{sentence}: it is kept");
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Of the kubelet what a credential provider needs: it takes its flags from kubeadm's file, does not start without what they
+//! name, and runs the program at each pull.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use globalps_core::names::KUBEADM_FLAGS_FILE;
+use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
+use serde_json::{Value, json};
+
+pub(super) fn flags_file(config_file: &Path) -> PathBuf {
+    config_file.with_file_name(KUBEADM_FLAGS_FILE)
+}
+
+/// What kubeadm's file gives to the kubelet.
+pub(super) fn flags(config_file: &Path) -> String {
+    let text = fs::read_to_string(flags_file(config_file)).unwrap_or_default();
+    let value = |line: &str| {
+        let rest = line.strip_prefix(FLAGS_VARIABLE)?.strip_prefix('=')?;
+        Some(rest.trim().trim_matches('"').to_owned())
+    };
+    text.lines().find_map(value).unwrap_or_default()
+}
+
+fn flag<'a>(flags: &'a str, name: &str) -> Option<&'a Path> {
+    let mut values = flags
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix(name));
+    Some(Path::new(values.next_back()?.strip_prefix('=')?))
+}
+
+/// Name and arguments of each provider, with the program's path; an error where a kubelet would not start.
+fn providers(flags: &str) -> Result<Vec<(PathBuf, Vec<String>)>> {
+    let Some(config) = flag(flags, CONFIG_FLAG) else {
+        return Ok(Vec::new());
+    };
+    let bin_dir = flag(flags, BIN_DIR_FLAG).context("no directory of programs")?;
+    let files = if config.is_dir() {
+        let entries: std::io::Result<Vec<_>> = fs::read_dir(config)?.collect();
+        entries?.iter().map(fs::DirEntry::path).collect()
+    } else {
+        vec![config.to_owned()]
+    };
+    let mut found = Vec::new();
+    for file in files {
+        let config: Value = serde_saphyr::from_str(&fs::read_to_string(file)?)?;
+        for provider in config["providers"].as_array().context("no providers")? {
+            let program = bin_dir.join(provider["name"].as_str().context("no name")?);
+            ensure!(program.is_file(), "`{}` is not there", program.display());
+            let arguments = provider["args"].as_array().into_iter().flatten();
+            let arguments = arguments.filter_map(|text| Some(text.as_str()?.to_owned()));
+            found.push((program, arguments.collect()));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a kubelet with these flags starts.
+pub(super) fn starts_with(flags: &str) -> bool {
+    providers(flags).is_ok()
+}
+
+/// What the providers of a kubelet with these flags give for the image, as one object.
+pub(super) fn provided(flags: &str, image: &str) -> Result<Value> {
+    let mut all = json!({});
+    for (program, arguments) in providers(flags)? {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let request = json!({
+            "apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderRequest", "image": image,
+        });
+        let mut stdin = child.stdin.take().context("no standard input")?;
+        let _ = write!(stdin, "{request}");
+        drop(stdin);
+        let response: Value = serde_json::from_slice(&child.wait_with_output()?.stdout)?;
+        for (key, value) in response["auth"].as_object().into_iter().flatten() {
+            all[key] = value.clone();
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,437 @@
+//! Delivery by the kubelet's credential provider, on real nodes: one restart in, none for a rotation, one out, and
+//! credentials for some namespaces only.
+
+mod common;
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::shared::{Shared, tests_on};
+use common::{base64, docker_config};
+use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_tests::{Access, Cluster, Node, config_file, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(100);
+const OWN_FILE: &str = "{ \"auths\": { \"own.example.com\": {\"auth\": \"b3duOmZpbGU=\"} } }\n";
+const SOURCE: &str = "team-a-pull-secret";
+
+static SHARED: Shared = Shared::new("credential-provider", 3);
+
+tests_on! { SHARED, |cluster, product, nodes|
+    one_restart_in_none_for_a_rotation_and_one_out(cluster, product, nodes);
+    a_scope_is_for_the_pods_of_its_namespaces(cluster, product, nodes);
+    damaged_data_holds_up_no_pull_that_needs_nothing(cluster, product, nodes);
+    flags_that_somebody_rewrites_come_back(cluster, product, nodes);
+    a_kubelet_without_flags_keeps_the_file_and_says_why(cluster, product, nodes);
+}
+
+fn deliver(cluster: &Cluster, delivery: &str) {
+    let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
+    merge(cluster, CONFIG, &patch).unwrap();
+}
+
+fn starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
+    let starts = nodes.iter().map(|node| product.kubelet_starts(node));
+    starts.map(Result::unwrap).collect()
+}
+
+fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize> {
+    let after = starts(product, nodes);
+    after.iter().zip(before).map(|(a, b)| a - b).collect()
+}
+
+/// The status of each node says that it has what is asked for, in this way.
+fn wait_delivered(product: &Product, nodes: &[Node], delivery: &str) {
+    product.wait_synced().unwrap();
+    let what = format!("delivery by {delivery}");
+    let status = || -> anyhow::Result<Vec<Value>> {
+        let nodes = nodes.iter().map(|node| product.node_status(node.name()));
+        nodes.collect()
+    };
+    until(&what, DEADLINE, POLL, || {
+        let is_delivered =
+            |status: &Value| status["delivery"] == delivery && status["phase"] == "Synced";
+        let is_ready = product.condition("Ready")?.0 == "True";
+        Ok((is_ready && status()?.iter().all(is_delivered)).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:#?}", status()));
+}
+
+fn flags(node: &Node) -> String {
+    fs::read_to_string(node.kubelet_dir().join("kubeadm-flags.env")).unwrap()
+}
+
+/// A pod of this namespace and service account; replaced where there is one already.
+fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, policy: &str) {
+    let gone = [
+        "delete",
+        "pod",
+        "p",
+        "-n",
+        namespace,
+        "--ignore-not-found",
+        "--force",
+        "--grace-period=0",
+    ];
+    cluster.kubectl(&gone).unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace},
+        "spec": {
+            "nodeName": node.name(), "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": image, "imagePullPolicy": policy}],
+        },
+    });
+    apply(cluster, &pod);
+}
+
+fn apply(cluster: &Cluster, object: &Value) {
+    until("kubectl apply", Duration::from_secs(20), POLL, || {
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let ran = run(&mut kubectl, &object.to_string())?;
+        // The service account of a namespace that was just made is not there yet.
+        Ok((ran.code == Some(0)).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Waits until the pod of this namespace runs, or its image was refused.
+fn wait_pod(cluster: &Cluster, namespace: &str, runs: bool) {
+    let what = format!(
+        "the pod of {namespace} {}",
+        if runs { "runs" } else { "is refused" }
+    );
+    let mut seen = String::new();
+    until(&what, DEADLINE, POLL, || {
+        let args = ["get", "pod", "p", "-n", namespace, "-o", "json"];
+        let pod: Value = serde_json::from_str(&cluster.kubectl(&args)?)?;
+        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+        let reason = waiting["reason"].as_str().unwrap_or_default();
+        seen = format!("{waiting}");
+        let is_refused = matches!(reason, "ErrImagePull" | "ImagePullBackOff");
+        let is_running = pod["status"]["phase"] == "Running";
+        anyhow::ensure!(
+            !(runs && is_refused || !runs && is_running),
+            "it is not so: {seen}"
+        );
+        Ok((is_running || is_refused).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}; {seen}"));
+}
+
+fn one_restart_in_none_for_a_rotation_and_one_out(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let registry = cluster.registry();
+    let private = registry.address(Access::Private);
+    let image = format!("{private}/team/app:1");
+    fs::write(nodes[1].kubelet_dir().join("config.json"), OWN_FILE).unwrap();
+    let files = |nodes: &[Node]| -> Vec<_> {
+        let files = nodes
+            .iter()
+            .map(|node| (config_file::read(node).unwrap(), flags(node)));
+        files.collect()
+    };
+    let before = files(nodes);
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    wait_delivered(product, nodes, "ConfigFile");
+
+    // In.
+    let known = starts(product, nodes);
+    deliver(cluster, "CredentialProvider");
+    wait_delivered(product, nodes, "CredentialProvider");
+    assert_eq!(
+        more_starts(product, nodes, &known),
+        [1, 1, 1],
+        "one start a node"
+    );
+    for (node, (file, _)) in nodes.iter().zip(&before) {
+        let has = config_file::auth(node, &private).unwrap();
+        assert_eq!(has, None, "the file has nothing of ours");
+        let now = config_file::read(node).unwrap().map(|file| file.bytes);
+        assert_eq!(
+            now,
+            file.as_ref().map(|file| file.bytes.clone()),
+            "{}",
+            node.name()
+        );
+        assert!(flags(node).contains("--image-credential-provider-config="));
+        product
+            .start_pod(&format!("in-{}", node.name()), &image, node.name())
+            .unwrap();
+        product
+            .wait_pod(&format!("in-{}", node.name()), false)
+            .unwrap();
+    }
+
+    // A rotation: the old password is refused from now on, and the very next pull has the new one.
+    let known = starts(product, nodes);
+    registry.set_password("rotated-in-place").unwrap();
+    let begun = Instant::now();
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    wait_delivered(product, nodes, "CredentialProvider");
+    println!(
+        "a rotation in place: Synced after {:.2} s",
+        begun.elapsed().as_secs_f32()
+    );
+    for node in nodes {
+        let pod = format!("rotated-{}", node.name());
+        product.start_pod(&pod, &image, node.name()).unwrap();
+        product.wait_pod(&pod, false).unwrap();
+    }
+    assert_eq!(more_starts(product, nodes, &known), [0, 0, 0], "no start");
+
+    // A registry at a port that the provider does not serve yet.
+    product
+        .apply(&docker_config(&[
+            (
+                &private,
+                &format!("puller:{}", registry.password().unwrap()),
+            ),
+            ("other.example.com:4711", "u:p-of-another-port"),
+        ]))
+        .unwrap();
+    wait_delivered(product, nodes, "CredentialProvider");
+    assert_eq!(
+        more_starts(product, nodes, &known),
+        [1, 1, 1],
+        "one start for a new port"
+    );
+
+    // Back to the file, and in again.
+    let known = starts(product, nodes);
+    deliver(cluster, "ConfigFile");
+    wait_delivered(product, nodes, "ConfigFile");
+    assert_eq!(
+        more_starts(product, nodes, &known),
+        [1, 1, 1],
+        "one start out"
+    );
+    for (node, (_, before)) in nodes.iter().zip(&before) {
+        assert_eq!(flags(node), *before);
+        let password = registry.password().unwrap();
+        let expected = Some(base64(&format!("puller:{password}")));
+        assert_eq!(config_file::auth(node, &private).unwrap(), expected);
+    }
+    deliver(cluster, "CredentialProvider");
+    wait_delivered(product, nodes, "CredentialProvider");
+
+    // Out.
+    let known = starts(product, nodes);
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(
+        more_starts(product, nodes, &known),
+        [1, 1, 1],
+        "one start out"
+    );
+    assert_eq!(files(nodes), before, "the very bytes of both files");
+    for node in nodes {
+        assert!(!node.kubelet_dir().join(".globalps").exists());
+    }
+    fs::remove_file(nodes[1].kubelet_dir().join("config.json")).unwrap();
+}
+
+/// The source with the private registry's password, for these namespaces.
+fn scope(cluster: &Cluster, namespaces: &[&str]) {
+    let patch = json!({"spec": {
+        "kubelet": {"delivery": "CredentialProvider"},
+        "sources": [{"name": SOURCE, "scope": {"namespaces": namespaces}}],
+    }});
+    merge(cluster, CONFIG, &patch).unwrap();
+}
+
+fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    let registry = cluster.registry();
+    let private = registry.address(Access::Private);
+    let image = format!("{private}/team/app:1");
+    let node = &nodes[0];
+    for namespace in ["team-a", "team-b"] {
+        cluster
+            .kubectl(&["create", "namespace", namespace])
+            .unwrap();
+    }
+    product.install_again(&["--source", SOURCE]).unwrap();
+    apply(
+        cluster,
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SOURCE, "namespace": NAMESPACE},
+            "type": "kubernetes.io/dockerconfigjson",
+            "stringData": {".dockerconfigjson": registry.docker_config().unwrap()},
+        }),
+    );
+    product
+        .apply(&docker_config(&[(
+            "everybodys.example.com",
+            "u:everybodys",
+        )]))
+        .unwrap();
+    scope(cluster, &["team-a", "team-a-*"]);
+    wait_delivered(product, nodes, "CredentialProvider");
+    let known = starts(product, nodes);
+
+    start_pod(cluster, "team-a", &image, node, "Always");
+    wait_pod(cluster, "team-a", true);
+    for policy in ["Always", "IfNotPresent"] {
+        start_pod(cluster, "team-b", &image, node, policy);
+        wait_pod(cluster, "team-b", false);
+    }
+    // Where the image lies on the node already, the kubelet asks the same.
+    start_pod(cluster, "team-a", &image, node, "IfNotPresent");
+    wait_pod(cluster, "team-a", true);
+    assert!(
+        config_file::auth(node, &private).unwrap().is_none(),
+        "never in the file"
+    );
+
+    // A namespace that is a second old.
+    cluster
+        .kubectl(&["create", "namespace", "team-a-new"])
+        .unwrap();
+    start_pod(cluster, "team-a-new", &image, node, "Always");
+    wait_pod(cluster, "team-a-new", true);
+
+    scope(cluster, &["team-b"]);
+    until("the other scope", DEADLINE, POLL, || {
+        let status = product.status()?;
+        Ok((status["sources"][0]["scope"] == "team-b").then_some(()))
+    })
+    .unwrap();
+    wait_delivered(product, nodes, "CredentialProvider");
+    start_pod(cluster, "team-a", &image, node, "Always");
+    wait_pod(cluster, "team-a", false);
+    start_pod(cluster, "team-b", &image, node, "Always");
+    wait_pod(cluster, "team-b", true);
+    assert_eq!(
+        more_starts(product, nodes, &known),
+        [0, 0, 0],
+        "scopes restart nothing"
+    );
+
+    // One that can't be used holds up nobody, and the last one stays.
+    scope(cluster, &["team-["]);
+    until("the source is invalid", DEADLINE, POLL, || {
+        let source = product.status()?["sources"][0].clone();
+        let message = source["message"].as_str().unwrap_or_default().to_owned();
+        Ok((source["valid"] == false && message.contains("team-[")).then_some(()))
+    })
+    .unwrap();
+    start_pod(cluster, "team-b", &image, node, "Always");
+    wait_pod(cluster, "team-b", true);
+
+    for namespace in ["team-a", "team-b", "team-a-new"] {
+        cluster
+            .kubectl(&["delete", "namespace", namespace, "--wait=false"])
+            .unwrap();
+    }
+    cluster
+        .kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])
+        .unwrap();
+}
+
+fn damaged_data_holds_up_no_pull_that_needs_nothing(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let registry = cluster.registry();
+    let open = format!("{}/pause:1", registry.address(Access::Open));
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    deliver(cluster, "CredentialProvider");
+    wait_delivered(product, nodes, "CredentialProvider");
+    let known = starts(product, nodes);
+    let node = &nodes[0];
+    let data = node.kubelet_dir().join(".globalps/credentials.json");
+    let good = fs::read(&data).unwrap();
+    for (case, bytes) in [
+        ("gone", None),
+        ("cut", Some(good[..good.len() / 2].to_vec())),
+        ("garbage", Some(b"\xff\x00{".to_vec())),
+    ] {
+        match &bytes {
+            Some(bytes) => fs::write(&data, bytes).unwrap(),
+            None => fs::remove_file(&data).unwrap(),
+        }
+        product.start_pod("open", &open, node.name()).unwrap();
+        product.wait_pod("open", false).unwrap();
+        until(
+            &format!("{case}: the syncer puts it right"),
+            DEADLINE,
+            POLL,
+            || Ok((fs::read(&data).ok().as_ref() == Some(&good)).then_some(())),
+        )
+        .unwrap();
+    }
+    assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
+    // So that the limit of conflicts of this node is another test's.
+    sleep(Duration::from_secs(1));
+}
+
+fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    let registry = cluster.registry();
+    let private = registry.address(Access::Private);
+    let image = format!("{private}/team/app:1");
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    deliver(cluster, "CredentialProvider");
+    wait_delivered(product, nodes, "CredentialProvider");
+    let node = &nodes[2];
+    let with = flags(node);
+    let without = format!("KUBELET_KUBEADM_ARGS=\"--node-ip={} --v=1\"\n", node.ip());
+    fs::write(node.kubelet_dir().join("kubeadm-flags.env"), &without).unwrap();
+    until("the flags are back", DEADLINE, POLL, || {
+        let flags = flags(node);
+        Ok((flags != without && flags.contains("--v=1")).then_some(()))
+    })
+    .unwrap();
+    assert!(with.contains("--image-credential-provider-bin-dir="));
+    until("the repair is told", DEADLINE, POLL, || {
+        let status = product.node_status(node.name())?;
+        Ok((status["reason"] == "DriftRepaired" && status["phase"] == "Synced").then_some(()))
+    })
+    .unwrap();
+    product.start_pod("drift", &image, node.name()).unwrap();
+    product.wait_pod("drift", false).unwrap();
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(flags(node), without, "what somebody wrote later stays");
+}
+
+fn a_kubelet_without_flags_keeps_the_file_and_says_why(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    let registry = cluster.registry();
+    let node = &nodes[1];
+    let path = node.kubelet_dir().join("kubeadm-flags.env");
+    let before = flags(node);
+    let foreign = before.replace(
+        "\"\n",
+        " --image-credential-provider-config=/etc/x.yaml --image-credential-provider-bin-dir=/opt/x\"\n",
+    );
+    // The kubelet is not restarted with them here: it need not start.
+    fs::write(&path, &foreign).unwrap();
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    deliver(cluster, "CredentialProvider");
+    until("the node says why not", DEADLINE, POLL, || {
+        let status = product.node_status(node.name())?;
+        let message = status["message"].as_str().unwrap_or_default().to_owned();
+        let is_said = status["reason"] == "ProviderNotPossible" && message.contains("/etc/x.yaml");
+        Ok(
+            (is_said && status["delivery"] == "ConfigFile" && status["phase"] == "Synced")
+                .then_some(()),
+        )
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:#}", product.node_status(node.name()).unwrap()));
+    assert_eq!(flags(node), foreign, "nothing is changed");
+    let private = registry.address(Access::Private);
+    assert!(
+        config_file::auth(node, &private).unwrap().is_some(),
+        "the file goes on"
+    );
+    fs::write(&path, &before).unwrap();
+}

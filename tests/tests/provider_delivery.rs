@@ -1,0 +1,282 @@
+//! Delivery by the kubelet's credential provider, on a node without a cluster: in, rotations, drift, out.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::Duration;
+
+use globalps_core::provider::{Delivery, ProviderConfig};
+use globalps_tests::bare_node::{Ask, BareNode, Failures, Program};
+use globalps_tests::until;
+use serde_json::{Value, json};
+
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
+
+const DEADLINE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+
+const OWN: &str = "{ \"auths\": {\"own.example.com\": {\"auth\": \"bzpv\"}} }\n";
+const FLAGS: &str = "# by kubeadm\nKUBELET_KUBEADM_ARGS=\"--v=2\"\nOTHER=1";
+const IMAGE: &str = "r.example.com/a";
+
+fn ask(revision: i64, delivery: Delivery) -> Ask {
+    let auth = ["", "dTox", "dToy", "dToz", "dTo0"][usize::try_from(revision).unwrap()];
+    Ask {
+        generation: revision,
+        revision: Some(revision),
+        credentials: json!({"auths": {"r.example.com": {"auth": auth}}}).to_string(),
+        delivery,
+        kubelet_version: "v1.36.3",
+    }
+}
+
+fn by_provider(revision: i64) -> Ask {
+    ask(
+        revision,
+        Delivery::CredentialProvider(ProviderConfig::default()),
+    )
+}
+
+fn by_file(revision: i64) -> Ask {
+    ask(revision, Delivery::ConfigFile)
+}
+
+fn restore(generation: i64) -> Ask {
+    Ask {
+        generation,
+        revision: None,
+        ..Ask::default()
+    }
+}
+
+/// A node that kubeadm has set up, with entries of its own.
+fn node(directory: &Path, ask: &Ask) -> BareNode {
+    fs::write(directory.join("config.json"), OWN).unwrap();
+    fs::set_permissions(directory.join("config.json"), Permissions::from_mode(0o644)).unwrap();
+    fs::write(directory.join("kubeadm-flags.env"), FLAGS).unwrap();
+    BareNode::start(directory, ask, 1, Failures::NONE).unwrap()
+}
+
+fn wait(node: &BareNode, phase: &str, revision: i64, delivery: &str) -> Value {
+    node.wait_status(phase, DEADLINE, |status| {
+        status["phase"] == phase && status["revision"] == revision && status["delivery"] == delivery
+    })
+    .unwrap()
+}
+
+fn read(directory: &Path, name: &str) -> String {
+    fs::read_to_string(directory.join(name)).unwrap_or_default()
+}
+
+fn password(node: &BareNode) -> Value {
+    node.provided(IMAGE).unwrap()["r.example.com"]["password"].clone()
+}
+
+fn is_as_before(directory: &Path) {
+    assert_eq!(read(directory, "config.json"), OWN);
+    assert_eq!(read(directory, "kubeadm-flags.env"), FLAGS);
+    let mode = fs::metadata(directory.join("config.json"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o644);
+}
+
+#[test]
+fn one_restart_in_one_out_and_none_between() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_file(1));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "ConfigFile");
+    assert_eq!(node.restarts(), 1);
+
+    node.ask(Some(by_provider(2)));
+    wait(&node, "Synced", 2, "CredentialProvider");
+    assert_eq!(node.restarts(), 2);
+    assert_eq!(read(directory.path(), "config.json"), OWN);
+    assert_eq!(password(&node), "2");
+
+    node.ask(Some(by_provider(3)));
+    wait(&node, "Synced", 3, "CredentialProvider");
+    assert_eq!((node.restarts(), password(&node)), (2, json!("3")));
+
+    node.ask(Some(by_file(4)));
+    wait(&node, "Synced", 4, "ConfigFile");
+    assert_eq!((node.restarts(), node.has_provider()), (3, false));
+    assert_eq!(read(directory.path(), "kubeadm-flags.env"), FLAGS);
+    let left = fs::read_dir(directory.path().join(".globalps")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["state.json"]);
+
+    node.ask(Some(restore(5)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+    is_as_before(directory.path());
+    assert!(!directory.path().join(".globalps").exists());
+}
+
+#[test]
+fn a_restore_takes_the_provider_out_in_one_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_provider(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "CredentialProvider");
+    assert_eq!((node.restarts(), password(&node)), (1, json!("1")));
+    is_here_what_is_promised(directory.path());
+    node.ask(Some(restore(2)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+    assert_eq!((node.restarts(), node.has_provider()), (2, false));
+    is_as_before(directory.path());
+    assert!(!directory.path().join(".globalps").exists());
+    syncer.kill().unwrap();
+}
+
+fn is_here_what_is_promised(directory: &Path) {
+    assert_eq!(read(directory, "config.json"), OWN);
+    for (path, mode) in [
+        (".globalps", 0o700),
+        (".globalps/bin/globalps-credential-provider", 0o755),
+        (".globalps/bin/globalps-credential-provider-scoped", 0o755),
+        (".globalps/credentials.json", 0o600),
+        (".globalps/globalps-credential-provider.yaml", 0o600),
+    ] {
+        let found = fs::metadata(directory.join(path))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(found & 0o777, mode, "{path}");
+    }
+}
+
+#[test]
+fn a_node_is_restored_by_hand_with_its_provider() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_provider(1));
+    let syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "CredentialProvider");
+    syncer.kill().unwrap();
+    let output = node.restore(&PROGRAM, &[]).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("delivered by the credential provider"),
+        "{said}"
+    );
+    assert!(output.status.success(), "{said}");
+    assert_eq!((node.restarts(), node.has_provider()), (2, false));
+    is_as_before(directory.path());
+    assert!(!directory.path().join(".globalps").exists());
+}
+
+#[test]
+fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_provider(1));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "CredentialProvider");
+    // The watch begins with the report.
+    sleep(Duration::from_millis(300));
+    for (drifts, path) in [
+        ".globalps/credentials.json",
+        ".globalps/bin/globalps-credential-provider",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = directory.path().join(path);
+        fs::remove_file(&path).unwrap();
+        until("the file is back", DEADLINE, POLL, || {
+            Ok(path.exists().then_some(()))
+        })
+        .unwrap();
+        until("it is in force", DEADLINE, POLL, || {
+            Ok((node.provided(IMAGE).is_ok()).then_some(()))
+        })
+        .unwrap();
+        assert_eq!(node.restarts(), 1, "{drifts}");
+        sleep(Duration::from_millis(300));
+    }
+    let upgraded = FLAGS.replace("--v=2", "--v=3");
+    fs::write(directory.path().join("kubeadm-flags.env"), &upgraded).unwrap();
+    let status = node
+        .wait_status("the drift", DEADLINE, |status| {
+            status["restarts"] == 2 && status["phase"] == "Synced"
+        })
+        .unwrap();
+    assert_eq!(status["reason"], "DriftRepaired");
+    assert!(node.has_provider());
+    let flags = read(directory.path(), "kubeadm-flags.env");
+    assert!(
+        flags.contains("--v=3 --image-credential-provider-config="),
+        "{flags}"
+    );
+    node.ask(Some(restore(2)));
+    node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+        .unwrap();
+    assert_eq!(read(directory.path(), "kubeadm-flags.env"), upgraded);
+}
+
+#[test]
+fn where_it_is_not_possible_the_credentials_file_goes_on_and_the_reason_is_named() {
+    let older = |version| Ask {
+        kubelet_version: version,
+        ..by_provider(1)
+    };
+    for (ask, flags, arguments, message) in [
+        (older(""), FLAGS, "--restart=Always", "version is not known"),
+        (
+            older("v1.25.9"),
+            FLAGS,
+            "--restart=Always",
+            "1.25, older than 1.26",
+        ),
+        (by_provider(1), FLAGS, "--restart=Never", "Never"),
+        (
+            by_provider(1),
+            "",
+            "--restart=Always",
+            "does not set `KUBELET_KUBEADM_ARGS`",
+        ),
+        (
+            by_provider(1),
+            "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=DIRECTORY/theirs.yaml \
+             --image-credential-provider-bin-dir=DIRECTORY\"",
+            "--restart=Always",
+            "spec.kubelet.credentialProvider",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("theirs.yaml"), "providers: []").unwrap();
+        let flags = flags.replace("DIRECTORY", directory.path().to_str().unwrap());
+        let node = node(directory.path(), &ask).with_arguments(&[arguments]);
+        fs::write(directory.path().join("kubeadm-flags.env"), &flags).unwrap();
+        let _syncer = node.syncer(&PROGRAM).unwrap();
+        let status = wait(&node, "Synced", 1, "ConfigFile");
+        assert_eq!(status["reason"], "ProviderNotPossible", "{status}");
+        assert!(
+            status["message"].as_str().unwrap().contains(message),
+            "{status}"
+        );
+        assert!(read(directory.path(), "config.json").contains("r.example.com"));
+        assert_eq!(read(directory.path(), "kubeadm-flags.env"), flags);
+        assert!(node.provided(IMAGE).is_ok_and(|found| found == json!({})));
+    }
+}
+
+#[test]
+fn a_node_whose_kubelet_fails_with_the_provider_has_what_it_had() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = node(directory.path(), &by_file(1));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    wait(&node, "Synced", 1, "ConfigFile");
+    let before = read(directory.path(), "config.json");
+    node.fail(Failures(3, "failed"));
+    node.ask(Some(by_provider(2)));
+    let status = wait(&node, "RolledBack", 1, "ConfigFile");
+    assert_eq!(status["reason"], "KubeletDidNotStart");
+    assert_eq!(read(directory.path(), "config.json"), before);
+    assert_eq!(read(directory.path(), "kubeadm-flags.env"), FLAGS);
+    assert!(!directory.path().join(".globalps/bin").exists());
+}
