@@ -120,7 +120,7 @@ pub(crate) struct Wait {
 /// Who may change the Secret.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Owner {
-    /// Change the Secret even where another program owns it
+    /// Change the Secret, and `spec.sources`, even where another program owns it
     #[arg(long)]
     pub force_conflicts: bool,
 }

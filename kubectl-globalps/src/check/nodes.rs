@@ -89,6 +89,7 @@ pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
         (_, "DriftRepaired") => Some("node-drift"),
         (_, "ProviderNotPossible") => Some("node-provider"),
         (_, "ForeignProviderConfig") => Some("node-provider-config"),
+        (_, "ProviderFailed") => Some("node-provider-failed"),
         (
             _,
             "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory"
@@ -164,6 +165,11 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "the credential provider can't be set up, so the credentials file stays in use",
             "do on the node what its message says, or name the paths of its flags in `spec.kubelet.credentialProvider`",
             false,
+        ),
+        "node-provider-failed" => (
+            "the credential provider does not work with the new content; the node has what it had before",
+            "`kubectl globalps status -o wide` says why; then `kubectl globalps retry` or `undo`",
+            true,
         ),
         "node-provider-config" => (
             "the kubelet's own configuration of credential providers can't be read, so it is left as it is",

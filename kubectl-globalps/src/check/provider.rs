@@ -92,10 +92,13 @@ impl Kind {
     /// `counts`: nodes by their kubelets' version.
     fn check(self, counts: &BTreeMap<&str, u32>, has_scopes: bool) -> Check {
         let number: u32 = counts.values().sum();
-        let versions: Vec<String> = counts
-            .iter()
-            .map(|(version, number)| format!("{number} {version}"))
-            .collect();
+        let versions: Vec<String> = match counts.keys().collect::<Vec<_>>().as_slice() {
+            [version] => vec![(**version).to_owned()],
+            _ => counts
+                .iter()
+                .map(|(version, number)| format!("{number} {version}"))
+                .collect(),
+        };
         let who = format!("{} ({})", nodes(number), versions.join(", "));
         let shown = |(major, minor)| format!("{major}.{minor}");
         let line = |name, what: String| well(DELIVERY, name, format!("{who}: {what}"));
@@ -181,17 +184,17 @@ mod tests {
                 (
                     "kubelet-no-provider",
                     Verdict::Warning,
-                    "1 node (1 v1.25.9): no credential provider before 1.26, so the credentials file stays in use",
+                    "1 node (v1.25.9): no credential provider before 1.26, so the credentials file stays in use",
                 ),
                 (
                     "kubelet-no-scopes",
                     Verdict::Warning,
-                    "1 node (1 v1.26.0): no scopes before 1.34, so pods there get no credentials of a source with a scope",
+                    "1 node (v1.26.0): no scopes before 1.34, so pods there get no credentials of a source with a scope",
                 ),
                 (
                     "scope-for-pulls-only",
                     Verdict::Warning,
-                    "1 node (1 v1.34.1): before 1.35 a scope holds for pulls, not for an image that is on the node already",
+                    "1 node (v1.34.1): before 1.35 a scope holds for pulls, not for an image that is on the node already",
                 ),
                 (
                     "kubelets",
