@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 33] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -39,6 +39,21 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
         ),
         (Synced, "ModeNarrowed", None),
         (Synced, "DriftRepaired", Some(("node-drift", Warning))),
+        (
+            Synced,
+            "ProviderNotPossible",
+            Some(("node-provider", Warning)),
+        ),
+        (
+            Synced,
+            "ForeignProviderConfig",
+            Some(("node-provider-config", Warning)),
+        ),
+        (
+            RolledBack,
+            "ProviderFailed",
+            Some(("node-provider-failed", Failure)),
+        ),
         (
             RolledBack,
             "KubeletDidNotStart",
