@@ -29,6 +29,9 @@ pub(crate) struct Effects {
     /// Registries at a port that the credential provider does not serve yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub new_ports: Vec<String>,
+    /// No source had a scope before, so that kubelets request no tokens for the provider yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub first_scope: bool,
     /// `None`: nothing changes, or it is the credentials file that changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts_kubelets: Option<bool>,
@@ -69,8 +72,8 @@ impl Deliveries {
         self
     }
 
-    /// `config`: all that is proposed. `changes`: it differs from what is in force.
-    pub(crate) fn effects(&self, config: &DockerConfig, changes: bool) -> Effects {
+    /// `config`: all that is proposed. `changes`: it differs from what is in force. `has_scope`: of a source of it.
+    pub(crate) fn effects(&self, config: &DockerConfig, changes: bool, has_scope: bool) -> Effects {
         use DeliveryType::{ConfigFile, CredentialProvider};
         let none = Effects {
             nodes: self.nodes,
@@ -97,9 +100,11 @@ impl Deliveries {
                 let new_ports: Vec<String> = at_new_port
                     .map(|entry| shown_key(&entry.canonical_key()))
                     .collect();
+                let first_scope = has_scope && !provider.scopes;
                 Effects {
-                    restarts_kubelets: changes.then_some(!new_ports.is_empty()),
+                    restarts_kubelets: changes.then_some(first_scope || !new_ports.is_empty()),
                     new_ports,
+                    first_scope,
                     ..none
                 }
             }
@@ -137,7 +142,10 @@ impl Effects {
                 "`{registry}`: a port that the credential provider does not serve yet: restarts each kubelet once{on_nodes}"
             )
         });
-        at_port.collect()
+        let first_scope = self.first_scope.then(|| {
+            format!("the first source with a scope: restarts each kubelet once{on_nodes}")
+        });
+        at_port.chain(first_scope).collect()
     }
 }
 
@@ -227,7 +235,8 @@ mod tests {
                 "",
             ),
         ] {
-            let effects = deliveries(in_force, wanted, nodes).effects(&config(registries), changes);
+            let effects =
+                deliveries(in_force, wanted, nodes).effects(&config(registries), changes, false);
             assert_eq!(effects.sentences().join("\n"), expected, "{in_force}");
         }
     }
@@ -235,15 +244,33 @@ mod tests {
     #[test]
     fn a_proposal_is_not_to_blame_for_another_delivery() {
         let there = deliveries("", DeliveryType::CredentialProvider, 3);
-        let effects = there.effects(&config(&["a"]), true);
+        let effects = there.effects(&config(&["a"]), true, false);
         assert_eq!(
             effects.change(),
             "-delivery: ConfigFile\n+delivery: CredentialProvider\n"
         );
-        let effects = there.staying().effects(&config(&["a"]), true);
+        let effects = there.staying().effects(&config(&["a"]), true, false);
         assert_eq!(
             (effects.change().as_str(), effects.sentences().len()),
             ("", 0)
         );
+    }
+
+    #[test]
+    fn the_first_scope_restarts_and_the_next_ones_do_not() {
+        let provider = DeliveryType::CredentialProvider;
+        for (in_force, expected) in [
+            (
+                r#"{"type":"CredentialProvider"}"#,
+                "the first source with a scope: restarts each kubelet once, 3 nodes",
+            ),
+            (
+                r#"{"type":"CredentialProvider","scopes":true}"#,
+                "restarts no kubelet",
+            ),
+        ] {
+            let effects = deliveries(in_force, provider, 3).effects(&config(&["a"]), true, true);
+            assert_eq!(effects.sentences(), [expected]);
+        }
     }
 }

@@ -413,9 +413,11 @@ fn a_kubelet_without_flags_keeps_the_file_and_says_why(
         "\"\n",
         " --image-credential-provider-config=/etc/x.yaml --image-credential-provider-bin-dir=/opt/x\"\n",
     );
-    // The kubelet is not restarted with them here: it need not start.
-    fs::write(&path, &foreign).unwrap();
     product.apply(&registry.docker_config().unwrap()).unwrap();
+    wait_delivered(product, nodes, "ConfigFile");
+    // Its kubelet would not start with them, and is not restarted here: the file has the same content.
+    fs::write(&path, &foreign).unwrap();
+    let known = product.kubelet_starts(node).unwrap();
     deliver(cluster, "CredentialProvider");
     until("the node says why not", DEADLINE, POLL, || {
         let status = product.node_status(node.name())?;
@@ -428,6 +430,7 @@ fn a_kubelet_without_flags_keeps_the_file_and_says_why(
     })
     .unwrap_or_else(|error| panic!("{error:#}: {:#}", product.node_status(node.name()).unwrap()));
     assert_eq!(flags(node), foreign, "nothing is changed");
+    assert_eq!(product.kubelet_starts(node).unwrap(), known);
     let private = registry.address(Access::Private);
     assert!(
         config_file::auth(node, &private).unwrap().is_some(),

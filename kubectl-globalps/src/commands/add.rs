@@ -264,7 +264,7 @@ async fn announcement(
     let deliveries = Deliveries::of(global.as_ref(), gps.as_ref());
     let is_delivered = !has_scope || deliveries.wanted == DeliveryType::CredentialProvider;
     let differs = !changes.is_empty() || source.is_some_and(Planned::is_change);
-    let effects = deliveries.effects(&after, differs).sentences();
+    let effects = deliveries.effects(&after, differs, has_scope).sentences();
     let known = validate(&before);
     let new = validate(&after);
     let new = new.iter().filter(|finding| !known.contains(finding));

@@ -51,18 +51,20 @@ pub(super) async fn run(
     let changes = changes(&in_force, &wanted);
     let mut deliveries = Deliveries::of(global.as_ref(), facts.gps());
     // What the GlobalPullSecret asks for besides is no part of a proposal.
+    let spec = facts.gps().map(|gps| gps.spec.sources.as_slice());
+    let spec = spec.unwrap_or_default();
+    let has_scope = args.filename.is_none() && spec.iter().any(|source| source.scope.is_some());
     let scopes = if args.filename.is_some() {
         deliveries = deliveries.staying();
         Vec::new()
     } else {
-        let spec = facts.gps().map(|gps| gps.spec.sources.as_slice());
         let are_delivered = deliveries.wanted == DeliveryType::CredentialProvider;
         let (scoped, everybodys) = (&in_force.scoped, &in_force.everybodys);
-        scope::changes(spec.unwrap_or_default(), are_delivered, scoped, everybodys)
+        scope::changes(spec, are_delivered, scoped, everybodys)
     };
     let differs = !changes.is_empty() || !scopes.is_empty();
     let difference = Difference {
-        effects: deliveries.effects(&wanted, differs),
+        effects: deliveries.effects(&wanted, differs, has_scope),
         scopes,
         changes,
         lagging_nodes: status.lagging().map(|row| row.name.clone()).collect(),
