@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
+use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, Program};
 use globalps_tests::interrupted::{Recording, Recovery, Scenario};
 use globalps_tests::power_cut::{Op, Tree, crash_states};
@@ -47,6 +48,34 @@ fn scenarios() -> Vec<Scenario> {
         },
         rollback("rollback, onto a file", Some(OWN)),
         rollback("rollback, no file", None),
+        Scenario {
+            ask: by_provider(1, 1),
+            ..sync("provider, onto nothing", None)
+        },
+        Scenario {
+            before: Some(ask(1, Some(1))),
+            ask: by_provider(2, 2),
+            ..sync("provider, in from the file", Some(OWN))
+        },
+        Scenario {
+            before: Some(ask(1, Some(1))),
+            ask: by_provider(2, 2),
+            ..rollback("provider, in and rolled back", Some(OWN))
+        },
+        Scenario {
+            before: Some(by_provider(1, 1)),
+            ask: by_provider(2, 2),
+            ..sync("provider, rotation", Some(OWN))
+        },
+        Scenario {
+            before: Some(by_provider(1, 1)),
+            ask: ask(2, Some(2)),
+            ..sync("provider, out to the file", Some(OWN))
+        },
+        Scenario {
+            before: Some(by_provider(1, 1)),
+            ..restore("provider, restore", Some(OWN))
+        },
         restore("restore of a file", Some(OWN)),
         restore("restore of no file", None),
     ]
@@ -57,7 +86,15 @@ fn ask(generation: i64, revision: Option<i64>) -> Ask {
         generation,
         revision,
         credentials: granted(revision).to_string(),
-        ..Ask::default()..Ask::default()
+        kubelet_version: "v1.36.3",
+        ..Ask::default()
+    }
+}
+
+fn by_provider(generation: i64, revision: i64) -> Ask {
+    Ask {
+        delivery: Delivery::CredentialProvider(ProviderConfig::default()),
+        ..ask(generation, Some(revision))
     }
 }
 

@@ -73,6 +73,7 @@ pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
         (_, "SystemBusAway") => Some("node-bus"),
         (_, "KubeletUnit") => Some("node-unit"),
         (_, "KubeletDown") => Some("node-kubelet-down"),
+        (_, "ProviderNotPossible" | "ForeignProviderConfig") => Some("node-provider"),
         (_, "AnotherSyncer") => Some("node-two-syncers"),
         (_, "StateTooNew" | "StateDamaged") => Some("node-state"),
         (_, "SecretNotRead") => Some("node-secret"),
@@ -123,6 +124,11 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "the file can't be written",
             "`kubectl globalps status -o wide` names the error; repair it, then `kubectl globalps retry`",
             true,
+        ),
+        "node-provider" => (
+            "the credential provider can't be set up, so the credentials file is used, without scopes",
+            "`kubectl globalps status -o wide` says why, and which flags to add",
+            false,
         ),
         "node-two-syncers" => (
             "another syncer works on the node",

@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -38,6 +38,26 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 30] = {
             Some(("node-file-set-aside", Warning)),
         ),
         (Synced, "ModeNarrowed", None),
+        (
+            Synced,
+            "ProviderNotPossible",
+            Some(("node-provider", Warning)),
+        ),
+        (
+            Synced,
+            "ForeignProviderConfig",
+            Some(("node-provider", Warning)),
+        ),
+        (
+            Failed,
+            "ForeignProviderConfig",
+            Some(("node-provider", Warning)),
+        ),
+        (
+            RolledBack,
+            "ProviderFailed",
+            Some(("node-rolled-back", Failure)),
+        ),
         (Synced, "DriftRepaired", Some(("node-drift", Warning))),
         (
             RolledBack,

@@ -12,7 +12,7 @@ use globalps_core::provider::BINARY;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::api::NODE;
-use super::bus;
+use super::{bus, kubelet};
 use crate::{kubernetes, power_cut, until};
 
 /// The real program.
@@ -103,6 +103,8 @@ impl Syncer {
         command
             .args(["run", "--node-name", NODE, "--config-file"])
             .arg(folder.join("config.json"))
+            .arg("--host-config-file")
+            .arg(kubelet::host_config_file())
             .arg("--provider-program")
             .arg(program.provider_in(scratch)?)
             .arg("--bus")
