@@ -41,6 +41,8 @@ pub struct Scenario {
     /// Restarts of the kubelet that fail, but not after a cut.
     pub failures: usize,
     pub phase: &'static str,
+    /// So many cuts, each while what the one before left is recovered.
+    pub cuts: u8,
 }
 
 /// A scenario as it went without a cut.
