@@ -11,10 +11,11 @@ pub(crate) const USAGE: &str = "\
 Answer the kubelet's request on standard input with the registry credentials that serve the image
 
 Usage: globalps-credential-provider --data FILE [--scoped]
-       globalps-credential-provider --data FILE --explain IMAGE [--namespace NAME [--service-account NAME]]
+       globalps-credential-provider --explain IMAGE [--data FILE] [--namespace NAME [--service-account NAME]]
 
 Options:
-      --data FILE             File with the credentials, which the syncer writes
+      --data FILE             File with the credentials, which the syncer writes. With --explain it need not be
+                              named: it lies beside the directory of this program
       --scoped                Answer with the credentials for some pods only; the request must have the pod's token
       --explain IMAGE         Say which keys serve the image, and for which pods; never a credential
       --namespace NAME        With --explain: what a pod of this namespace gets
@@ -93,7 +94,7 @@ fn command(values: [Option<OsString>; 4], is_scoped: bool) -> Result<Command, Us
     let image = text("--explain", image)?;
     let namespace = text("--namespace", namespace)?;
     let service_account = text("--service-account", service_account)?;
-    let data = data.map(PathBuf::from).ok_or(UsageError::NoData)?;
+    let data = data.map(PathBuf::from);
     if namespace.is_none() && service_account.is_some() {
         return Err(UsageError::Without("--service-account", "--namespace"));
     }
@@ -104,7 +105,7 @@ fn command(values: [Option<OsString>; 4], is_scoped: bool) -> Result<Command, Us
     match image {
         None if pod.is_some() => Err(UsageError::Without("--namespace", "--explain")),
         None => Ok(Command::Answer {
-            data,
+            data: data.ok_or(UsageError::NoData)?,
             scoped: is_scoped,
         }),
         Some(_) if is_scoped => Err(UsageError::Without("--scoped", "a request")),
@@ -136,12 +137,12 @@ mod tests {
                 scoped,
             })
         };
-        let explain = |pod: Option<(&str, &str)>| {
+        let explain = |data: Option<&str>, pod: Option<(&str, &str)>| {
             let pod = pod.map(|(namespace, service_account)| PodIdentity {
                 namespace: namespace.to_owned(),
                 service_account: service_account.to_owned(),
             });
-            let (data, image) = ("/d".into(), "nginx".to_owned());
+            let (data, image) = (data.map(PathBuf::from), "nginx".to_owned());
             Ok(Command::Explain(Question { data, image, pod }))
         };
         for (line, expected) in [
@@ -149,14 +150,15 @@ mod tests {
             ("--data /d", answer(false)),
             ("--data=/d --scoped", answer(true)),
             ("--scoped --data /d", answer(true)),
-            ("--data /d --explain nginx", explain(None)),
+            ("--data /d --explain nginx", explain(Some("/d"), None)),
+            ("--explain nginx", explain(None, None)),
             (
                 "--explain=nginx --data=/d --namespace a",
-                explain(Some(("a", "default"))),
+                explain(Some("/d"), Some(("a", "default"))),
             ),
             (
                 "--explain=nginx --data=/d --namespace a --service-account=ci",
-                explain(Some(("a", "ci"))),
+                explain(Some("/d"), Some(("a", "ci"))),
             ),
             ("--data /d --help --nonsense", Ok(Command::Help)),
             ("-V", Ok(Command::Version)),

@@ -1,19 +1,22 @@
 //! For a person on the node: which entries serve an image, and for whom. Keys and names, never a credential.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::PathBuf;
 
 use globalps_core::dockerconfig::{DockerConfig, attempts, shown_key};
+use globalps_core::names::PROVIDER_DATA_FILE;
 use globalps_core::provider::{
     Data, MOST_LABELS, PodIdentity, ProviderError, is_asked, offers, parse_data,
 };
 
-use crate::data;
+use crate::data::{self, DataError};
 use crate::failure::Failure;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    pub(crate) data: PathBuf,
+    /// `None`: the file that lies beside the directory of this program.
+    pub(crate) data: Option<PathBuf>,
     pub(crate) image: String,
     /// The pod that wants the image; `None`: whichever.
     pub(crate) pod: Option<PodIdentity>,
@@ -21,7 +24,11 @@ pub(crate) struct Question {
 
 /// The answer as text, and whether there is a credential.
 pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
-    let bytes = data::read(&question.data)?;
+    let path = match &question.data {
+        Some(path) => path.clone(),
+        None => installed_data().map_err(DataError::Io)?,
+    };
+    let bytes = data::read(&path)?;
     let data = parse_data(&bytes).map_err(ProviderError::Data)?;
     let lines = match &question.pod {
         _ if !is_asked(&question.image).map_err(ProviderError::Image)? => Lines {
@@ -33,11 +40,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
         Some(pod) => of_pod(&data, &question.image, pod)?,
         None => of_all(&data, &question.image)?,
     };
-    let mut text = format!(
-        "revision {} in `{}`\n",
-        data.revision,
-        question.data.display()
-    );
+    let mut text = format!("revision {} in `{}`\n", data.revision, path.display());
     for line in &lines.found {
         let _ = writeln!(text, "{line}");
     }
@@ -53,6 +56,14 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
         let _ = writeln!(text, "{line}");
     }
     Ok((text, !lines.found.is_empty()))
+}
+
+/// Where the syncer puts the data for the program that it installs: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
+fn installed_data() -> io::Result<PathBuf> {
+    let mut path = std::env::current_exe()?;
+    path.pop();
+    path.set_file_name(PROVIDER_DATA_FILE);
+    Ok(path)
 }
 
 struct Lines {
@@ -147,7 +158,7 @@ mod tests {
         };
         std::fs::write(&file, render_data(7, &content)).unwrap();
         let question = Question {
-            data: file.path().to_owned(),
+            data: Some(file.path().to_owned()),
             image: image.to_owned(),
             pod: namespace.map(|namespace| PodIdentity {
                 namespace: namespace.to_owned(),

@@ -6,6 +6,8 @@ use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, Finding, pars
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
 use crate::error::Failure;
 use crate::registry_name::registry_name;
@@ -78,32 +80,42 @@ pub(crate) fn with_logins(
     Ok((secret, outcome))
 }
 
-/// Refuses to change what another program would put back; with `force` that program is only named.
+/// Refuses to change credentials that another program would put back; with `force` that program is only named.
 pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<&str>, Failure> {
-    let owner = foreign_owner(secret);
-    match owner {
+    let key = format!("f:{}", names::DATA_KEY);
+    let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
+    let title = format!("Secret `{}`", name_of(secret));
+    may_change_of(&title, &secret.metadata, holds, force)
+}
+
+/// The same of any object. `holds`: whether the fields of a manager are those that change.
+pub(crate) fn may_change_of<'a>(
+    title: &str,
+    metadata: &'a ObjectMeta,
+    holds: impl Fn(&Value) -> bool,
+    force: bool,
+) -> Result<Option<&'a str>, Failure> {
+    match foreign_owner(metadata, holds) {
         Some(owner) if !force => Err(Failure::new(
-            format!(
-                "Secret `{}` belongs to `{owner}`, which would undo the change",
-                name_of(secret)
-            ),
+            format!("{title} belongs to `{owner}`, which would undo the change"),
             "change it where that takes it from; `--force-conflicts` changes it here all the same",
         )),
         owner => Ok(owner),
     }
 }
 
-/// Who else writes the credentials into the Secret and would undo a change: Argo CD, Flux, an operator. What people use
-/// by hand, kubectl above all, does not.
-fn foreign_owner(secret: &Secret) -> Option<&str> {
+/// Who else writes these fields and would undo a change: Argo CD, Flux, an operator. What people use by hand, kubectl above
+/// all, does not, and neither does globalps.
+fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<&str> {
     // The last one stands for whoever made it before anybody kept books.
-    const BY_HAND: [&str; 6] = ["kubectl", "oc", "k9s", "Mozilla", "curl", "before"];
-    let managers = secret.metadata.managed_fields.iter().flatten();
-    let key = format!("f:{}", names::DATA_KEY);
+    const BY_HAND: [&str; 7] = [
+        "kubectl", "oc", "k9s", "Mozilla", "curl", "globalps", "before",
+    ];
+    let managers = metadata.managed_fields.iter().flatten();
     managers
         .filter(|entry| {
             let fields = entry.fields_v1.as_ref();
-            fields.is_some_and(|fields| fields.0["f:data"].get(&key).is_some())
+            fields.is_some_and(|fields| holds(&fields.0))
         })
         .filter_map(|entry| entry.manager.as_deref())
         .find(|manager| {

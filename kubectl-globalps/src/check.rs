@@ -3,6 +3,7 @@
 mod credentials;
 mod nodes;
 mod permissions;
+mod provider;
 #[cfg(test)]
 mod reasons;
 mod registries;
@@ -16,6 +17,7 @@ use crate::syncers::Trouble;
 pub(crate) use credentials::credentials;
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
+pub(crate) use provider::{has_scopes, provider};
 pub(crate) use registries::{SecretSeen, answered, questions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -254,6 +254,50 @@ pub(super) fn node(phase: Phase, reason: &str) -> NodePullSecret {
 }
 
 #[test]
+fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
+    let said = |reason: &str, message: &str| {
+        let mut object = node(Phase::Synced, reason);
+        if let Some(status) = &mut object.status {
+            message.clone_into(&mut status.message);
+        }
+        object
+    };
+    let objects: BTreeMap<String, NodePullSecret> = [
+        ("a", said("ProviderNotPossible", "flags")),
+        ("b", said("ProviderNotPossible", "noexec")),
+        ("c", said("ProviderNotPossible", "flags")),
+        ("d", said("ForeignProviderConfig", "line 3")),
+    ]
+    .map(|(name, object)| (name.to_owned(), object))
+    .into();
+    let checks = of_nodes(objects.iter(), &[], Owners::default());
+    let found: Vec<_> = checks
+        .iter()
+        .map(|c| (c.name, c.result, c.message.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (
+                "node-provider",
+                Verdict::Warning,
+                "a, c: the credential provider can't be set up, so the credentials file stays in use: flags",
+            ),
+            (
+                "node-provider",
+                Verdict::Warning,
+                "b: the credential provider can't be set up, so the credentials file stays in use: noexec",
+            ),
+            (
+                "node-provider-config",
+                Verdict::Warning,
+                "d: the kubelet's own configuration of credential providers can't be read, so it is left as it is: line 3",
+            ),
+        ]
+    );
+}
+
+#[test]
 fn nodes_are_grouped_by_their_trouble() {
     let objects: BTreeMap<String, NodePullSecret> = [
         ("a", node(Phase::Synced, "")),
@@ -357,6 +401,7 @@ fn the_guide_has_a_section_for_every_check() {
         include_str!("check/credentials.rs"),
         include_str!("check/nodes.rs"),
         include_str!("check/permissions.rs"),
+        include_str!("check/provider.rs"),
         include_str!("check/registries.rs"),
         include_str!("syncers.rs")
             .split("#[cfg(test)]")

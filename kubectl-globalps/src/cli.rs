@@ -4,13 +4,14 @@ mod add;
 mod check;
 mod connection;
 mod explain;
+mod remove;
 mod rollout;
 mod status;
 mod values;
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use globalps_core::api::DeliveryType;
 
@@ -18,11 +19,10 @@ pub(crate) use add::{Add, Asking, Credentials};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
+pub(crate) use remove::Remove;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{
-    ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SourceName, Span,
-};
+pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, Span};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -120,7 +120,7 @@ pub(crate) struct Wait {
 /// Who may change the Secret.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Owner {
-    /// Change the Secret even where another program owns it
+    /// Change the Secret, and `spec.sources`, even where another program owns it
     #[arg(long)]
     pub force_conflicts: bool,
 }
@@ -156,8 +156,9 @@ pub(crate) enum TextFormat {
 
 /// Show what the additional pull secret changes
 ///
-/// Compares it with what is in force on the nodes, one line for each registry. Credentials are never shown, and never handed to
-/// the program that `$KUBECTL_EXTERNAL_DIFF` names.
+/// Compares it with what is in force on the nodes, one line for each registry. Without a file it shows changed scopes of
+/// sources and another delivery, too. Credentials are never shown, and never handed to the program that
+/// `$KUBECTL_EXTERNAL_DIFF` names.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -177,55 +178,6 @@ pub(crate) struct Diff {
     pub filename: Option<PathBuf>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
-}
-
-/// Take the credentials of a registry away from every node
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  kubectl globalps remove --registry quay.io --wait
-
-  # Put every node back as it was, without a question
-  kubectl globalps remove --all --yes --wait
-
-  # The same, without nodes that never return
-  kubectl globalps remove --all --skip-unreachable --wait
-
-  # A registry of another source
-  kubectl globalps remove --registry quay.io --source team-a-pull-secret",
-    group(ArgGroup::new("what").required(true))
-)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub(crate) struct Remove {
-    /// Registry; may be repeated
-    #[arg(
-        long,
-        visible_alias = "docker-server",
-        value_name = "REGISTRY",
-        group = "what"
-    )]
-    pub registry: Vec<String>,
-    /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
-    #[arg(long, group = "what")]
-    pub all: bool,
-    /// Of this Secret instead of `additional-pull-secret`; with its last registry it goes, and leaves `spec.sources`
-    #[arg(long, value_name = "SECRET")]
-    pub source: Option<SourceName>,
-    /// Finish without unreachable nodes, and name what stays on them
-    #[arg(long, conflicts_with_all = ["registry", "source"])]
-    pub skip_unreachable: bool,
-    /// Do not ask
-    #[arg(short, long)]
-    pub yes: bool,
-    /// It is no error if there is nothing to remove
-    #[arg(long)]
-    pub ignore_not_found: bool,
-    #[command(flatten)]
-    pub owner: Owner,
-    #[command(flatten)]
-    pub wait: Wait,
 }
 
 /// Print or apply what globalps needs in a cluster

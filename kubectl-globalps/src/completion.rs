@@ -24,6 +24,7 @@ pub(crate) struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Live {
     Registries,
+    Sources,
     Nodes,
     FailedNodes,
     Revisions,
@@ -118,6 +119,7 @@ impl Wanted {
 fn live(command: &Command, arg: &Arg) -> Option<Live> {
     match (command.get_name(), arg.get_id().as_str()) {
         (_, "registry") => Some(Live::Registries),
+        ("add" | "remove", "source") => Some(Live::Sources),
         ("retry", "nodes") => Some(Live::FailedNodes),
         (_, "node") => Some(Live::Nodes),
         (_, "to_revision") => Some(Live::Revisions),
@@ -223,6 +225,7 @@ mod tests {
             ("remove --registry qu", Some(Live::Registries), "qu"),
             ("remove --docker-server=qu", Some(Live::Registries), "qu"),
             ("add --registry ", Some(Live::Registries), ""),
+            ("remove --source te", Some(Live::Sources), "te"),
             ("retry node-1 no", Some(Live::FailedNodes), "no"),
             ("undo --to-revision ", Some(Live::Revisions), ""),
             ("--context ", Some(Live::Contexts), ""),

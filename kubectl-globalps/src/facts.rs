@@ -17,6 +17,8 @@ use kube::{Resource, ResourceExt};
 use crate::client::Cluster;
 use crate::error::Failure;
 
+pub(crate) use node_secrets::list as node_secrets;
+
 /// Objects by name. A new listing takes the old one's place only when it is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<V> {

@@ -1,12 +1,14 @@
 //! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
 
 use globalps_core::dockerconfig::{
-    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, explain, parse, shown_key,
-    validate_bytes,
+    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
+    shown_key, validate_bytes,
 };
+use globalps_core::provider::{Content, PodIdentity, offers};
 use serde_json::{Value, json};
 
 use crate::findings;
+use crate::scope::in_force;
 
 /// A file, or a Secret, with credentials.
 pub(crate) struct Keyring {
@@ -21,13 +23,63 @@ pub(crate) struct Asked {
     pub image: String,
     /// Secrets of the pod, or of its service account. The kubelet makes one list of all of them.
     pub of_pod: Vec<Keyring>,
-    /// What the kubelet has for every pod of the node.
+    /// What the kubelet has in its file for every pod of the node.
     pub of_node: Option<Keyring>,
+    /// What it gets from the credential provider, where the node has that.
+    pub provided: Option<Provided>,
+    /// Who pulls it.
+    pub puller: Puller,
     /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
     pub notes: Vec<String>,
 }
 
+/// The content of nodes with the credential provider.
+pub(crate) struct Provided {
+    pub content: Content,
+    /// How many nodes have it, and how many have the file instead; 0: unknown.
+    pub nodes: (usize, usize),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Puller {
+    /// Any pod.
+    #[default]
+    Unknown,
+    /// A static pod: it has no service account.
+    Static,
+    Pod(PodIdentity),
+}
+
+impl Puller {
+    fn identity(&self) -> Option<&PodIdentity> {
+        match self {
+            Self::Pod(identity) => Some(identity),
+            Self::Unknown | Self::Static => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Unknown => "any pod".to_owned(),
+            Self::Static => "a static pod".to_owned(),
+            Self::Pod(pod) => format!(
+                "a pod of `{}` with service account `{}`",
+                pod.namespace, pod.service_account
+            ),
+        }
+    }
+}
+
+/// A source with a scope that has a credential for the image.
+struct Scoped {
+    source: String,
+    /// Who may pull with it.
+    who: String,
+    allowed: bool,
+}
+
 /// One credential that is tried, and where it comes from.
+#[derive(Clone)]
 struct Tried {
     source: String,
     key: String,
@@ -40,6 +92,11 @@ pub(crate) struct Answer {
     /// Of the node's file: else the kubelet has nothing of it at all.
     accepted: bool,
     tries: Vec<Tried>,
+    /// Of nodes with the credentials file, where others have the provider: how many nodes have the provider, how many the
+    /// file, and what these try.
+    by_file: Option<((usize, usize), Vec<Tried>)>,
+    puller: Puller,
+    scoped: Vec<Scoped>,
     crio: Crio,
     findings: Vec<(String, Finding)>,
     notes: Vec<String>,
@@ -84,14 +141,38 @@ impl Answer {
             repository,
             accepted,
             tries: with_node,
-            crio,
+            mut crio,
         } = explain(&config.clone().unwrap_or_default(), &asked.image)?;
-        tries.extend(with_node.iter().map(|found| tried(of_node, found)));
+        let with_file = with_node.iter().map(|found| tried(of_node, found));
+        let mut by_file = None;
+        let mut scoped = Vec::new();
+        if let Some(provided) = &asked.provided {
+            if asked.of_node.is_some() {
+                let tries = tries.iter().cloned().chain(with_file).collect();
+                by_file = Some((provided.nodes, tries));
+            }
+            let pod = asked.puller.identity();
+            for offer in offers(&provided.content, &asked.image, pod)? {
+                let source = match offer.source {
+                    Some(source) => format!("source `{source}` by the credential provider"),
+                    None => "the credential provider".to_owned(),
+                };
+                tries.push(tried(&source, &offer.attempt));
+            }
+            scoped = scoped_sources(&provided.content, &asked.image, pod)?;
+            // Its file has nothing of it there.
+            crio.clear();
+        } else {
+            tries.extend(with_file);
+        }
         Ok(Self {
             image: asked.image,
             repository,
             accepted: accepted && config.is_some(),
             tries,
+            by_file,
+            scoped,
+            puller: asked.puller,
             crio: match config {
                 Some(_) => crio.first().cloned().unwrap_or(Crio::None),
                 None => Crio::Error {
@@ -110,17 +191,16 @@ impl Answer {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let tries: Vec<Value> = self
-            .tries
-            .iter()
-            .map(|found| {
+        let tries = |tries: &[Tried]| -> Vec<Value> {
+            let with_source = |found: &Tried| {
                 let mut found_json = json!({"key": found.key, "username": found.username});
                 if !self.is_plain || !found.source.is_empty() {
                     found_json["source"] = json!(found.source);
                 }
                 found_json
-            })
-            .collect();
+            };
+            tries.iter().map(with_source).collect()
+        };
         let crio = match &self.crio {
             Crio::Credential(Try { key, credential }) => {
                 json!({"outcome": "credential", "key": shown_key(key), "username": shown(&credential.username)})
@@ -144,10 +224,24 @@ impl Answer {
         let mut answer = json!({
             "image": self.image,
             "repository": self.repository,
-            "kubelet": {"accepted": self.accepted, "tries": tries},
+            "kubelet": {"accepted": self.accepted, "tries": tries(&self.tries)},
             "crio": crio,
             "findings": findings,
         });
+        if let Some(((_, number), by_file)) = &self.by_file {
+            answer["byFile"] = json!({"nodes": number, "tries": tries(by_file)});
+        }
+        if self.puller != Puller::Unknown {
+            let allowed = self.scoped.iter().find(|scoped| scoped.allowed);
+            let scope = allowed.or(self.scoped.first());
+            answer["scope"] = json!(scope.map(
+                |Scoped {
+                     source,
+                     who,
+                     allowed,
+                 }| { json!({"source": source, "allowed": allowed, "for": who}) }
+            ));
+        }
         if !self.notes.is_empty() {
             answer["notes"] = json!(self.notes);
         }
@@ -156,27 +250,40 @@ impl Answer {
 
     pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!("repository: {}", self.repository)];
+        if let Some(((provider, file), _)) = self.by_file {
+            lines.push(format!(
+                "nodes:      {provider} with the credential provider, {file} with the credentials file"
+            ));
+        }
         match (self.accepted, self.tries.as_slice()) {
             (false, []) => lines.push("kubelet:    ignores the whole file".to_owned()),
-            (true, []) => lines.push("kubelet:    has no credential for it".to_owned()),
             (accepted, tries) => {
-                lines.extend(tries.iter().enumerate().map(|(at, found)| {
-                    let label = if at == 0 {
-                        "kubelet:   "
-                    } else {
-                        "  then:    "
-                    };
-                    let source = match found.source.as_str() {
-                        "" => String::new(),
-                        source => format!(", from {source}"),
-                    };
-                    format!("{label} `{}`, as {}{source}", found.key, found.username)
-                }));
+                lines.extend(lines_of("kubelet:   ", tries));
                 if !accepted {
                     lines.push("  and ignores the node's whole file".to_owned());
                 }
             }
         }
+        if let Some((_, by_file)) = &self.by_file {
+            lines.extend(lines_of("by file:   ", by_file));
+        }
+        lines.extend(self.scoped.iter().map(|scoped| {
+            let covers = if scoped.allowed {
+                "covers"
+            } else {
+                "does not cover"
+            };
+            let Scoped { source, who, .. } = scoped;
+            match &self.puller {
+                Puller::Unknown => {
+                    format!("scope:      source `{source}` is for {who}: see `--pod`")
+                }
+                puller => format!(
+                    "scope:      source `{source}` is for {who}, which {covers} {}",
+                    puller.text()
+                ),
+            }
+        }));
         lines.push(match &self.crio {
             Crio::Credential(found) => format!(
                 "CRI-O:      `{}`, as {}",
@@ -193,6 +300,40 @@ impl Answer {
         let findings: Vec<Finding> = self.findings.iter().map(|(_, f)| f.clone()).collect();
         format!("{}\n{}", lines.join("\n"), findings::text(&findings))
     }
+}
+
+fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
+    if tries.is_empty() {
+        return vec![format!("{label} has no credential for it")];
+    }
+    let lines = tries.iter().enumerate().map(|(at, found)| {
+        let label = if at == 0 { label } else { "  then:    " };
+        let source = match found.source.as_str() {
+            "" => String::new(),
+            source => format!(", from {source}"),
+        };
+        format!("{label} `{}`, as {}{source}", found.key, found.username)
+    });
+    lines.collect()
+}
+
+/// Every source with a scope that has a credential for the image, for whomever.
+fn scoped_sources(
+    content: &Content,
+    image: &str,
+    pod: Option<&PodIdentity>,
+) -> Result<Vec<Scoped>, ImageError> {
+    let mut found = Vec::new();
+    for scoped in &content.scoped {
+        if !attempts(&[&scoped.config], image)?.is_empty() {
+            found.push(Scoped {
+                source: scoped.source.clone(),
+                who: in_force(&scoped.scope),
+                allowed: pod.is_some_and(|pod| scoped.scope.covers(pod)),
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// Its entries; `None`: it is no credentials file at all.
@@ -236,7 +377,7 @@ mod tests {
             image: "quay.io/org/app:1".to_owned(),
             of_pod,
             of_node: Some(keyring("the node's file", of_node)),
-            notes: Vec::new(),
+            ..Asked::default()
         };
         Answer::of(asked).expect("an image's name")
     }
@@ -334,5 +475,124 @@ CRI-O:      `quay.io/org/app`, as w
             json!({"accepted": true, "tries": [{"key": "quay.io", "username": "u"}]})
         );
         assert!(answer.has_some());
+    }
+
+    /// `team-a` may use `quay.io/org` as v, and every pod `quay.io` as u.
+    fn provided() -> Provided {
+        let config = |text: &str| parse(text.as_bytes()).expect("credentials");
+        let scope = r#"{"namespaces":["team-a"],"serviceAccounts":["ci"]}"#;
+        Provided {
+            content: Content {
+                config: config(r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
+                scoped: vec![globalps_core::provider::ScopedConfig {
+                    source: "team-a".to_owned(),
+                    scope: serde_json::from_str(scope).expect("a scope"),
+                    config: config(r#"{"auths":{"quay.io/org":{"auth":"djpw"}}}"#),
+                }],
+                ..Content::default()
+            },
+            nodes: (3, 1),
+        }
+    }
+
+    fn pod(namespace: &str, service_account: &str) -> Puller {
+        Puller::Pod(PodIdentity {
+            namespace: namespace.to_owned(),
+            service_account: service_account.to_owned(),
+        })
+    }
+
+    #[test]
+    fn by_the_provider_the_scope_says_who_gets_which_credential() {
+        const BOTH: &str = "\
+kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
+  then:     `quay.io`, as u, from the credential provider
+";
+        const ONE: &str = "kubelet:    `quay.io`, as u, from the credential provider\n";
+        const WHO: &str = "scope:      source `team-a` is for pods of team-a (service accounts ci)";
+        for (image, puller, tries, scope, json) in [
+            (
+                "quay.io/org/app:1",
+                pod("team-a", "ci"),
+                BOTH,
+                ", which covers a pod of `team-a` with service account `ci`",
+                json!({"source": "team-a", "allowed": true, "for": "pods of team-a (service accounts ci)"}),
+            ),
+            (
+                "quay.io/org/app:1",
+                pod("team-b", "ci"),
+                ONE,
+                ", which does not cover a pod of `team-b` with service account `ci`",
+                json!({"source": "team-a", "allowed": false, "for": "pods of team-a (service accounts ci)"}),
+            ),
+            (
+                "quay.io/org/app:1",
+                Puller::Static,
+                ONE,
+                ", which does not cover a static pod",
+                json!({"source": "team-a", "allowed": false, "for": "pods of team-a (service accounts ci)"}),
+            ),
+            (
+                "quay.io/org/app:1",
+                Puller::Unknown,
+                ONE,
+                ": see `--pod`",
+                json!(null),
+            ),
+            ("quay.io/other:1", pod("team-a", "ci"), ONE, "", json!(null)),
+        ] {
+            let answer = Answer::of(Asked {
+                image: image.to_owned(),
+                provided: Some(provided()),
+                puller: puller.clone(),
+                ..Asked::default()
+            });
+            let answer = answer.expect("an image's name");
+            let (_, text) = answer
+                .text()
+                .split_once('\n')
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                .expect("lines");
+            let scope = match scope {
+                "" => String::new(),
+                scope => format!("{WHO}{scope}\n"),
+            };
+            let crio = "CRI-O:      has no credential for it\n";
+            assert_eq!(text, format!("{tries}{scope}{crio}"), "{puller:?}");
+            let found = answer.json();
+            assert_eq!(found["scope"], json, "{puller:?}");
+            assert_eq!(found.get("scope").is_some(), puller != Puller::Unknown);
+        }
+    }
+
+    #[test]
+    fn where_some_nodes_keep_the_file_both_are_told() {
+        let answer = Answer::of(Asked {
+            image: "quay.io/org/app:1".to_owned(),
+            of_node: Some(keyring(
+                "every node's file",
+                r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#,
+            )),
+            provided: Some(provided()),
+            puller: pod("team-a", "ci"),
+            ..Asked::default()
+        });
+        let answer = answer.expect("an image's name");
+        assert_eq!(
+            answer.text(),
+            "\
+repository: quay.io/org/app
+nodes:      3 with the credential provider, 1 with the credentials file
+kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
+  then:     `quay.io`, as u, from the credential provider
+by file:    `quay.io`, as u, from every node's file
+scope:      source `team-a` is for pods of team-a (service accounts ci), which covers a pod of `team-a` with service account `ci`
+CRI-O:      has no credential for it
+"
+        );
+        assert_eq!(
+            answer.json()["byFile"],
+            json!({"nodes": 1, "tries": [{"key": "quay.io", "username": "u", "source": "every node's file"}]})
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! From facts to what a user is told: rows, counts, readiness, and whether a wait is over. Pure.
 
+mod sources;
 mod verdict;
 
 use globalps_core::api::{
-    Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, SourceStatus,
-    condition,
+    Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
 };
 use globalps_core::phase::{NodeView, NotReady, phase};
 use globalps_core::rollout::UNRESPONSIVE_AFTER;
@@ -15,6 +15,8 @@ use serde::Serialize;
 use crate::facts::{Facts, Lost, NodeFacts, Seen};
 use crate::table::nodes;
 
+use sources::source_row;
+pub(crate) use sources::{SourceRow, sources_that_give};
 use verdict::{CHECK, said, synced};
 pub(crate) use verdict::{Goal, Verdict, verdict};
 
@@ -42,17 +44,6 @@ pub(crate) struct Status {
     /// Further sources, where there are some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceRow>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct SourceRow {
-    pub name: String,
-    pub valid: bool,
-    /// Who may pull with it: namespaces and service accounts; `null`: every pod.
-    pub scope: Option<String>,
-    /// `Nodes` or `NotDeliverable`; empty: of an older controller.
-    pub delivery: String,
-    pub message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -162,17 +153,6 @@ fn current(facts: &Facts) -> Current<'_> {
     }
 }
 
-/// Further Secrets whose credentials nodes have, or get.
-pub(crate) fn sources_that_give(
-    status: &GlobalPullSecretStatus,
-) -> impl Iterator<Item = &SourceStatus> {
-    // A valid one without a registry of its own has others win over it, for now.
-    status
-        .sources
-        .iter()
-        .filter(|source| source.valid || source.total > 0)
-}
-
 fn reported(facts: &Facts) -> Option<(&GlobalPullSecret, &GlobalPullSecretStatus)> {
     let gps = facts.gps()?;
     Some((gps, gps.status.as_ref()?))
@@ -193,16 +173,6 @@ fn condition_row(condition: &Condition) -> ConditionRow {
         reason: condition.reason.clone(),
         message: condition.message.clone(),
         since: rfc3339(Some(condition.last_transition_time.0)),
-    }
-}
-
-fn source_row(source: &SourceStatus) -> SourceRow {
-    SourceRow {
-        name: source.name.clone(),
-        valid: source.valid,
-        scope: source.scope.clone(),
-        delivery: source.delivery.clone(),
-        message: source.message.clone(),
     }
 }
 

@@ -78,7 +78,10 @@ fn run(numbers: impl Iterator<Item = u64> + Clone) -> Result<Report> {
     let dir = tempfile::tempdir()?;
     let (config, data) = (dir.path().join("providers.json"), dir.path().join("data"));
     // Every port that the content will name: a process registers its providers once.
-    let mut known = ProviderConfig::default();
+    let mut known = ProviderConfig {
+        scopes: true,
+        ..ProviderConfig::default()
+    };
     for number in numbers.clone() {
         let content = pull_case(number).content;
         known.ports.extend(ports(&content.config));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use globalps_core::dockerconfig::parse;
+use globalps_core::names::PROVIDER_DATA_FILE;
 use globalps_core::provider::{API_VERSION, Content, Scope, ScopedConfig, render_data};
 use globalps_tests::product::provider_path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -304,4 +305,12 @@ fn a_person_gets_names_and_an_exit_status() {
         assert!(text.contains(expected), "{arguments:?}: {text}");
         assert!(!text.contains("hunter2") && !text.contains(PAIR), "{text}");
     }
+    // As the syncer installs it.
+    let program = dir.path().join("bin/globalps-credential-provider");
+    fs::create_dir(dir.path().join("bin")).unwrap();
+    fs::copy(provider_path(), &program).unwrap();
+    fs::rename(&data, dir.path().join(PROVIDER_DATA_FILE)).unwrap();
+    let output = run(Command::new(program).args(["--explain", "quay.io/a"]), b"");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("quay.io: for every pod\n"), "{text}");
 }

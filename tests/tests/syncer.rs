@@ -28,7 +28,7 @@ fn ask(revision: i64) -> Ask {
         generation: revision,
         revision: Some(revision),
         credentials: credentials(revision),
-        ..Ask::default()..Ask::default()
+        ..Ask::default()
     }
 }
 
@@ -48,7 +48,7 @@ fn restore(generation: i64) -> Ask {
         generation,
         revision: None,
         credentials: String::new(),
-        ..Ask::default()..Ask::default()
+        ..Ask::default()
     }
 }
 
@@ -58,7 +58,7 @@ fn unassigned() -> Ask {
         generation: 1,
         revision: Some(0),
         credentials: String::new(),
-        ..Ask::default()..Ask::default()
+        ..Ask::default()
     }
 }
 

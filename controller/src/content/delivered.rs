@@ -1,10 +1,8 @@
 //! How the nodes get the content. Pure.
 
-use std::collections::BTreeSet;
-
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
 use globalps_core::dockerconfig::DockerConfig;
-use globalps_core::provider::{Content, Delivery, ProviderConfig, ScopedConfig, ports};
+use globalps_core::provider::{Content, Delivery, ProviderConfig, ScopedConfig};
 
 use super::secret::Global;
 
@@ -22,16 +20,14 @@ pub(super) fn delivered(
             ..Content::default()
         };
     }
-    let configs = scoped.iter().map(|scoped| &scoped.config);
-    let needed: BTreeSet<String> = configs.chain([&config]).flat_map(ports).collect();
     let before = before.and_then(|global| global.content.as_ref());
-    // A port that nothing needs any more is not worth a restart.
-    let provider = match before.map(|content| &content.delivery) {
-        Some(Delivery::CredentialProvider(provider)) if provider.ports.is_superset(&needed) => {
-            provider.clone()
-        }
-        _ => ProviderConfig { ports: needed },
+    let before = match before.map(|content| &content.delivery) {
+        Some(Delivery::CredentialProvider(provider)) => Some(provider),
+        _ => None,
     };
+    let configs = scoped.iter().map(|scoped| &scoped.config);
+    let provider =
+        ProviderConfig::for_content(configs.chain([&config]), !scoped.is_empty(), before);
     Content {
         config,
         scoped,
@@ -85,10 +81,22 @@ mod tests {
             };
             let ports: Vec<&str> = provider.ports.iter().map(String::as_str).collect();
             assert_eq!(ports.join(" "), expected, "{keys:?} {scoped_key}");
+            assert!(provider.scopes);
             before = Some(Global {
                 content: Some(content),
                 ..Global::default()
             });
         }
+        let content = delivered(&spec, config(&["a"]), Vec::new(), before.as_ref());
+        let scopes = |content: &Content| match &content.delivery {
+            Delivery::CredentialProvider(provider) => provider.scopes,
+            Delivery::ConfigFile => false,
+        };
+        assert!(
+            scopes(&content),
+            "the last scope that goes restarts nothing"
+        );
+        let content = delivered(&spec, config(&["a"]), Vec::new(), None);
+        assert!(!scopes(&content), "without a scope no pull needs a token");
     }
 }

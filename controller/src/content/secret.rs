@@ -348,7 +348,10 @@ mod tests {
                 Content {
                     config: config.clone(),
                     scoped: vec![scoped],
-                    delivery: Delivery::CredentialProvider(ProviderConfig { ports }),
+                    delivery: Delivery::CredentialProvider(ProviderConfig {
+                        ports,
+                        scopes: true,
+                    }),
                 },
             ] {
                 let write = GlobalWrite {

@@ -45,7 +45,7 @@ pub(super) fn progress(
     let spec = &object.spec;
     let goal = match (spec.restore, spec.revision) {
         (true, _) => Goal::Restore,
-        (false, 0) => return unassigned(object, context),
+        (false, 0) => return unassigned(object, node, context),
         (false, revision) => Goal::Revision(revision),
     };
     let Some(status) = up_to_date(object) else {
@@ -90,7 +90,11 @@ pub(super) fn is_retry_due(
 }
 
 /// What a node without an assignment has. Its object may be younger than what is on its disk.
-fn unassigned(object: &NodePullSecret, context: Context) -> Option<(Goal, Progress)> {
+fn unassigned(
+    object: &NodePullSecret,
+    node: &NodeView,
+    context: Context,
+) -> Option<(Goal, Progress)> {
     match up_to_date(object) {
         Some(status) if status.restored => None,
         // An older syncer does not report `restored` here.
@@ -98,8 +102,13 @@ fn unassigned(object: &NodePullSecret, context: Context) -> Option<(Goal, Progre
         // It must report first. One that never does, and can't have been assigned anything, has nothing.
         None => {
             let assigned_for = context.clock.assigned_for(object, context.now);
-            let is_unknown = object.spec.revoked || assigned_for < UNRESPONSIVE_AFTER;
-            is_unknown.then_some((Goal::Revision(0), Progress::Blocked))
+            let is_awaited = assigned_for < UNRESPONSIVE_AFTER;
+            let progress = match (object.spec.revoked, is_awaited) {
+                (true, true) if node.ready.is_ok() => Progress::Unknown,
+                (true, _) | (false, true) => Progress::Blocked,
+                (false, false) => return None,
+            };
+            Some((Goal::Revision(0), progress))
         }
     }
 }

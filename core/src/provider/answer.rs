@@ -165,3 +165,100 @@ pub fn response(tries: &[Try]) -> (Vec<u8>, Vec<&str>) {
     };
     (serde_json::to_vec(&response).unwrap_or_default(), left_out)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::dockerconfig::{Credential, Secret, parse};
+    use crate::provider::{Scope, render_data};
+
+    fn attempt(key: &str, password: &[u8]) -> Try {
+        Try {
+            key: key.to_owned(),
+            credential: Credential {
+                username: Secret::new("u"),
+                password: Secret::new(password),
+            },
+        }
+    }
+
+    #[test]
+    fn a_response_has_what_json_can_carry_and_names_the_rest() {
+        let tries = [
+            attempt("b", b"\"p\"\n"),
+            attempt("a", "é".as_bytes()),
+            attempt("raw", b"\xff"),
+        ];
+        let (bytes, left_out) = response(&tries);
+        let expected = concat!(
+            r#"{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","#,
+            r#""cacheKeyType":"Image","cacheDuration":"0s","auth":{"#,
+            r#""a":{"username":"u","password":"é"},"b":{"username":"u","password":"\"p\"\n"}}}"#,
+        );
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        assert_eq!(left_out, ["raw"]);
+        let (bytes, left_out) = response(&[]);
+        assert!(bytes.ends_with(br#""auth":{}}"#));
+        assert!(left_out.is_empty());
+    }
+
+    #[test]
+    fn of_two_sources_the_earlier_wins_and_of_two_spellings_in_one_both_are_given() {
+        let of = |source: &str, text: &str| ScopedConfig {
+            source: source.to_owned(),
+            scope: Scope {
+                namespaces: vec!["a".to_owned().try_into().unwrap()],
+                service_accounts: Vec::new(),
+            },
+            config: parse(text.as_bytes()).unwrap(),
+        };
+        let one = r#"{"auths":{"https://quay.io":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}}}"#;
+        let two = r#"{"auths":{"quay.io":{"auth":"Mzpw"},"quay.io/org":{"auth":"NDpw"}}}"#;
+        let content = Content {
+            scoped: vec![of("one", one), of("two", two)],
+            ..Content::default()
+        };
+        let pod = PodIdentity {
+            namespace: "a".to_owned(),
+            service_account: "default".to_owned(),
+        };
+        let offers = offers(&content, "quay.io/org/app", Some(&pod)).unwrap();
+        let given: Vec<_> = offers
+            .iter()
+            .map(|offer| (offer.source.as_deref(), &*offer.attempt.key))
+            .collect();
+        let expected = [
+            (Some("two"), "quay.io/org"),
+            (Some("one"), "https://quay.io"),
+            (Some("one"), "quay.io/"),
+        ];
+        assert_eq!(given, expected);
+    }
+
+    #[test]
+    fn of_a_host_with_too_many_labels_nothing_is_asked() {
+        for (image, expected) in [
+            ("a.b.c.d.e.f.g.h/x", true),
+            ("a.b.c.d.e.f.g.h:443/x", true),
+            ("a.b.c.d.e.f.g.h.i/x", false),
+            ("nginx", true),
+        ] {
+            assert_eq!(is_asked(image), Ok(expected), "{image}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_comes_last() {
+        let text = r#"{"auths":{"quay.io/org":{"auth":"dTr//w=="},"quay.io":{"auth":"dTpw"}}}"#;
+        let content = Content {
+            config: parse(text.as_bytes()).unwrap(),
+            ..Content::default()
+        };
+        let data = render_data(1, &content);
+        let tries = answer(&data, "quay.io/org/app", Audience::EveryPod).unwrap();
+        let keys: Vec<_> = tries.iter().map(|attempt| &*attempt.key).collect();
+        assert_eq!(keys, ["quay.io", "quay.io/org"]);
+        assert_eq!(response(&tries).1, ["quay.io/org"]);
+    }
+}

@@ -23,7 +23,7 @@ pub const MIN_KUBELET: (u32, u32) = (1, 26);
 pub const MIN_KUBELET_FOR_SCOPES: (u32, u32) = (1, 34);
 
 /// Ports of registries that the provider serves even if no content names them yet: naming another one restarts kubelets.
-const COMMON_PORTS: [&str; 6] = ["443", "5000", "5001", "5443", "8082", "8443"];
+const COMMON_PORTS: [&str; 7] = ["443", "5000", "5001", "5050", "5443", "8082", "8443"];
 /// A pattern has as many labels as the host that it matches, and of a host with more the provider is never asked.
 pub const MOST_LABELS: usize = 8;
 
@@ -43,6 +43,9 @@ pub struct ProviderConfig {
     /// Ports of registries beyond the common ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ports: BTreeSet<String>,
+    /// A source has a scope, so that the provider needs to know whose pull it is. Until then no pull waits for a token.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scopes: bool,
 }
 
 /// Ports that the keys name and that the provider doesn't serve without being told.
@@ -62,6 +65,22 @@ pub fn kubelet_version(text: &str) -> Option<(u32, u32)> {
 }
 
 impl ProviderConfig {
+    /// For this content. `before`: what the kubelets have, which stays where it suffices: a port or a scope that is gone
+    /// is not worth a restart.
+    pub fn for_content<'a>(
+        configs: impl IntoIterator<Item = &'a DockerConfig>,
+        scopes: bool,
+        before: Option<&Self>,
+    ) -> Self {
+        let needed = Self {
+            ports: configs.into_iter().flat_map(ports).collect(),
+            scopes,
+        };
+        let suffices =
+            |before: &&Self| before.ports.is_superset(&needed.ports) && (before.scopes || !scopes);
+        before.filter(suffices).cloned().unwrap_or(needed)
+    }
+
     /// Images for which the kubelet runs the provider: those of every registry at a known port. It compares ports as they
     /// are written, and hosts label by label.
     fn match_images(&self) -> Vec<String> {
@@ -100,7 +119,11 @@ impl ProviderConfig {
             "requireServiceAccount": true,
         });
         let all = provider(BINARY, vec![data_file]);
-        if tokens { vec![scoped, all] } else { vec![all] }
+        if tokens && self.scopes {
+            vec![scoped, all]
+        } else {
+            vec![all]
+        }
     }
 
     /// The `CredentialProviderConfig` with these alone.
@@ -113,5 +136,84 @@ impl ProviderConfig {
         let mut bytes = serde_json::to_vec_pretty(&document).unwrap_or_default();
         bytes.push(b'\n');
         bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_names_both_providers_and_every_known_port() {
+        let config = ProviderConfig {
+            ports: BTreeSet::from(["4567".to_owned()]),
+            scopes: true,
+        };
+        let document: Value = serde_json::from_slice(&config.document("/d", true)).unwrap();
+        assert_eq!(document["apiVersion"], "kubelet.config.k8s.io/v1");
+        assert_eq!(document["kind"], "CredentialProviderConfig");
+        let [scoped, all] = &document["providers"].as_array().unwrap()[..] else {
+            panic!("{document}");
+        };
+        assert_eq!(scoped["name"], "globalps-credential-provider-scoped");
+        assert_eq!(scoped["args"], json!(["--data=/d", "--scoped"]));
+        let attributes = json!({
+            "serviceAccountTokenAudience": "globalps.io",
+            "cacheType": "ServiceAccount",
+            "requireServiceAccount": true,
+        });
+        assert_eq!(scoped["tokenAttributes"], attributes);
+        assert_eq!(all["name"], "globalps-credential-provider");
+        assert_eq!(all["args"], json!(["--data=/d"]));
+        assert_eq!(all.get("tokenAttributes"), None);
+        for provider in [scoped, all] {
+            assert_eq!(provider["apiVersion"], API_VERSION);
+            assert_eq!(provider["defaultCacheDuration"], "0s");
+            let images = provider["matchImages"].as_array().unwrap();
+            assert_eq!(images.len(), MOST_LABELS * (COMMON_PORTS.len() + 2));
+            for image in ["*", "*.*", "*.*.*.*.*.*.*.*", "*:443", "*.*:4567"] {
+                assert!(images.contains(&json!(image)), "{image}");
+            }
+        }
+        assert_eq!(config.providers("/d", false), std::slice::from_ref(all));
+    }
+
+    #[test]
+    fn ports_are_those_of_keys_that_are_not_known_anyway() {
+        let keys = [
+            "a:443",
+            "b:4567",
+            "*.c:4567/d",
+            "https://e:80/v1/",
+            "f",
+            "g:",
+            "h:x",
+            "[::1]:9",
+        ];
+        let auths: serde_json::Map<String, Value> = keys
+            .map(|key| (key.to_owned(), json!({})))
+            .into_iter()
+            .collect();
+        let text = json!({"auths": auths}).to_string();
+        let config = crate::dockerconfig::parse(text.as_bytes()).unwrap();
+        let expected = ["4567", "80", "9"].map(str::to_owned);
+        assert_eq!(ports(&config), BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn a_kubelet_names_its_version() {
+        for (text, expected) in [
+            ("v1.36.3", Some((1, 36))),
+            ("v1.26.0-gke.1", Some((1, 26))),
+            ("v1.34.2+k3s1", Some((1, 34))),
+            ("v2.0", Some((2, 0))),
+            ("1.36.3", None),
+            ("v1", None),
+            ("v1.x", None),
+            ("", None),
+        ] {
+            assert_eq!(kubelet_version(text), expected, "{text}");
+        }
     }
 }

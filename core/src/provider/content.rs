@@ -2,6 +2,7 @@
 //! reads.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
@@ -96,7 +97,10 @@ impl RawScoped<'_> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawData<'a> {
-    version: u32,
+    #[serde(rename = "version")]
+    _version: u32,
+    #[serde(rename = "checksum")]
+    _checksum: IgnoredAny,
     revision: i64,
     #[serde(borrow)]
     config: &'a RawValue,
@@ -111,16 +115,14 @@ struct Versioned {
 
 impl<'a> RawData<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, ContentError> {
-        let data = checked(bytes).and_then(|text| serde_json::from_slice::<Self>(text).ok());
-        if let Some(data) = data.filter(|data| data.version == VERSION) {
+        if is_whole(bytes)
+            && let Ok(data) = serde_json::from_slice(bytes)
+        {
             return Ok(data);
         }
         // Another version may differ in everything but the field that says so.
-        let line = bytes.split(|byte| *byte == b'\n').next();
-        match line.and_then(|line| serde_json::from_slice(line).ok()) {
-            Some(Versioned { version }) if version != VERSION => {
-                Err(ContentError::Version(version))
-            }
+        match serde_json::from_slice(bytes) {
+            Ok(Versioned { version }) if version != VERSION => Err(ContentError::Version(version)),
             _ => Err(ContentError::Damaged),
         }
     }
@@ -203,26 +205,33 @@ pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
     list
 }
 
-/// The provider's file with a revision's content: a line of JSON, and a line with its checksum. It is put together from
-/// JSON, so that no entry can fail and be lost.
+/// The provider's file with a revision's content. It is put together from JSON, so that no entry can fail and be lost.
 pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
-    let head = format!(r#"{{"version":{VERSION},"revision":{revision},"config":"#);
+    let revision = format!(r#"","revision":{revision},"config":"#);
     let config = Zeroizing::new(content.config.render());
     let scoped = Zeroizing::new(render_scoped(&content.scoped));
-    let mut data = [head.as_bytes(), &config, br#","scoped":"#, &scoped, b"}"].concat();
-    let sum = checksum(&data);
-    data.extend(format!("\n{sum:016x}\n").into_bytes());
-    data
+    let rest = [
+        revision.as_bytes(),
+        &config,
+        br#","scoped":"#,
+        &scoped,
+        b"}",
+    ]
+    .concat();
+    let rest = Zeroizing::new(rest);
+    let sum = format!("{:016x}", checksum(&rest));
+    [HEAD.as_bytes(), sum.as_bytes(), &rest].concat()
 }
 
-/// The first line, if the second one is its checksum. A changed byte might give a credential to other pods.
-fn checked(bytes: &[u8]) -> Option<&[u8]> {
-    let (text, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
-    (sum == format!("\n{:016x}\n", checksum(text)).as_bytes()).then_some(text)
-}
+/// What the file begins with. The checksum of all that follows it comes next.
+const HEAD: &str = r#"{"version":1,"checksum":""#;
 
-/// Bytes of the line with the checksum, with both line breaks.
-const SUM_BYTES: usize = 18;
+/// Whether the file is as it was written: a changed byte might give a credential to other pods.
+fn is_whole(bytes: &[u8]) -> bool {
+    let after = bytes.strip_prefix(HEAD.as_bytes());
+    let parts = after.and_then(|after| after.split_at_checked(16));
+    parts.is_some_and(|(sum, rest)| sum == format!("{:016x}", checksum(rest)).as_bytes())
+}
 
 /// As in FNV-1a, by words. Each step keeps what differs different, so that one changed byte never goes unnoticed. It is
 /// against accidents: who can write the file is root.
@@ -289,32 +298,37 @@ mod tests {
 
     #[test]
     fn data_of_another_version_is_told_from_damaged_data() {
-        let with_sum =
-            |text: &str| format!("{text}\n{:016x}\n", checksum(text.as_bytes())).into_bytes();
-        let good = r#"{"version":1,"revision":2,"config":{},"scoped":[]}"#;
-        assert_eq!(parse_data(&with_sum(good)).unwrap().revision, 2);
+        let with_sum = |rest: &str| {
+            let rest = format!(r#"","revision":2,{rest}}}"#);
+            format!("{HEAD}{:016x}{rest}", checksum(rest.as_bytes()))
+        };
+        let good = with_sum(r#""config":{},"scoped":[]"#);
+        assert_eq!(parse_data(good.as_bytes()).unwrap().revision, 2);
+        let without_sum = r#"{"version":1,"revision":2,"config":{},"scoped":[]}"#;
         for (data, expected) in [
-            (good.as_bytes().to_vec(), ContentError::Damaged),
+            (without_sum.to_owned(), ContentError::Damaged),
+            (format!("{good} "), ContentError::Damaged),
+            (with_sum(r#""config":{}"#), ContentError::Damaged),
             (
-                with_sum(&good.replace("\"scoped", "\"until\":1,\"scoped")),
+                with_sum(r#""config":{},"scoped":[],"until":1"#),
                 ContentError::Damaged,
             ),
             (
-                with_sum(r#"{"version":1,"revision":2,"config":{}}"#),
-                ContentError::Damaged,
-            ),
-            (with_sum(r#"{"version":3}"#), ContentError::Version(3)),
-            (
-                b"{\"version\":3,\"secrets\":[]}".to_vec(),
-                ContentError::Version(3),
-            ),
-            (
-                with_sum(&good.replace(":1,", ":2,")),
+                good.replace("\"version\":1", "\"version\":2"),
                 ContentError::Version(2),
             ),
+            (
+                r#"{"secrets":[],"version":3}"#.to_owned(),
+                ContentError::Version(3),
+            ),
         ] {
-            assert_eq!(parse_data(&data).unwrap_err(), expected);
+            assert_eq!(parse_data(data.as_bytes()).unwrap_err(), expected, "{data}");
         }
+    }
+
+    #[test]
+    fn the_file_begins_with_its_version() {
+        assert!(HEAD.starts_with(&format!(r#"{{"version":{VERSION},"#)));
     }
 
     #[test]

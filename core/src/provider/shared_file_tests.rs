@@ -9,7 +9,11 @@ use super::*;
 use crate::provider::ProviderConfig;
 
 fn ours(tokens: bool) -> Vec<Value> {
-    ProviderConfig::default().providers("/var/lib/kubelet/.globalps/credentials.json", tokens)
+    let config = ProviderConfig {
+        scopes: true,
+        ..ProviderConfig::default()
+    };
+    config.providers("/var/lib/kubelet/.globalps/credentials.json", tokens)
 }
 
 /// As EKS has it.

@@ -47,6 +47,9 @@ pub enum Progress {
     Failed,
     /// Trouble of its own keeps it from changing: a full disk, a silent bus. It counts towards no limit.
     Blocked,
+    /// Nobody knows what it was assigned: its object was deleted. It may be in the middle of a change and counts as
+    /// unavailable, but is assigned nothing before it has told.
+    Unknown,
     /// Another program manages its file. It is never assigned anything.
     Foreign,
 }
@@ -96,7 +99,8 @@ impl Member {
     fn is_unavailable(&self) -> bool {
         let was_ready_lately = self.not_ready.is_some_and(|time| time < UNREACHABLE_AFTER);
         let has_changed = matches!(self.at_goal(), Some(Progress::Done | Progress::Failed));
-        self.is_in_flight() || has_changed && was_ready_lately
+        let is_unknown = matches!(self.assigned, Some((_, Progress::Unknown)));
+        self.is_in_flight() || is_unknown || has_changed && was_ready_lately
     }
 
     /// In flight, but dead, unresponsive or beyond its deadline: the assignment is revoked.

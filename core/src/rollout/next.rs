@@ -36,6 +36,7 @@ pub fn next(fleet: &Fleet) -> Next {
     let mut spread = Spread::of(fleet.members);
     let most = share(&fleet.limits.max_unavailable, fleet.members.len());
     let unavailable = others.iter().filter(|member| member.is_unavailable());
+    let is_over = unavailable.clone().count() > most;
     let mut room = most.saturating_sub(fleet.unavailable);
     for member in unavailable {
         room = room.saturating_sub(1);
@@ -53,7 +54,8 @@ pub fn next(fleet: &Fleet) -> Next {
         .filter(|members: &Vec<&Member>| !has_halted(fleet, members))
         .map(|members| Kind::of(fleet, &members, most))
         .collect();
-    for kind in &mut kinds {
+    // More than the limit are in flight where members that changed in place have a goal now that takes a restart.
+    for kind in kinds.iter_mut().filter(|_| !is_over) {
         next.assignments.append(&mut kind.superseded);
     }
     for goes_later in [false, true] {

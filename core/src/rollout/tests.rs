@@ -1,7 +1,7 @@
 use super::*;
 
 /// `n1 n2:5+ n3:5.@a`: a name; what it was assigned (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and
-/// to be retried, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
+/// to be retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
 /// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-` restores whatever
 /// the others' goal is, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
@@ -25,6 +25,7 @@ fn members(goal: Goal, text: &str) -> Vec<Member> {
                     "." => Progress::Done,
                     "n" => Progress::Bootstrapping,
                     "f" => Progress::Foreign,
+                    "u" => Progress::Unknown,
                     "b" | "B" => Progress::Blocked,
                     _ => Progress::Failed,
                 };
@@ -475,6 +476,12 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
             "b c d",
         ),
         ("one on its way takes no slot", "=a:5. =b:5+ =c:5+ d e", "d"),
+        ("one that nobody knows of takes a slot", "=a:5. b:0u c", ""),
+        (
+            "what restarts now does not take the place of what did not",
+            "a:4+ b:4+ c:4. d",
+            "",
+        ),
         ("a failure halts them, too", "=a:5. =b:5! =c", ""),
         ("one that is not ready waits", "=a:5. !=b =c", "c"),
         ("a silent one is revoked", "=a:5. ~=b:5+ =c", "-b c"),

@@ -42,19 +42,28 @@ pub(crate) fn of_nodes<'a>(
             ),
         ));
     }
-    let mut troubles: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
+    // By the trouble, and where that has many causes, by the node's own message.
+    let mut troubles: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
     let mut total = 0_u32;
     for (name, object) in objects {
         total += 1;
         if let Some(trouble) = trouble(object) {
-            troubles.entry(trouble).or_default().push(name);
+            let message = match (trouble, &object.status) {
+                ("node-provider" | "node-provider-config", Some(status)) => &status.message,
+                _ => "",
+            };
+            troubles.entry((trouble, message)).or_default().push(name);
         }
     }
     if !unreachable.is_empty() {
-        troubles.insert("node-unreachable", unreachable.to_vec());
+        troubles.insert(("node-unreachable", ""), unreachable.to_vec());
     }
-    for (name, affected) in &troubles {
-        checks.push(told(name, affected));
+    for ((name, message), affected) in &troubles {
+        let mut check = told(name, affected);
+        if !message.is_empty() {
+            check.message.extend([": ", message]);
+        }
+        checks.push(check);
     }
     if total > 0 && troubles.is_empty() {
         checks.push(well(
@@ -73,12 +82,14 @@ pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
         (_, "SystemBusAway") => Some("node-bus"),
         (_, "KubeletUnit") => Some("node-unit"),
         (_, "KubeletDown") => Some("node-kubelet-down"),
-        (_, "ProviderNotPossible" | "ForeignProviderConfig") => Some("node-provider"),
         (_, "AnotherSyncer") => Some("node-two-syncers"),
         (_, "StateTooNew" | "StateDamaged") => Some("node-state"),
         (_, "SecretNotRead") => Some("node-secret"),
         (_, "FileSetAside") => Some("node-file-set-aside"),
         (_, "DriftRepaired") => Some("node-drift"),
+        (_, "ProviderNotPossible") => Some("node-provider"),
+        (_, "ForeignProviderConfig") => Some("node-provider-config"),
+        (_, "ProviderFailed") => Some("node-provider-failed"),
         (
             _,
             "DiskFull" | "ReadOnlyDisk" | "ImmutableFile" | "NotARegularFile" | "NoDirectory"
@@ -125,11 +136,6 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
             "`kubectl globalps status -o wide` names the error; repair it, then `kubectl globalps retry`",
             true,
         ),
-        "node-provider" => (
-            "the credential provider can't be set up, so the credentials file is used, without scopes",
-            "`kubectl globalps status -o wide` says why, and which flags to add",
-            false,
-        ),
         "node-two-syncers" => (
             "another syncer works on the node",
             "is there a second DaemonSet of globalps, perhaps in another namespace? It goes on by itself once that one is gone",
@@ -153,6 +159,21 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
         "node-drift" => (
             "somebody else changed the file, and it was put back",
             "find out who; `kubectl globalps status -o wide` says how often",
+            false,
+        ),
+        "node-provider" => (
+            "the credential provider can't be set up, so the credentials file stays in use",
+            "do on the node what its message says, or name the paths of its flags in `spec.kubelet.credentialProvider`",
+            false,
+        ),
+        "node-provider-failed" => (
+            "the credential provider does not work with the new content; the node has what it had before",
+            "`kubectl globalps status -o wide` says why; then `kubectl globalps retry` or `undo`",
+            true,
+        ),
+        "node-provider-config" => (
+            "the kubelet's own configuration of credential providers can't be read, so it is left as it is",
+            "mend that file on the node; until then the credentials file stays in use",
             false,
         ),
         "managed-file" => (

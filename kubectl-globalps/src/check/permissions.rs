@@ -88,7 +88,7 @@ pub(crate) const PERMISSIONS_OF_COMMANDS: [Permission; 9] = [
             "patch",
             "globalpullsecrets",
             names::GLOBAL_SECRET,
-            "`pause` and `resume`",
+            "`pause`, `resume` and `add --source`",
         )
     },
     Permission {

@@ -38,6 +38,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
             Some(("node-file-set-aside", Warning)),
         ),
         (Synced, "ModeNarrowed", None),
+        (Synced, "DriftRepaired", Some(("node-drift", Warning))),
         (
             Synced,
             "ProviderNotPossible",
@@ -46,19 +47,18 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
         (
             Synced,
             "ForeignProviderConfig",
-            Some(("node-provider", Warning)),
+            Some(("node-provider-config", Warning)),
         ),
         (
             Failed,
             "ForeignProviderConfig",
-            Some(("node-provider", Warning)),
+            Some(("node-provider-config", Warning)),
         ),
         (
             RolledBack,
             "ProviderFailed",
-            Some(("node-rolled-back", Failure)),
+            Some(("node-provider-failed", Failure)),
         ),
-        (Synced, "DriftRepaired", Some(("node-drift", Warning))),
         (
             RolledBack,
             "KubeletDidNotStart",

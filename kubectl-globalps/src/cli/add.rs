@@ -202,35 +202,6 @@ mod tests {
             ("add --registry r --from-file - --insecure", None),
             ("add --registry r -u u --ca-file f --check-timeout 5s", None),
             ("add --all", None),
-            ("add --registry r -u u --source s", None),
-            (
-                "add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci",
-                None,
-            ),
-            (
-                "add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b",
-                None,
-            ),
-            (
-                "add --registry r --source s --only-namespaces team-[",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --source s --only-namespaces a,,b",
-                Some(ErrorKind::ValueValidation),
-            ),
-            (
-                "add --registry r --only-namespaces a",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --source s --only-service-accounts ci",
-                Some(ErrorKind::MissingRequiredArgument),
-            ),
-            (
-                "add --registry r --source additional-pull-secret",
-                Some(ErrorKind::ValueValidation),
-            ),
             ("add --registry r --all", Some(ErrorKind::ArgumentConflict)),
             (
                 "add --authfile f -u u --password-stdin",
@@ -282,6 +253,44 @@ mod tests {
             ),
             (
                 "add --registry r --wait --timeout 0",
+                Some(ErrorKind::ValueValidation),
+            ),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_scope_goes_with_a_source_and_names_namespaces() {
+        for (line, expected) in [
+            ("add --registry r -u u --source s", None),
+            (
+                "add --registry r -u u --source s --only-namespaces a,b-* --only-service-accounts ci",
+                None,
+            ),
+            (
+                "add --registry r --source s --only-namespaces a --only-namespace-labels t=a,u=b",
+                None,
+            ),
+            (
+                "add --registry r --source s --only-namespaces team-[",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "add --registry r --source s --only-namespaces a,,b",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "add --registry r --only-namespaces a",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r --source s --only-service-accounts ci",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "add --registry r --source additional-pull-secret",
                 Some(ErrorKind::ValueValidation),
             ),
         ] {

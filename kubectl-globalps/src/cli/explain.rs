@@ -9,8 +9,8 @@ use super::{Named, TEMPLATE, TextFormat};
 /// Say which credentials go with an image: what the kubelet tries, and what CRI-O sends
 ///
 /// Without a file it asks the cluster, and shows the sources in the kubelet's order: the Secrets that the pod names, those of
-/// its service account, and the file that globalps puts on every node. Entries that somebody else put on a node can't be
-/// seen from here.
+/// its service account, and what globalps puts on every node: the credentials file, or what the credential provider gives to
+/// this pod, with the scope that gives it or does not. Entries that somebody else put on a node can't be seen from here.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -21,6 +21,9 @@ Examples:
 
   # Why can't this pod pull it?
   kubectl globalps explain quay.io/org/app:1 --pod default/app-7d4f
+
+  # May a pod of that service account use the credentials of a source with a scope?
+  kubectl globalps explain quay.io/org/app:1 --service-account team-a/builder
 
   # Of a file; no cluster is asked
   kubectl globalps explain quay.io/org/app:1 --authfile config.json",

@@ -167,16 +167,19 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
         };
         let entry = source.as_ref().filter(|source| source.is_change());
         if outcome != Outcome::Unchanged || entry.is_some() {
+            let force = args.owner.force_conflicts;
             let owner = match &existing {
-                Some(secret) if outcome != Outcome::Unchanged => {
-                    may_change(secret, args.owner.force_conflicts)?
-                }
+                Some(secret) if outcome != Outcome::Unchanged => may_change(secret, force)?,
                 _ => None,
+            };
+            let of_entry = match entry {
+                Some(entry) => entry.sources.may_change(force)?,
+                None => None,
             };
             let announced =
                 announcement(cluster, existing.as_ref(), &planned, source.as_ref()).await?;
             if announced != told {
-                if let Some(owner) = owner {
+                for owner in owner.into_iter().chain(of_entry) {
                     cluster
                         .printer()
                         .warning(format_args!("`{owner}` may undo the change"));

@@ -10,6 +10,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, PodSpec};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 
@@ -17,7 +18,8 @@ use super::check_registries::registries;
 use super::live_check::trust;
 use crate::check::{
     Check, Installed, LeaseSeen, Owners, PERMISSIONS_OF_COMMANDS, Permission, Report, Sight,
-    Workload, credentials, installation, of_nodes, permissions, server, unreachable,
+    Workload, credentials, has_scopes, installation, of_nodes, permissions, provider, server,
+    unreachable,
 };
 use crate::cli::{Asking, Check as Args, Connection, TextFormat};
 use crate::client::Cluster;
@@ -104,6 +106,16 @@ async fn look(
     checks.extend(installation(&installed, now));
     if let Some(facts) = &facts {
         checks.extend(credentials(facts.gps(), facts.is_in_force()));
+        if let Some(gps) = facts.gps() {
+            let audience = if has_scopes(gps) {
+                audience(&cluster).await?
+            } else {
+                Sight::Absent
+            };
+            let objects = facts.node_secrets.iter();
+            let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
+            checks.extend(provider(gps, versions, &audience));
+        }
         let status = Status::of(facts, now);
         let lost: Vec<&str> = status
             .nodes
@@ -227,6 +239,22 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
             }
         }),
         troubles: found,
+    })
+}
+
+/// The `ClusterRole` by which kubelets request tokens for the credential provider, and its binding.
+async fn audience(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
+    let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
+    let name = names::AUDIENCE_ROLE;
+    let (role, binding) = tokio::join!(
+        cluster.call("get the ClusterRole", roles.get_metadata_opt(name)),
+        cluster.call("get its binding", bindings.get_metadata_opt(name)),
+    );
+    Ok(match (sight(role)?, sight(binding)?) {
+        (Sight::Here(_), Sight::Here(_)) => Sight::Here(()),
+        (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
+        _ => Sight::Hidden,
     })
 }
 

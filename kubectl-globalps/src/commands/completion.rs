@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
-use globalps_core::api::NodePullSecret;
+use globalps_core::api::{GlobalPullSecret, NodePullSecret, SourceRef};
 use globalps_core::dockerconfig::{parse, shown_key};
 use globalps_core::names;
 use kube::ResourceExt as _;
@@ -17,6 +17,7 @@ use crate::client::{Cluster, kubeconfig};
 use crate::completion::{Choice, Live, Wanted, wanted};
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
+use crate::scope::shown;
 use crate::status::has_failed;
 
 /// Whoever presses a key twice waits no longer.
@@ -118,6 +119,14 @@ async fn of_cluster(
                 .collect();
             let about = || "in additional-pull-secret".to_owned();
             Ok(keys.into_iter().map(|key| (key, about())).collect())
+        }
+        Live::Sources => {
+            let api = cluster.api::<GlobalPullSecret>();
+            let call = api.get_opt(names::GLOBAL_SECRET);
+            let gps = cluster.call("get the GlobalPullSecret", call).await?;
+            let sources = gps.map(|gps| gps.spec.sources).unwrap_or_default();
+            let who = |source: &SourceRef| shown(source.scope.as_ref());
+            Ok(sources.iter().map(|s| (s.name.clone(), who(s))).collect())
         }
         Live::Revisions => {
             let (revisions, _) = history::observe(&cluster).await?;

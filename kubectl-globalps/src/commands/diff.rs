@@ -1,4 +1,4 @@
-//! `diff`: what the additional pull secret changes, and the scopes and the delivery of the GlobalPullSecret.
+//! `diff`: what the additional pull secret changes, and the scopes and the delivery of the `GlobalPullSecret`.
 
 use std::process::Command;
 

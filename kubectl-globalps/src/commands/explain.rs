@@ -1,7 +1,13 @@
 //! `explain`: which credentials go with an image, and why: of a file, or as the cluster has them.
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
+use globalps_core::api::{
+    DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, Phase, SourceStatus,
+};
+use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts, parse};
 use globalps_core::names;
+use globalps_core::provider::{
+    Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version, parse_scoped,
+};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Secret, ServiceAccount};
 use kube::Api;
 
@@ -10,9 +16,10 @@ use crate::additional::data_of;
 use crate::cli::{Connection, Explain, Named, TextFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
+use crate::facts::node_secrets;
 use crate::manifest::content;
 use crate::printer::Printer;
-use crate::pull::{Answer, Asked, Keyring};
+use crate::pull::{Answer, Asked, Keyring, Provided, Puller};
 
 pub(super) async fn run(
     args: &Explain,
@@ -52,39 +59,183 @@ async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
         image: args.image.clone(),
         ..Asked::default()
     };
+    let mut node = None;
     if let Some(named) = &args.pod {
         let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
         let pod = there(cluster, named, "Pod", api.get_opt(&named.name)).await?;
         let spec = pod.spec.clone().unwrap_or_default();
+        asked.puller = match spec.service_account_name.filter(|name| !name.is_empty()) {
+            Some(name) => of_account(&named.namespace, name),
+            None => Puller::Static,
+        };
         let references = spec.image_pull_secrets.unwrap_or_default();
         secrets(cluster, &named.namespace, &references, &mut asked).await?;
         asked.notes.extend(words_of_kubelet(&pod, &args.image));
-        if let Some(node) = &spec.node_name {
-            asked.notes.extend(node_lags(cluster, node).await?);
+        if let Some(name) = spec.node_name {
+            let api = cluster.api::<NodePullSecret>();
+            let call = api.get_opt(&name);
+            let object = cluster.call("get the node's NodePullSecret", call).await?;
+            node = Some((
+                name,
+                object.unwrap_or_else(|| NodePullSecret::new("", NodePullSecretSpec::default())),
+            ));
         }
     }
     if let Some(named) = &args.service_account {
         let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &named.namespace);
         let account = there(cluster, named, "ServiceAccount", api.get_opt(&named.name)).await?;
+        asked.puller = of_account(&named.namespace, named.name.clone());
         let references = account.image_pull_secrets.unwrap_or_default();
         secrets(cluster, &named.namespace, &references, &mut asked).await?;
     }
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    let gps = match cluster.call("get the GlobalPullSecret", call).await {
+        Err(failure) if node.is_some() => return Err(failure),
+        found => found.ok().flatten(),
+    };
+    if let Some((name, object)) = &node {
+        asked.notes.extend(node_lags(gps.as_ref(), name, object));
+    }
+    asked.notes.extend(not_delivered(gps.as_ref(), &args.image));
     let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
     match global
         .as_ref()
-        .and_then(|global| data_of(global, names::DATA_KEY))
+        .and_then(|global| Some((global, data_of(global, names::DATA_KEY)?)))
     {
-        Some(bytes) => {
-            asked.of_node = Some(Keyring {
+        Some((global, bytes)) => {
+            let file = Keyring {
                 name: "every node's file".to_owned(),
                 bytes: bytes.to_vec(),
-            });
+            };
+            match provided_content(global, bytes)? {
+                None => asked.of_node = Some(file),
+                Some(content) => {
+                    let node = node.as_ref();
+                    of_provider(cluster, content, file, node, &mut asked).await?;
+                }
+            }
         }
         None => asked
             .notes
             .push("nothing is synced to the nodes: there is no additional pull secret".to_owned()),
     }
     Ok(asked)
+}
+
+fn of_account(namespace: &str, service_account: String) -> Puller {
+    Puller::Pod(PodIdentity {
+        namespace: namespace.to_owned(),
+        service_account,
+    })
+}
+
+/// What the credential provider has; `None`: the revision is delivered by the credentials file.
+fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Failure> {
+    let annotations = global.metadata.annotations.as_ref();
+    let Some(delivery) = annotations.and_then(|all| all.get(names::DELIVERY_ANNOTATION)) else {
+        return Ok(None);
+    };
+    let unreadable = || {
+        Failure::new(
+            format!(
+                "Secret `{}` is not as this plugin knows it",
+                names::GLOBAL_SECRET
+            ),
+            "check with `kubectl globalps version` that plugin and controller are of the same version",
+        )
+    };
+    let delivery: Delivery = serde_json::from_str(delivery).map_err(|_| unreadable())?;
+    if delivery == Delivery::ConfigFile {
+        return Ok(None);
+    }
+    let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
+    Ok(Some(Content {
+        config: parse(bytes).map_err(|_| unreadable())?,
+        scoped: scoped
+            .transpose()
+            .map_err(|_| unreadable())?
+            .unwrap_or_default(),
+        delivery,
+    }))
+}
+
+/// Which nodes have the credential provider: the pod's own, or as many as there are.
+async fn of_provider(
+    cluster: &Cluster<'_>,
+    mut content: Content,
+    file: Keyring,
+    node: Option<&(String, NodePullSecret)>,
+    asked: &mut Asked,
+) -> Result<(), Failure> {
+    let keeps_file = |object: &NodePullSecret| {
+        let status = object.status.as_ref();
+        status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
+    };
+    let nodes = match node {
+        Some((name, object)) if keeps_file(object) => {
+            let message = object.status.as_ref().map_or("", |status| &status.message);
+            asked
+                .notes
+                .push(format!("{name} keeps the credentials file: {message}"));
+            asked.of_node = Some(file);
+            return Ok(());
+        }
+        Some((name, object)) => {
+            let version = &object.spec.kubelet_version;
+            let is_old = kubelet_version(version).is_some_and(|v| v < MIN_KUBELET_FOR_SCOPES);
+            if is_old && !content.scoped.is_empty() {
+                let (major, minor) = MIN_KUBELET_FOR_SCOPES;
+                content.scoped.clear();
+                asked.notes.push(format!(
+                    "the kubelet of {name} is {version}, and a source with a scope needs {major}.{minor}"
+                ));
+            }
+            (1, 0)
+        }
+        None => match node_secrets(cluster).await {
+            Ok(objects) => {
+                let by_file = objects
+                    .iter()
+                    .filter(|(_, object)| keeps_file(object))
+                    .count();
+                (objects.len() - by_file, by_file)
+            }
+            Err(failure) if failure.is(403) => (0, 0),
+            Err(failure) => return Err(failure),
+        },
+    };
+    if nodes.1 > 0 {
+        asked.of_node = Some(file);
+    }
+    asked.provided = Some(Provided { content, nodes });
+    Ok(())
+}
+
+/// Sources with a scope that would have a credential for the image if a node could get them.
+fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
+    let status = gps.and_then(|gps| gps.status.as_ref());
+    let sources = status.iter().flat_map(|status| &status.sources);
+    let sources = sources.filter(|source| source.delivery == "NotDeliverable");
+    let has_one = |registries: &[String]| {
+        let none = Credential {
+            username: dockerconfig::Secret::new(""),
+            password: dockerconfig::Secret::new(""),
+        };
+        let entries = registries
+            .iter()
+            .map(|key| Entry::from_credential(key, &none));
+        let config = DockerConfig::new(entries.collect());
+        attempts(&[&config], image).is_ok_and(|tries| !tries.is_empty())
+    };
+    let matching = sources.filter(|source| has_one(&source.registries));
+    let note = |source: &SourceStatus| {
+        format!(
+            "source `{}` has a credential for it that no node gets: {}",
+            source.name, source.message
+        )
+    };
+    matching.map(note).collect()
 }
 
 async fn there<T>(
@@ -167,28 +318,77 @@ fn words_of_kubelet(pod: &Pod, image: &str) -> Option<String> {
 }
 
 /// Whether the pod's node has something else than what is shown.
-async fn node_lags(cluster: &Cluster<'_>, node: &str) -> Result<Option<String>, Failure> {
-    let (gps, nps) = (
-        cluster.api::<GlobalPullSecret>(),
-        cluster.api::<NodePullSecret>(),
-    );
-    let (gps, object) = tokio::try_join!(
-        cluster.call(
-            "get the GlobalPullSecret",
-            gps.get_opt(names::GLOBAL_SECRET)
-        ),
-        cluster.call("get the node's NodePullSecret", nps.get_opt(node)),
-    )?;
+fn node_lags(
+    gps: Option<&GlobalPullSecret>,
+    node: &str,
+    object: &NodePullSecret,
+) -> Option<String> {
     let wanted = gps
-        .and_then(|gps| gps.status)
+        .and_then(|gps| gps.status.as_ref())
         .map_or(0, |status| status.revision);
-    let status = object.and_then(|object| object.status).unwrap_or_default();
-    Ok(
-        (status.phase != Phase::Synced || status.revision < wanted).then(|| {
-            format!(
-                "{node} is {} with revision {} of {wanted}, so its file may be another one",
-                status.phase, status.revision
-            )
-        }),
-    )
+    let status = object.status.clone().unwrap_or_default();
+    (status.phase != Phase::Synced || status.revision < wanted).then(|| {
+        format!(
+            "{node} is {} with revision {} of {wanted}, so it may have other credentials",
+            status.phase, status.revision
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::api::{GlobalPullSecretSpec, GlobalPullSecretStatus};
+
+    #[test]
+    fn a_source_that_no_node_gets_is_named_where_it_has_the_registry() {
+        let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+        let source = |name: &str, registry: &str, delivery: &str| SourceStatus {
+            name: name.to_owned(),
+            registries: vec![registry.to_owned()],
+            delivery: delivery.to_owned(),
+            message: "why".to_owned(),
+            ..SourceStatus::default()
+        };
+        gps.status = Some(GlobalPullSecretStatus {
+            sources: vec![
+                source("one", "quay.io/org", "NotDeliverable"),
+                source("two", "quay.io/other", "NotDeliverable"),
+                source("three", "quay.io", "Nodes"),
+            ],
+            ..GlobalPullSecretStatus::default()
+        });
+        assert_eq!(
+            not_delivered(Some(&gps), "quay.io/org/app"),
+            ["source `one` has a credential for it that no node gets: why"]
+        );
+        assert!(not_delivered(None, "quay.io/org/app").is_empty());
+    }
+
+    #[test]
+    fn a_revision_is_the_providers_by_its_annotation() {
+        let mut global = Secret::default();
+        let bytes = br#"{"auths":{}}"#;
+        let is_provided = |global: &Secret| provided_content(global, bytes).map(|c| c.is_some());
+        assert_eq!(is_provided(&global), Ok(false));
+        for (annotation, expected) in [
+            (r#"{"type":"ConfigFile"}"#, Some(false)),
+            (r#"{"type":"CredentialProvider"}"#, Some(true)),
+            (r#"{"type":"Newer"}"#, None),
+        ] {
+            let annotations = [(names::DELIVERY_ANNOTATION.to_owned(), annotation.to_owned())];
+            global.metadata.annotations = Some(annotations.into());
+            assert_eq!(is_provided(&global).ok(), expected, "{annotation}");
+        }
+        global.metadata.annotations = Some(
+            [(
+                names::DELIVERY_ANNOTATION.to_owned(),
+                r#"{"type":"CredentialProvider"}"#.to_owned(),
+            )]
+            .into(),
+        );
+        let damaged = k8s_openapi::ByteString(b"[".to_vec());
+        global.data = Some([(names::SCOPED_KEY.to_owned(), damaged)].into());
+        assert!(is_provided(&global).is_err());
+    }
 }

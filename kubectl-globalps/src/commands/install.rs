@@ -80,12 +80,8 @@ pub(super) async fn run(
         .into_iter()
         .map(Object::of)
         .partition(|object| object.resource.kind == "CustomResourceDefinition");
-    let applied = |object: &Object| {
-        printer.data(&format!("{} serverside-applied", object.title()));
-    };
     for crd in &crds {
-        apply(&cluster, crd, false).await?;
-        applied(crd);
+        put(&cluster, crd).await?;
     }
     for crd in &crds {
         let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
@@ -104,8 +100,7 @@ pub(super) async fn run(
         .map_err(|error| unwatchable(&name, &error))?;
     }
     for object in &others {
-        apply(&cluster, object, false).await?;
-        applied(object);
+        put(&cluster, object).await?;
     }
     let deployments: Api<Deployment> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
@@ -315,6 +310,14 @@ impl Object {
             None => Api::all_with(client.clone(), &self.resource),
         }
     }
+}
+
+/// Applies it, and says so.
+async fn put(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
+    apply(cluster, object, false).await?;
+    let done = format!("{} serverside-applied", object.title());
+    cluster.printer().data(&done);
+    Ok(())
 }
 
 /// Server-side apply. By force: these objects are ours wholly.

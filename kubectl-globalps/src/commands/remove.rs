@@ -120,8 +120,11 @@ async fn plan(
         let what = format!("Secret `{name}` is none of the `spec.sources`");
         return not_found(what, "see `kubectl get globalpullsecret -o yaml`");
     }
+    let force = args.owner.force_conflicts;
+    let may_forget = || sources.map_or(Ok(None), |sources| sources.may_change(force));
     let Some(secret) = pull_secret(cluster, name).await? else {
         if sources.is_some() {
+            may_forget()?;
             return Ok(Some(Plan::Forget));
         }
         if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
@@ -130,8 +133,9 @@ async fn plan(
         let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
         return not_found(what, "so no node has anything of it, or is just put back");
     };
-    may_change(&secret, args.owner.force_conflicts)?;
+    may_change(&secret, force)?;
     if args.all {
+        may_forget()?;
         return Ok(Some(Plan::Delete(Box::new(secret))));
     }
     let (rest, missing) = without_registries(secret.clone(), registries)?;
@@ -148,7 +152,10 @@ async fn plan(
     Ok(match rest {
         Rest::Same => None,
         Rest::Some(rest) => Some(Plan::Keep(rest)),
-        Rest::Nothing => Some(Plan::Delete(Box::new(secret))),
+        Rest::Nothing => {
+            may_forget()?;
+            Some(Plan::Delete(Box::new(secret)))
+        }
     })
 }
 

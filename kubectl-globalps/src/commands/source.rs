@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::install::{Object, apply};
 use super::is_installed;
+use crate::additional::may_change_of;
 use crate::cli::DryRun;
 use crate::client::Cluster;
 use crate::error::Failure;
@@ -67,6 +68,16 @@ impl Sources {
         let object = self.object.as_ref();
         let revision = object.and_then(|object| object.data["status"]["revision"].as_i64());
         revision.unwrap_or_default()
+    }
+
+    /// Refuses to change a list that another program would put back; with `force` that program is only named.
+    pub(super) fn may_change(&self, force: bool) -> Result<Option<&str>, Failure> {
+        let Some(object) = &self.object else {
+            return Ok(None);
+        };
+        let title = format!("GlobalPullSecret `{}`", names::GLOBAL_SECRET);
+        let holds = |fields: &Value| fields["f:spec"].get("f:sources").is_some();
+        may_change_of(&title, &object.metadata, holds, force)
     }
 
     /// Replaces the list, if the object is still what it was when it was read: else the API server says 409. Only that field:
@@ -284,7 +295,7 @@ async fn delete(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn sources(list: Value) -> Sources {
+    fn sources(list: &Value) -> Sources {
         let mut object = DynamicObject::new("g", &resource());
         object.data = json!({"spec": {"sources": list}, "status": {"revision": 4}});
         Sources::of(Some(object))
@@ -315,7 +326,7 @@ mod tests {
             ("s", Some(scope("a")), false, " source `s`: pods of a\n"),
             ("s", None, false, " source `s`: pods of a\n"),
         ] {
-            let planned = Planned::of(sources(known.clone()), name, asked.as_ref());
+            let planned = Planned::of(sources(&known), name, asked.as_ref());
             assert_eq!(planned.text(), expected);
             assert_eq!(planned.is_change(), is_change, "{expected}");
             assert!(planned.has_scope());
@@ -326,8 +337,28 @@ mod tests {
     }
 
     #[test]
+    fn a_list_belongs_to_the_program_that_wrote_it() {
+        for (manager, field, expected) in [
+            ("argocd-controller", "f:sources", Some("argocd-controller")),
+            ("argocd-controller", "f:rollout", None),
+            (names::PLUGIN_MANAGER, "f:sources", None),
+            (names::CONTROLLER_MANAGER, "f:sources", None),
+        ] {
+            let mut sources = sources(&json!([]));
+            let object = sources.object.as_mut().expect("one");
+            let entry = json!({"manager": manager, "fieldsV1": {"f:spec": {field: {}}}});
+            let entry = serde_json::from_value(entry).expect("an entry");
+            object.metadata.managed_fields = Some(vec![entry]);
+            assert_eq!(sources.may_change(true), Ok(expected), "{manager}");
+            let is_refused = sources.may_change(false).is_err();
+            assert_eq!(is_refused, expected.is_some(), "{manager}");
+        }
+        assert_eq!(Sources::of(None).may_change(false), Ok(None));
+    }
+
+    #[test]
     fn sources_are_read_from_an_object_or_there_are_none() {
-        let some = sources(json!([{"name": "a"}, {"name": "b"}]));
+        let some = sources(&json!([{"name": "a"}, {"name": "b"}]));
         assert!(some.has("a") && some.has_others("a") && !some.has("c"));
         assert_eq!(
             (some.revision(), names_of(&some.list)),

@@ -45,7 +45,7 @@ impl From<Slim> for NodePullSecret {
 }
 
 /// All of the pull secrets' namespace.
-pub(super) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>, Failure> {
+pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>, Failure> {
     let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
     let list = Request::new(path);
     let mut store = Store::default();

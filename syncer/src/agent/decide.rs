@@ -168,11 +168,20 @@ fn desired(facts: &NodeFacts) -> Option<Desired> {
         provider: Some(side),
     };
     if let (Some(content), Some(task)) = (facts.desired, facts.task) {
-        let side = match (&content.delivery, facts.provider) {
-            (Delivery::CredentialProvider(config), Some(provider)) => provider
+        let settled = facts.state.filter(|state| state.is_settled_on(task));
+        let side = match (settled, &content.delivery, facts.provider) {
+            // The way in, the way out and other settings take a restart, whose turn the controller gives. A newer syncer, an
+            // upgraded kubelet or an obstacle that is gone wait for it.
+            (Some(state), _, found) => {
+                let both = state.provider.as_ref().zip(found);
+                both.and_then(|(installed, found)| {
+                    found.with_settings_of(installed, task, content).ok()
+                })
+            }
+            (None, Delivery::CredentialProvider(config), Some(provider)) => provider
                 .with_content(task.revision, content, config, in_force)
                 .ok(),
-            _ => None,
+            (None, ..) => None,
         };
         return Some(side.map_or_else(|| of_file(content.config.clone()), by_provider));
     }
@@ -1384,8 +1393,18 @@ mod tests {
             [port.to_owned()].into()
         };
         Content {
-            delivery: Delivery::CredentialProvider(ProviderConfig { ports }),
+            delivery: Delivery::CredentialProvider(ProviderConfig {
+                ports,
+                scopes: true,
+            }),
             ..content(OURS)
+        }
+    }
+
+    fn with_scopes() -> ProviderConfig {
+        ProviderConfig {
+            scopes: true,
+            ..ProviderConfig::default()
         }
     }
 
@@ -1393,7 +1412,7 @@ mod tests {
     fn in_force(tokens: bool) -> (ProviderFacts, State) {
         let mut facts = provider_facts();
         facts.tokens = Some(tokens);
-        let config = ProviderConfig::default();
+        let config = with_scopes();
         let side = facts
             .with_content(1, &by_provider(""), &config, None)
             .unwrap();
@@ -1497,18 +1516,18 @@ mod tests {
                 &two,
                 &there,
                 Some(&state),
-                by_provider("5050"),
+                by_provider("5055"),
                 OWN,
                 "provider, own, restart",
             ),
             (
-                "tokens",
+                "tokens wait for an assignment",
                 &one,
                 &now_with_tokens,
                 Some(&older),
                 by_provider(""),
                 OWN,
-                "provider, own, restart",
+                "Confirm",
             ),
             (
                 "a version that is not known",
@@ -1624,6 +1643,216 @@ mod tests {
             assert_eq!(provider_line(action), expected, "{sentence}");
             let action = decide(&facts_now(true, None));
             assert_eq!(provider_line(action), expected, "{sentence}, superseded");
+        }
+    }
+
+    /// A node whose kubelet kubeadm set up, with these flags.
+    fn facts_on(
+        flags: &str,
+        side: Option<&ProviderSide>,
+        obstacle: Option<Obstacle>,
+    ) -> ProviderFacts {
+        let path = |path: &str| HostPath {
+            here: path.into(),
+            host: path.into(),
+        };
+        let config_file = path("/var/lib/kubelet/config.json");
+        let absent = || FileSnapshot::Absent;
+        ProviderFacts {
+            provider: Provider::new("/globalps-credential-provider".into(), &config_file, None),
+            disk: ProviderDisk {
+                data: side.map_or_else(absent, ProviderSide::data),
+                config: side.map_or_else(absent, |side| side.config.clone()),
+                flags: side.map_or_else(|| Some(file(flags)), |side| side.flags.clone()),
+            },
+            has_program: side.is_some(),
+            tokens: Some(true),
+            obstacle,
+        }
+    }
+
+    #[test]
+    fn the_provider_comes_goes_and_changes_when_an_assignment_asks_for_it() {
+        const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=1\"\n";
+        let by_provider = |text: &str, ports: &[&str]| Content {
+            delivery: Delivery::CredentialProvider(ProviderConfig {
+                ports: ports.iter().map(|&port| port.to_owned()).collect(),
+                scopes: true,
+            }),
+            ..content(text)
+        };
+        let of_generation = |generation, revision| Task {
+            generation,
+            ..task(revision)
+        };
+        let new = facts_on(FLAGS, None, None);
+        let mut by_file = synced("");
+        by_file.applied = Some(task(1));
+        let side = new
+            .with_content(1, &by_provider(OURS, &[]), &with_scopes(), None)
+            .unwrap();
+        let mut provided = State::new(FileSnapshot::Absent, 1);
+        provided.revision = 1;
+        provided.applied = Some(task(1));
+        provided.provider.clone_from(&side.installed);
+        let installed = facts_on(FLAGS, Some(&side), None);
+        let mut old_kubelet = provided.clone();
+        old_kubelet.provider.as_mut().unwrap().tokens = false;
+        let old_side = new.with(old_kubelet.provider.clone().unwrap()).unwrap();
+        let upgraded = facts_on(FLAGS, Some(&old_side), None);
+        let obstacle = Some(Obstacle::new("the kubelet is older than Kubernetes 1.26"));
+        let impossible = facts_on(FLAGS, None, obstacle);
+        let rewritten = ProviderSide {
+            flags: Some(file(FLAGS)),
+            ..side.clone()
+        };
+        let drifted = facts_on(FLAGS, Some(&rewritten), None);
+        for (sentence, task, state, found, content, on_disk, expected) in [
+            (
+                "in, with a new revision",
+                task(2),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
+                "not by a newer syncer alone",
+                task(1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "in, when it is asked for again",
+                of_generation(8, 1),
+                &by_file,
+                &new,
+                by_provider(OURS, &[]),
+                OURS,
+                "in, restart",
+            ),
+            (
+                "in force",
+                task(1),
+                &provided,
+                &installed,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "a rotation in place",
+                task(2),
+                &provided,
+                &installed,
+                by_provider(NEWER, &[]),
+                "",
+                "in, no restart",
+            ),
+            (
+                "a new port",
+                task(2),
+                &provided,
+                &installed,
+                by_provider(NEWER, &["99"]),
+                "",
+                "in, restart",
+            ),
+            (
+                "an upgraded kubelet waits",
+                task(1),
+                &old_kubelet,
+                &upgraded,
+                by_provider(OURS, &[]),
+                "",
+                "Confirm",
+            ),
+            (
+                "until an assignment",
+                task(2),
+                &old_kubelet,
+                &upgraded,
+                by_provider(NEWER, &[]),
+                "",
+                "in, restart",
+            ),
+            (
+                "flags that somebody rewrote",
+                task(1),
+                &provided,
+                &drifted,
+                by_provider(OURS, &[]),
+                "",
+                "in, restart, drift",
+            ),
+            (
+                "where it is not possible the file has it",
+                task(2),
+                &by_file,
+                &impossible,
+                by_provider(NEWER, &[]),
+                OURS,
+                "out, restart",
+            ),
+            (
+                "and nothing happens without need",
+                task(1),
+                &by_file,
+                &impossible,
+                by_provider(OURS, &[]),
+                OURS,
+                "Confirm",
+            ),
+            (
+                "out, by a revision",
+                task(2),
+                &provided,
+                &installed,
+                content(OURS),
+                "",
+                "out, restart",
+            ),
+            (
+                "out, by a restore",
+                task(0),
+                &provided,
+                &installed,
+                Content::default(),
+                "",
+                "out, restart",
+            ),
+        ] {
+            let file = file(on_disk);
+            let facts = NodeFacts {
+                provider: Some(found),
+                is_watched: true,
+                ..facts(Some(&task), Some(state), &file, Some(&content))
+            };
+            let action = match decide(&facts) {
+                Action::Begin { change, drift, .. } => {
+                    let both = change.provider.as_ref();
+                    let is_in = both.is_some_and(|both| both.target.installed.is_some());
+                    assert_eq!(
+                        change.target_managed.is_empty(),
+                        is_in || task.revision == 0,
+                        "{sentence}"
+                    );
+                    let way = if is_in { "in" } else { "out" };
+                    let restart = if change.restart {
+                        "restart"
+                    } else {
+                        "no restart"
+                    };
+                    let drift = if drift { ", drift" } else { "" };
+                    format!("{way}, {restart}{drift}")
+                }
+                action => format!("{action:?}"),
+            };
+            assert_eq!(action, expected, "{sentence}");
         }
     }
 }

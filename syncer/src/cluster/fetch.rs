@@ -117,6 +117,7 @@ mod tests {
         const SCOPED: &str = r#"[{"source":"s","scope":{"namespaces":["a"]},"config":{"auths":{"r":{"auth":"dTpw"}}}}]"#;
         let provider = Delivery::CredentialProvider(ProviderConfig {
             ports: ["5050".to_owned()].into(),
+            ..ProviderConfig::default()
         });
         for (config, scoped, annotation, expected) in [
             (CONFIG, None, None, Some((0, Delivery::ConfigFile))),

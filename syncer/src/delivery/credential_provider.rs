@@ -1,10 +1,10 @@
 //! Delivery by the kubelet's credential provider: what a revision installs, and the change that brings it there. Pure.
 
-use globalps_core::provider::{Content, ProviderConfig, render_data};
+use globalps_core::provider::{Content, Delivery, ProviderConfig, render_data};
 
 use crate::node::file::FileSnapshot;
 use crate::node::provider::{Provider, ProviderDisk};
-use crate::node::state::{Change, Installed, Obstacle, ProviderChange, ProviderSide, State};
+use crate::node::state::{Change, Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
 
 /// What was observed of the provider. Only where content asks for it, or where it is on the node.
 #[derive(Debug)]
@@ -37,6 +37,22 @@ impl ProviderFacts {
             config: config.clone(),
             tokens: self.tokens.or(known).unwrap_or(false),
         })
+    }
+
+    /// The files with the revision's content, and with the settings that the kubelet has.
+    pub(crate) fn with_settings_of(
+        &self,
+        installed: &Installed,
+        task: &Task,
+        content: &Content,
+    ) -> Result<ProviderSide, Obstacle> {
+        let mut installed = installed.clone();
+        // An older controller leaves out what it does not know.
+        if content.delivery != Delivery::ConfigFile {
+            let data = render_data(task.revision, content);
+            installed.data = FileSnapshot::Absent.with_bytes(data);
+        }
+        self.with(installed)
     }
 
     pub(crate) fn with(&self, installed: Installed) -> Result<ProviderSide, Obstacle> {

@@ -290,6 +290,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
         state.managed = change.target_managed.clone();
         state.revision = change.task.revision;
+        state.applied = Some(change.task.clone());
         if let Some(provider) = &change.provider {
             state.provider.clone_from(&provider.target.installed);
         }

@@ -341,9 +341,19 @@ pub(crate) struct State {
     /// What the credential provider has; `None`: content is in the credentials file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<Installed>,
+    /// The task that put the revision in force; `None`: none, or an older syncer did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) applied: Option<Task>,
 }
 
 impl State {
+    /// The task's revision is in force, and nothing has asked for it again since.
+    pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
+        self.change.is_none()
+            && self.revision == task.revision
+            && self.applied.as_ref().is_none_or(|applied| applied == task)
+    }
+
     pub(crate) fn new(snapshot: FileSnapshot, restarts: i64) -> Self {
         Self {
             version: VERSION_WITHOUT_PROVIDER,
@@ -358,6 +368,7 @@ impl State {
             mode: None,
             restarted_at: None,
             provider: None,
+            applied: None,
         }
     }
 
