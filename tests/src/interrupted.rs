@@ -7,12 +7,26 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use globalps_core::provider::{CONFIG_FLAG, Delivery};
 use serde_json::Value;
 
 use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Told};
 use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
 
 const FILE: &str = "config.json";
+const FLAGS_FILE: &str = "kubeadm-flags.env";
+/// As kubeadm writes them.
+const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///x\"\n";
+/// Of the credential provider.
+const PROVIDER_FILES: [&str; 5] = [
+    ".globalps/bin",
+    ".globalps/bin/globalps-credential-provider",
+    ".globalps/bin/globalps-credential-provider-scoped",
+    ".globalps/credentials.json",
+    ".globalps/globalps-credential-provider.yaml",
+];
+/// In every content.
+const REGISTRY: &str = "b.example.com";
 /// For one run of the syncer, which takes some 100 ms, or 3 s where restarts fail.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -27,6 +41,8 @@ pub struct Scenario {
     /// Restarts of the kubelet that fail, but not after a cut.
     pub failures: usize,
     pub phase: &'static str,
+    /// So many cuts, each while what the one before left is recovered.
+    pub cuts: u8,
 }
 
 /// A scenario as it went without a cut.
@@ -37,6 +53,7 @@ pub struct Recording {
     pub after: Tree,
     pub ops: Vec<Op>,
     original: Option<Tree>,
+    original_flags: Option<Tree>,
 }
 
 /// A node that was started after a cut, and ended as it should.
@@ -62,7 +79,9 @@ impl Recording {
             fs::write(&file, original)?;
             fs::set_permissions(&file, Permissions::from_mode(0o640))?;
         }
+        fs::write(path.join(FLAGS_FILE), FLAGS)?;
         let original = content(&path)?.at(FILE).cloned();
+        let original_flags = content(&path)?.at(FLAGS_FILE).cloned();
         if let Some(before) = &scenario.before {
             let told = BareNode::start(&path, before, 0, Failures::NONE)?.run(
                 program,
@@ -95,6 +114,7 @@ impl Recording {
             after,
             ops,
             original,
+            original_flags,
         })
     }
 
@@ -125,19 +145,35 @@ impl Recording {
         let path = folder.path().canonicalize()?;
         left.write(&path)?;
         let file = path.join(FILE);
-        let look = || self.whole(fs::read(&file).ok().as_deref()).map(|_| ());
         let node = BareNode::start(&path, &self.scenario.ask, 1 + cuts, Failures::NONE)?;
+        let keeps_credential =
+            self.scenario.before.is_some() && self.scenario.ask.revision.is_some();
+        let look = || {
+            ensure!(
+                !keeps_credential || node.has_credential(REGISTRY),
+                "the node lacks a credential that it had"
+            );
+            self.whole(fs::read(&file).ok().as_deref()).map(|_| ())
+        };
         let (told, ops) = recorded(&node, program, &path, look)?;
         let tree = content(&path)?;
         let whole = self.whole_in(&tree)?;
         let is_end = match &*told.phase {
-            "Synced" => self.scenario.ask.revision.is_some() && whole == Whole::New,
-            "Restored" => tree.at(FILE) == self.original.as_ref(),
+            "Synced" => {
+                self.scenario.ask.revision.is_some() && self.is_new(bytes_of(tree.at(FILE)))
+            }
+            "Restored" => self.is_original(&tree),
             "RolledBack" => self.scenario.failures > 0 && whole == Whole::Old,
             _ => false,
         };
         ensure!(is_end, "{told:?}, and the file is the {whole:?} one");
-        has_settled(&node, &tree, &others(&self.after), 1)?;
+        // What would have failed without the cut may be in force now, with all that this takes.
+        let expected = if told.phase == self.scenario.phase {
+            others(&self.after)
+        } else {
+            self.others_in_force()
+        };
+        has_settled(&node, &tree, &expected, 1)?;
         drop(node);
         if self.scenario.ask.revision.is_some() {
             self.put_back(program, &path, 1)
@@ -154,6 +190,22 @@ impl Recording {
         })
     }
 
+    fn others_in_force(&self) -> Vec<String> {
+        let provider: &[&str] = match self.scenario.ask.delivery {
+            Delivery::ConfigFile => &[],
+            Delivery::CredentialProvider(_) => &PROVIDER_FILES,
+        };
+        let mut names: Vec<&str> = provider.to_vec();
+        names.extend([".globalps", ".globalps/state.json", FLAGS_FILE]);
+        names.sort_unstable();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn is_original(&self, tree: &Tree) -> bool {
+        tree.at(FILE) == self.original.as_ref()
+            && tree.at(FLAGS_FILE) == self.original_flags.as_ref()
+    }
+
     fn put_back(&self, program: &Program, path: &Path, most_restarts: usize) -> Result<()> {
         let ask = Ask {
             generation: self.scenario.ask.generation + 1,
@@ -163,9 +215,9 @@ impl Recording {
         let node = BareNode::start(path, &ask, u8::MAX, Failures::NONE)?;
         let told = node.run(program, None, DEADLINE, || Ok(()))?;
         let tree = content(path)?;
-        let is_back = told.phase == "Restored" && tree.at(FILE) == self.original.as_ref();
+        let is_back = told.phase == "Restored" && self.is_original(&tree);
         ensure!(is_back, "{told:?}, and there is {tree:?}");
-        has_settled(&node, &tree, &[], most_restarts)
+        has_settled(&node, &tree, &[FLAGS_FILE.to_owned()], most_restarts)
     }
 
     /// Whether these are the bytes from before the change, or from after it. An error for any others.
@@ -173,20 +225,26 @@ impl Recording {
         if bytes == bytes_of(self.before.at(FILE)) {
             return Ok(Whole::Old);
         }
-        let is_new = match (&self.scenario.ask, bytes) {
-            (Ask { revision: None, .. }, _) => bytes == bytes_of(self.original.as_ref()),
-            (_, None) => false,
-            (ask, Some(bytes)) => {
-                let value = serde_json::from_slice(bytes).ok();
-                value.is_some_and(|value: Value| value == self.merged(ask))
-            }
-        };
+        let is_new = self.is_new(bytes);
         let shown = bytes.map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
         ensure!(
             is_new,
             "`{FILE}` is neither the old nor the new one: {shown:?}"
         );
         Ok(Whole::New)
+    }
+
+    fn is_new(&self, bytes: Option<&[u8]>) -> bool {
+        match (&self.scenario.ask, bytes) {
+            (ask, _) if ask.revision.is_none() || ask.delivery != Delivery::ConfigFile => {
+                bytes == bytes_of(self.original.as_ref())
+            }
+            (_, None) => false,
+            (ask, Some(bytes)) => {
+                let value = serde_json::from_slice(bytes).ok();
+                value.is_some_and(|value: Value| value == self.merged(ask))
+            }
+        }
     }
 
     /// The node's own, and what is granted.
@@ -246,8 +304,20 @@ fn has_settled(
         restarts <= most_restarts,
         "{restarts} restarts of the kubelet"
     );
-    let is_read = node.kubelet_read().as_deref() == bytes_of(tree.at(FILE));
-    ensure!(is_read, "the kubelet runs with another file");
+    let flags = bytes_of(tree.at(FLAGS_FILE)).unwrap_or_default();
+    let has_provider = String::from_utf8_lossy(flags).contains(CONFIG_FLAG);
+    ensure!(
+        node.has_provider() == has_provider,
+        "the kubelet runs with other flags"
+    );
+    if has_provider {
+        // What leaves the file afterwards, the kubelet sees by itself.
+        let provided = node.provided(&format!("{REGISTRY}/image"))?;
+        ensure!(provided.get(REGISTRY).is_some(), "{provided}");
+    } else {
+        let is_read = node.kubelet_read().as_deref() == bytes_of(tree.at(FILE));
+        ensure!(is_read, "the kubelet runs with another file");
+    }
     Ok(())
 }
 

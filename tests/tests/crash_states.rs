@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
+use globalps_core::provider::{Delivery, ProviderConfig};
 use globalps_tests::bare_node::{Ask, Program};
 use globalps_tests::interrupted::{Recording, Recovery, Scenario};
 use globalps_tests::power_cut::{Op, Tree, crash_states};
@@ -25,6 +26,7 @@ fn scenarios() -> Vec<Scenario> {
         ask: ask(1, Some(1)),
         failures: 0,
         phase: "Synced",
+        cuts: 3,
     };
     let rollback = |name, original| Scenario {
         failures: 3,
@@ -47,6 +49,37 @@ fn scenarios() -> Vec<Scenario> {
         },
         rollback("rollback, onto a file", Some(OWN)),
         rollback("rollback, no file", None),
+        Scenario {
+            ask: by_provider(1, 1),
+            ..sync("provider, onto nothing", None)
+        },
+        Scenario {
+            before: Some(ask(1, Some(1))),
+            ask: by_provider(2, 2),
+            cuts: 2,
+            ..sync("provider, in from the file", Some(OWN))
+        },
+        Scenario {
+            before: Some(ask(1, Some(1))),
+            ask: by_provider(2, 2),
+            // Another cut has some hundred states, of which the way in above has most.
+            cuts: 1,
+            ..rollback("provider, in and rolled back", Some(OWN))
+        },
+        Scenario {
+            before: Some(by_provider(1, 1)),
+            ask: by_provider(2, 2),
+            ..sync("provider, rotation", Some(OWN))
+        },
+        Scenario {
+            before: Some(by_provider(1, 1)),
+            ask: ask(2, Some(2)),
+            ..sync("provider, out to the file", Some(OWN))
+        },
+        Scenario {
+            before: Some(by_provider(1, 1)),
+            ..restore("provider, restore", Some(OWN))
+        },
         restore("restore of a file", Some(OWN)),
         restore("restore of no file", None),
     ]
@@ -57,7 +90,15 @@ fn ask(generation: i64, revision: Option<i64>) -> Ask {
         generation,
         revision,
         credentials: granted(revision).to_string(),
+        kubelet_version: "v1.36.3",
         ..Ask::default()
+    }
+}
+
+fn by_provider(generation: i64, revision: i64) -> Ask {
+    Ask {
+        delivery: Delivery::CredentialProvider(ProviderConfig::default()),
+        ..ask(generation, Some(revision))
     }
 }
 
@@ -70,9 +111,6 @@ fn granted(revision: Option<i64>) -> Value {
         Some(_) => json!({"auths": {"b.example.com": two, "c.example.com": two}}),
     }
 }
-
-/// So many cuts, each while what the one before left is recovered.
-const CUTS: u8 = 3;
 
 /// States of a disk to start from: how each came about.
 type States = BTreeMap<Tree, String>;
@@ -105,7 +143,7 @@ fn check(program: &Program, recording: &Recording) -> Vec<String> {
     let mut tried = BTreeSet::new();
     let (mut all, mut states) = after_cut("", &recording.before, &recording.ops);
     let mut operations = recording.ops.len();
-    for cuts in 1..=CUTS {
+    for cuts in 1..=recording.scenario.cuts {
         println!(
             "  cut {cuts}: {operations} operations, {all} crash states, {} new ones",
             states.len()

@@ -280,3 +280,55 @@ fn a_node_whose_kubelet_fails_with_the_provider_has_what_it_had() {
     assert_eq!(read(directory.path(), "kubeadm-flags.env"), FLAGS);
     assert!(!directory.path().join(".globalps/bin").exists());
 }
+
+/// A provider of others, which answers for its own registry.
+const THEIRS: &str = "#!/bin/sh\ncat > /dev/null\n\
+    echo '{\"auth\":{\"theirs.example.com\":{\"username\":\"t\",\"password\":\"t\"}}}'\n";
+
+#[test]
+fn a_provider_of_others_goes_on_beside_ours_and_its_configuration_is_as_before_to_the_byte() {
+    for is_directory in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (etc, bin) = (directory.path().join("etc"), directory.path().join("bin"));
+        fs::create_dir(&etc).unwrap();
+        fs::create_dir(&bin).unwrap();
+        fs::write(bin.join("theirs"), THEIRS).unwrap();
+        fs::set_permissions(bin.join("theirs"), Permissions::from_mode(0o755)).unwrap();
+        let file = etc.join("providers.yaml");
+        let before = "# theirs\nproviders:\n  - name: theirs  # it\n    args: []\n\n# the end\n";
+        fs::write(&file, before).unwrap();
+        let config = if is_directory { &etc } else { &file };
+        let (config, bin_dir) = (config.display(), bin.display());
+        let arguments = [
+            format!("--provider-config={config}"),
+            format!("--host-provider-config={config}"),
+            format!("--provider-bin-dir={bin_dir}"),
+            format!("--host-provider-bin-dir={bin_dir}"),
+        ];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let flags = format!(
+            "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config={config} \
+             --image-credential-provider-bin-dir={bin_dir}\"\n"
+        );
+        fs::write(directory.path().join("config.json"), OWN).unwrap();
+        fs::write(directory.path().join("kubeadm-flags.env"), &flags).unwrap();
+        let node = BareNode::start(directory.path(), &by_provider(1), 1, Failures::NONE).unwrap();
+        let node = node.with_arguments(&arguments);
+        let _syncer = node.syncer(&PROGRAM).unwrap();
+        wait(&node, "Synced", 1, "CredentialProvider");
+        let found = node.provided(IMAGE).unwrap();
+        assert_eq!(found["r.example.com"]["password"], "1", "{found}");
+        assert_eq!(found["theirs.example.com"]["password"], "t", "{found}");
+        assert_eq!(fs::read_to_string(&file).unwrap() == before, is_directory);
+        assert_eq!(node.restarts(), 1);
+        node.ask(Some(restore(2)));
+        node.wait_status("restored", DEADLINE, |status| status["phase"] == "Restored")
+            .unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
+        assert_eq!(read(directory.path(), "kubeadm-flags.env"), flags);
+        for folder in [&etc, &bin] {
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
+        }
+        assert_eq!(node.restarts(), 2);
+    }
+}

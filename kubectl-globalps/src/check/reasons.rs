@@ -14,7 +14,7 @@ use super::{Owners, Verdict, credentials, of_nodes};
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
-const REASONS_OF_NODES: [(Phase, &str, Told); 33] = {
+const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
     use Phase::{Failed, ForeignOwner, Pending, Restored, RolledBack, Synced, Syncing};
     use Verdict::{Failure, Warning};
     [
@@ -46,6 +46,11 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 33] = {
         ),
         (
             Synced,
+            "ForeignProviderConfig",
+            Some(("node-provider-config", Warning)),
+        ),
+        (
+            Failed,
             "ForeignProviderConfig",
             Some(("node-provider-config", Warning)),
         ),

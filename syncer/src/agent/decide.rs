@@ -1834,8 +1834,8 @@ mod tests {
             };
             let action = match decide(&facts) {
                 Action::Begin { change, drift, .. } => {
-                    let provider = change.provider.as_ref();
-                    let is_in = provider.is_some_and(|change| change.target.installed.is_some());
+                    let both = change.provider.as_ref();
+                    let is_in = both.is_some_and(|both| both.target.installed.is_some());
                     assert_eq!(
                         change.target_managed.is_empty(),
                         is_in || task.revision == 0,

@@ -263,12 +263,17 @@ impl Provider {
         if !error.is_empty() {
             return Some(Obstacle::new(format!("`{host}` {error}")));
         }
+        let config_dir = self.config.here.parent().unwrap_or(Path::new("/"));
+        if !is_own && !config_dir.is_dir() {
+            let config = self.config.host.display();
+            return Some(Obstacle::new(format!(
+                "the directory of `{config}` is absent"
+            )));
+        }
         // A directory of ours is created later, below that of the credentials file.
         let existing = here.ancestors().find(|path| path.exists())?;
-        let error = match statvfs(existing).map(|file_system| file_system.f_flag) {
-            Ok(flags) if flags.contains(StatVfsMountFlags::NOEXEC) => "is on a mount with `noexec`",
-            Ok(flags) if flags.contains(StatVfsMountFlags::RDONLY) => "can only be read",
-            Ok(_) => return None,
+        let error = match statvfs(existing) {
+            Ok(file_system) => unfit(file_system.f_flag)?,
             Err(_) => "can't be examined",
         };
         Some(Obstacle::new(format!("`{host}` {error}")))
@@ -278,6 +283,167 @@ impl Provider {
     pub(crate) fn sweep(&self) {
         for path in self.watched() {
             file::sweep(&path);
+        }
+    }
+}
+
+/// Why no program runs on a mount with these flags.
+fn unfit(flags: StatVfsMountFlags) -> Option<&'static str> {
+    if flags.contains(StatVfsMountFlags::NOEXEC) {
+        Some("is on a mount with `noexec`")
+    } else if flags.contains(StatVfsMountFlags::RDONLY) {
+        Some("is on a mount that can only be read")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use globalps_core::provider::ProviderConfig;
+
+    use super::*;
+
+    fn path(path: &Path) -> HostPath {
+        HostPath {
+            here: path.to_owned(),
+            host: Path::new("/node").join(path.strip_prefix("/").unwrap()),
+        }
+    }
+
+    /// A provider for a kubelet that has flags with these paths.
+    fn set_up(directory: &Path, config: &Path, bin_dir: &Path) -> Provider {
+        let program = directory.join("program");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        let config_file = path(&directory.join("config.json"));
+        Provider::new(program, &config_file, Some((path(config), path(bin_dir))))
+    }
+
+    #[test]
+    fn a_directory_that_programs_can_not_be_put_into_or_run_from_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        fs::create_dir(here.join("bin")).unwrap();
+        symlink("bin", here.join("link")).unwrap();
+        for (config, bin_dir, expected) in [
+            (here.to_owned(), here.join("bin"), ""),
+            (
+                here.to_owned(),
+                here.join("link"),
+                "link` is a symbolic link",
+            ),
+            (
+                here.to_owned(),
+                here.join("program"),
+                "program` is no directory",
+            ),
+            (here.to_owned(), here.join("none"), "none` is absent"),
+            (here.join("none"), here.join("bin"), "is absent"),
+        ] {
+            let obstacle = set_up(here, &config, &bin_dir).obstacle();
+            let message = obstacle
+                .map(|obstacle| obstacle.message)
+                .unwrap_or_default();
+            assert_eq!(message.is_empty(), expected.is_empty(), "{message}");
+            assert!(message.contains(expected), "{message}");
+        }
+        for (flags, is_unfit) in [
+            (StatVfsMountFlags::NODEV, false),
+            (StatVfsMountFlags::NOEXEC, true),
+            (StatVfsMountFlags::RDONLY | StatVfsMountFlags::NOSUID, true),
+        ] {
+            assert_eq!(unfit(flags).is_some(), is_unfit, "{flags:?}");
+        }
+        let provider = set_up(here, here, &here.join("bin"));
+        fs::remove_file(here.join("program")).unwrap();
+        assert!(provider.obstacle().unwrap().message.contains("has no `"));
+    }
+
+    #[test]
+    fn a_configuration_of_others_gets_entries_and_a_directory_a_file_that_name_paths_of_the_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        let theirs = "providers:\n- name: theirs\n";
+        for (config, before, has_theirs) in [
+            (here.join("c.yaml"), Some(theirs), true),
+            (
+                here.join("c.json"),
+                Some("{\"providers\": [{\"name\": \"theirs\"}]}"),
+                true,
+            ),
+            (here.to_owned(), None, false),
+        ] {
+            let provider = set_up(here, &config, here);
+            if let Some(before) = before {
+                fs::write(&config, before).unwrap();
+            }
+            let disk = provider.read().unwrap();
+            let installed = Installed {
+                data: FileSnapshot::Absent,
+                config: ProviderConfig::default(),
+                tokens: false,
+            };
+            let with = provider.with(&disk, installed).unwrap();
+            let FileSnapshot::File { bytes, .. } = &with.config else {
+                panic!("no file");
+            };
+            let text = String::from_utf8_lossy(bytes);
+            let data = format!("--data=/node{}/.globalps/credentials.json", here.display());
+            assert!(text.contains(&data), "{text}");
+            assert_eq!(text.contains("theirs"), has_theirs, "{text}");
+            assert_eq!(with.flags, None);
+            let disk = ProviderDisk {
+                config: with.config.clone(),
+                ..disk.clone()
+            };
+            let without = provider.without(&disk).unwrap();
+            assert_eq!(without.config, file::read(&provider.config.here).unwrap());
+        }
+        for (content, expected) in [
+            (Some("providers:\n- name: [\n"), "line "),
+            (Some("kind: C\n"), "line 1"),
+            (None, "no such file"),
+        ] {
+            let config = here.join("bad.yaml");
+            let _ = fs::remove_file(&config);
+            if let Some(content) = content {
+                fs::write(&config, content).unwrap();
+            }
+            let provider = set_up(here, &config, here);
+            let installed = Installed {
+                data: FileSnapshot::Absent,
+                config: ProviderConfig::default(),
+                tokens: false,
+            };
+            let obstacle = provider
+                .with(&provider.read().unwrap(), installed)
+                .unwrap_err();
+            assert_eq!(obstacle.reason, "ForeignProviderConfig");
+            assert!(obstacle.message.contains(expected), "{}", obstacle.message);
+        }
+    }
+
+    #[test]
+    fn the_flag_of_the_running_kubelet_must_name_the_configuration() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        let config_file = path(&here.join("config.json"));
+        let own = Provider::new(here.join("program"), &config_file, None);
+        let named = set_up(here, here, here);
+        let expected = own.config.host.to_string_lossy().into_owned();
+        let host = path(here).host.to_string_lossy().into_owned();
+        for (provider, value, is_well) in [
+            (&own, Some(&*expected), true),
+            (&own, Some("/other"), false),
+            (&own, None, false),
+            (&named, Some(&*host), true),
+            (&named, Some("/other"), false),
+            (&named, None, true),
+        ] {
+            assert_eq!(provider.check_flag(value).is_ok(), is_well, "{value:?}");
         }
     }
 }

@@ -11,7 +11,21 @@ use globalps_core::names::KUBEADM_FLAGS_FILE;
 use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
 use serde_json::{Value, json};
 
-pub(super) fn flags_file(config_file: &Path) -> PathBuf {
+/// How the node names the directory with the credentials file, of which a syncer sees another name.
+const HOST_DIRECTORY: &str = "/node/kubelet";
+
+/// The name of the credentials file on the node, for the syncer.
+pub(super) fn host_config_file() -> String {
+    format!("{HOST_DIRECTORY}/config.json")
+}
+
+/// Of kubeadm's flags, on the node.
+pub(super) fn host_flags_file() -> String {
+    format!("{HOST_DIRECTORY}/{KUBEADM_FLAGS_FILE}")
+}
+
+/// Of kubeadm's flags, where they are.
+fn flags_file(config_file: &Path) -> PathBuf {
     config_file.with_file_name(KUBEADM_FLAGS_FILE)
 }
 
@@ -25,24 +39,30 @@ pub(super) fn flags(config_file: &Path) -> String {
     text.lines().find_map(value).unwrap_or_default()
 }
 
-fn flag<'a>(flags: &'a str, name: &str) -> Option<&'a Path> {
+/// A path of the node, or an argument with one, as it is here.
+fn here(text: &str, directory: &Path) -> String {
+    text.replace(HOST_DIRECTORY, &directory.display().to_string())
+}
+
+fn flag(flags: &str, name: &str, directory: &Path) -> Option<PathBuf> {
     let mut values = flags
         .split_whitespace()
         .filter_map(|word| word.strip_prefix(name));
-    Some(Path::new(values.next_back()?.strip_prefix('=')?))
+    let value = values.next_back()?.strip_prefix('=')?;
+    Some(PathBuf::from(here(value, directory)))
 }
 
 /// Name and arguments of each provider, with the program's path; an error where a kubelet would not start.
-fn providers(flags: &str) -> Result<Vec<(PathBuf, Vec<String>)>> {
-    let Some(config) = flag(flags, CONFIG_FLAG) else {
+fn providers(flags: &str, directory: &Path) -> Result<Vec<(PathBuf, Vec<String>)>> {
+    let Some(config) = flag(flags, CONFIG_FLAG, directory) else {
         return Ok(Vec::new());
     };
-    let bin_dir = flag(flags, BIN_DIR_FLAG).context("no directory of programs")?;
+    let bin_dir = flag(flags, BIN_DIR_FLAG, directory).context("no directory of programs")?;
     let files = if config.is_dir() {
-        let entries: std::io::Result<Vec<_>> = fs::read_dir(config)?.collect();
+        let entries: std::io::Result<Vec<_>> = fs::read_dir(&config)?.collect();
         entries?.iter().map(fs::DirEntry::path).collect()
     } else {
-        vec![config.to_owned()]
+        vec![config]
     };
     let mut found = Vec::new();
     for file in files {
@@ -51,7 +71,7 @@ fn providers(flags: &str) -> Result<Vec<(PathBuf, Vec<String>)>> {
             let program = bin_dir.join(provider["name"].as_str().context("no name")?);
             ensure!(program.is_file(), "`{}` is not there", program.display());
             let arguments = provider["args"].as_array().into_iter().flatten();
-            let arguments = arguments.filter_map(|text| Some(text.as_str()?.to_owned()));
+            let arguments = arguments.filter_map(|text| Some(here(text.as_str()?, directory)));
             found.push((program, arguments.collect()));
         }
     }
@@ -59,14 +79,14 @@ fn providers(flags: &str) -> Result<Vec<(PathBuf, Vec<String>)>> {
 }
 
 /// Whether a kubelet with these flags starts.
-pub(super) fn starts_with(flags: &str) -> bool {
-    providers(flags).is_ok()
+pub(super) fn starts_with(flags: &str, directory: &Path) -> bool {
+    providers(flags, directory).is_ok()
 }
 
 /// What the providers of a kubelet with these flags give for the image, as one object.
-pub(super) fn provided(flags: &str, image: &str) -> Result<Value> {
+pub(super) fn provided(flags: &str, directory: &Path, image: &str) -> Result<Value> {
     let mut all = json!({});
-    for (program, arguments) in providers(flags)? {
+    for (program, arguments) in providers(flags, directory)? {
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())

@@ -103,6 +103,8 @@ impl BareNode {
             .arg("restore")
             .arg("--config-file")
             .arg(self.folder.join("config.json"))
+            .arg("--host-config-file")
+            .arg(kubelet::host_config_file())
             .arg("--provider-program")
             .arg(program.provider_in(self.scratch.path())?)
             .args(arguments)
@@ -232,7 +234,22 @@ impl BareNode {
 
     /// What the credential providers of the kubelet that runs give for the image.
     pub fn provided(&self, image: &str) -> Result<Value> {
-        kubelet::provided(&self.systemd.flags(), image)
+        kubelet::provided(&self.systemd.flags(), &self.folder, image)
+    }
+
+    /// Whether the kubelet has a credential for an image of the registry: it reads its file again by itself.
+    pub fn has_credential(&self, registry: &str) -> bool {
+        let key = format!("\"{registry}\"");
+        let is_in_file = || {
+            let text = fs::read_to_string(self.folder.join("config.json"));
+            text.is_ok_and(|text| text.contains(&key))
+        };
+        let is_provided = || {
+            let found = self.provided(&format!("{registry}/image"));
+            found.is_ok_and(|found| found.get(registry).is_some())
+        };
+        // An entry that enters the file before the provider goes is seen at the second look.
+        is_in_file() || is_provided() || is_in_file()
     }
 
     /// Whether the kubelet that runs was started with credential providers.

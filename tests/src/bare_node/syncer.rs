@@ -12,7 +12,7 @@ use globalps_core::provider::BINARY;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::api::NODE;
-use super::bus;
+use super::{bus, kubelet};
 use crate::{kubernetes, power_cut, until};
 
 /// The real program.
@@ -74,6 +74,15 @@ impl Program {
             ..self
         }
     }
+
+    /// The same program, as it is.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            path: self.path.clone(),
+            injection: None,
+        }
+    }
 }
 
 /// A syncer that runs; it does not outlive this.
@@ -103,6 +112,8 @@ impl Syncer {
         command
             .args(["run", "--node-name", NODE, "--config-file"])
             .arg(folder.join("config.json"))
+            .arg("--host-config-file")
+            .arg(kubelet::host_config_file())
             .arg("--provider-program")
             .arg(program.provider_in(scratch)?)
             .arg("--bus")
@@ -121,6 +132,11 @@ impl Syncer {
             format!("could not run `{name}`: run `target/debug/testcluster preflight --install`")
         })?;
         Ok(Self { child, log, trace })
+    }
+
+    /// Whether it ended by itself, or was killed by what is injected.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     pub(super) fn log(&self) -> String {
@@ -178,12 +194,12 @@ fn strace(program: &Program, trace: &Path) -> Command {
     let mut command = Command::new("/usr/bin/strace");
     let injection = program.injection.iter();
     command.args(injection.map(|injection| format!("--inject={injection}")));
+    if program.injection.is_none() {
+        // Much faster, and no signal is injected with it.
+        command.arg("--seccomp-bpf");
+    }
     command
-        .args([
-            "--follow-forks",
-            "--seccomp-bpf",
-            "--quiet=attach,personality",
-        ])
+        .args(["--follow-forks", "--quiet=attach,personality"])
         .args(["--decode-fds=path", "-xx", "--string-limit=1048576"])
         .arg(format!("--trace={}", power_cut::SYSCALLS))
         .arg("--output")

@@ -55,7 +55,8 @@ impl Kubelet {
             return self.failures.1;
         }
         self.flags = kubelet::flags(&self.config_file);
-        if !kubelet::starts_with(&self.flags) {
+        let directory = self.config_file.parent().unwrap_or(Path::new("/"));
+        if !kubelet::starts_with(&self.flags, directory) {
             self.active = false;
             return "failed";
         }
@@ -157,7 +158,7 @@ impl Manager {
         let kubelet = (name == KUBELET_UNIT).then(|| self.0.clone());
         // There already: false, and that is well.
         server.at(&path, Unit { name, kubelet }).await?;
-        server.at(&path, Service(self.0.clone())).await?;
+        server.at(&path, Service).await?;
         Ok(path)
     }
 
@@ -263,7 +264,7 @@ impl Unit {
     }
 }
 
-struct Service(Systemd);
+struct Service;
 
 #[interface(name = "org.freedesktop.systemd1.Service")]
 impl Service {
@@ -289,10 +290,7 @@ impl Service {
     }
     #[zbus(property)]
     fn environment_files(&self) -> Vec<(String, bool)> {
-        let file = self
-            .0
-            .with(|kubelet| kubelet::flags_file(&kubelet.config_file));
-        vec![(file.display().to_string(), true)]
+        vec![(kubelet::host_flags_file(), true)]
     }
 }
 

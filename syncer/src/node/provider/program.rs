@@ -60,15 +60,17 @@ impl Provider {
 
     /// Removes both programs, and their directory where it is ours.
     pub(crate) fn remove_program(&self) -> Result<(), FileError> {
-        if !self.bin_dir.here.is_dir() {
-            return Ok(());
-        }
-        for path in self.programs() {
-            file::replace(&path, &FileSnapshot::Absent)?;
+        let directory = &self.bin_dir.here;
+        if directory.is_dir() {
+            for path in self.programs() {
+                file::replace(&path, &FileSnapshot::Absent)?;
+            }
         }
         if matches!(self.way, Way::Flags(_)) {
             // What another process put there stays.
-            let _ = fs::remove_dir(&self.bin_dir.here);
+            let _ = fs::remove_dir(directory);
+            // Also where it was removed before a power cut.
+            file::sync_directory(directory.parent().unwrap_or(Path::new("/")))?;
         }
         Ok(())
     }
