@@ -7,14 +7,15 @@ pub const CONFIG_FLAG: &str = "--image-credential-provider-config";
 pub const BIN_DIR_FLAG: &str = "--image-credential-provider-bin-dir";
 
 /// Why the flags can't be added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagsError {
     #[error("it is no text")]
     NotText,
     #[error("it does not set `{FLAGS_VARIABLE}` once, on one line and in double quotes")]
     NoVariable,
+    /// With its value.
     #[error("it sets `{0}` already")]
-    Foreign(&'static str),
+    Foreign(String),
     #[error("the path of the provider has characters that the flags can't carry")]
     Path,
 }
@@ -34,8 +35,10 @@ pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, Fl
     let file = remove_flags(file, config, bin_dir);
     let text = str::from_utf8(&file).map_err(|_| FlagsError::NotText)?;
     for flag in [CONFIG_FLAG, BIN_DIR_FLAG] {
-        if text.contains(flag) {
-            return Err(FlagsError::Foreign(flag));
+        if let Some(at) = text.find(flag) {
+            let end = |c: char| c.is_whitespace() || c == '"';
+            let set = text[at..].split(end).next().unwrap_or_default();
+            return Err(FlagsError::Foreign(set.chars().take(256).collect()));
         }
     }
     let end = end_of_value(text).ok_or(FlagsError::NoVariable)?;
@@ -141,11 +144,11 @@ mod tests {
             ("#KUBELET_KUBEADM_ARGS=\"a\"\n", FlagsError::NoVariable),
             (
                 "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=/etc/x\"\n",
-                FlagsError::Foreign(CONFIG_FLAG),
+                FlagsError::Foreign("--image-credential-provider-config=/etc/x".to_owned()),
             ),
             (
                 "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-bin-dir /x\"\n",
-                FlagsError::Foreign(BIN_DIR_FLAG),
+                FlagsError::Foreign("--image-credential-provider-bin-dir".to_owned()),
             ),
         ] {
             assert_eq!(

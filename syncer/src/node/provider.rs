@@ -9,7 +9,7 @@ use globalps_core::names::{
     KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG_FILE, PROVIDER_DATA_FILE, STATE_DIR,
 };
 use globalps_core::provider::{
-    CONFIG_FLAG, PROVIDERS, add_entries, add_flags, remove_entries, remove_flags,
+    CONFIG_FLAG, FlagsError, PROVIDERS, add_entries, add_flags, remove_entries, remove_flags,
 };
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
@@ -198,7 +198,14 @@ impl Provider {
             return Err(refused("there is no such file".to_owned()));
         };
         let bytes = add_flags(bytes, &self.config.text(), &self.bin_dir.text());
-        Ok(flags.with_bytes(bytes.map_err(|error| refused(error.to_string()))?))
+        let bytes = bytes.map_err(|error| match error {
+            FlagsError::Foreign(_) => Obstacle::new(format!(
+                "`{}`: {error}; name the paths of the kubelet's flags in spec.kubelet.credentialProvider",
+                file.host.display()
+            )),
+            error => refused(error.to_string()),
+        });
+        Ok(flags.with_bytes(bytes?))
     }
 
     /// The files without the provider, to the byte as they were.
