@@ -210,6 +210,18 @@ pub const FILES: &[TestFile] = &[
         "the credential provider answers whatever is wrong with its data or its request, and says why in one line",
     ),
     file(
+        "provider_delivery",
+        On::BareNode,
+        60,
+        "delivery by the credential provider: in, rotations, drift, nodes where it is not possible, configurations of others, out",
+    ),
+    file(
+        "provider_kills",
+        On::BareNode,
+        120,
+        "the syncer is killed at every step of the way to the credential provider and back: one kubelet start, no credential missing",
+    ),
+    file(
         "reference_cases",
         On::BareNode,
         50,

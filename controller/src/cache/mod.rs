@@ -9,6 +9,7 @@ mod node;
 mod object_watch;
 mod out_of_band;
 mod store;
+mod syncers;
 mod versioned;
 mod watches;
 
@@ -16,9 +17,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
-use globalps_core::manifests::Agent;
 use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::core::PartialObjectMetaExt as _;
@@ -39,9 +39,8 @@ pub(crate) use watches::{CacheEvents, events, namespace_events, original_events,
 use crate::content::secret::{self, revision};
 use crate::content::source::{Data, Source};
 use crate::nodes::clock::AssignmentClock;
-use crate::nodes::input::{NodeView, Snapshot, Syncers};
-use crate::objects::managed::{Fingerprints, LiveObject, ManagedKind, ManagedObject, PerObject};
-use crate::objects::views::AgentPods;
+use crate::nodes::input::{NodeView, Snapshot};
+use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -68,9 +67,6 @@ pub(crate) struct Cache {
     /// Since when syncers are down that should run. No event says when that has lasted.
     pub(crate) down_since: Option<Timestamp>,
 }
-
-/// A syncer's pod takes no longer to start.
-const START: SignedDuration = SignedDuration::from_mins(1);
 
 impl Cache {
     /// Whether the event may change the plan.
@@ -264,40 +260,6 @@ impl Cache {
 
     pub(crate) fn additional(&self) -> Option<&Secret> {
         self.additional.get()
-    }
-
-    pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
-        self.agent_pods(agent).is_some()
-    }
-
-    /// `None`: there is no `DaemonSet`.
-    fn agent_pods(&self, agent: Agent) -> Option<AgentPods> {
-        let kind = ManagedKind::DaemonSet;
-        self.managed(ManagedObject { agent, kind })?.pods
-    }
-
-    fn agents(&self) -> impl Iterator<Item = AgentPods> {
-        Agent::ALL
-            .into_iter()
-            .filter_map(|agent| self.agent_pods(agent))
-    }
-
-    fn not_ready(&self) -> usize {
-        let is_counted = |node: &&NodeView| node.is_linux() && node.ready.is_err();
-        self.nodes.live.values().filter(is_counted).count()
-    }
-
-    fn syncers(&self, now: Timestamp) -> Syncers {
-        let not_ready = self.not_ready();
-        let lasts = self
-            .down_since
-            .is_some_and(|since| now.duration_since(since) >= START);
-        let down = self.agents().map(|pods| pods.down(not_ready)).sum();
-        Syncers {
-            down: if lasts { down } else { 0 },
-            are_missing: lasts && self.agents().any(|pods| pods.are_missing()),
-            are_rolling: self.agents().any(|pods| pods.are_rolling(not_ready)),
-        }
     }
 
     fn managed(&self, object: ManagedObject) -> Option<&LiveObject> {

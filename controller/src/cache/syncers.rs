@@ -1,0 +1,48 @@
+//! The syncers' pods, as their `DaemonSets` count them.
+
+use globalps_core::manifests::Agent;
+use jiff::{SignedDuration, Timestamp};
+
+use super::Cache;
+use crate::nodes::input::{NodeView, Syncers};
+use crate::objects::managed::{ManagedKind, ManagedObject};
+use crate::objects::views::AgentPods;
+
+/// A syncer's pod takes no longer to start.
+const START: SignedDuration = SignedDuration::from_mins(1);
+
+impl Cache {
+    pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
+        self.agent_pods(agent).is_some()
+    }
+
+    /// `None`: there is no `DaemonSet`.
+    fn agent_pods(&self, agent: Agent) -> Option<AgentPods> {
+        let kind = ManagedKind::DaemonSet;
+        self.managed(ManagedObject { agent, kind })?.pods
+    }
+
+    pub(super) fn agents(&self) -> impl Iterator<Item = AgentPods> {
+        Agent::ALL
+            .into_iter()
+            .filter_map(|agent| self.agent_pods(agent))
+    }
+
+    pub(super) fn not_ready(&self) -> usize {
+        let is_counted = |node: &&NodeView| node.is_linux() && node.ready.is_err();
+        self.nodes.live.values().filter(is_counted).count()
+    }
+
+    pub(super) fn syncers(&self, now: Timestamp) -> Syncers {
+        let not_ready = self.not_ready();
+        let lasts = self
+            .down_since
+            .is_some_and(|since| now.duration_since(since) >= START);
+        let down = self.agents().map(|pods| pods.down(not_ready)).sum();
+        Syncers {
+            down: if lasts { down } else { 0 },
+            are_missing: lasts && self.agents().any(|pods| pods.are_missing()),
+            are_rolling: self.agents().any(|pods| pods.are_rolling(not_ready)),
+        }
+    }
+}
