@@ -210,6 +210,18 @@ pub const FILES: &[TestFile] = &[
         "the credential provider answers whatever is wrong with its data or its request, and says why in one line",
     ),
     file(
+        "provider_delivery",
+        On::BareNode,
+        90,
+        "the credential provider comes with one restart, rotates without any, drifts, and goes to the byte; beside a provider of others",
+    ),
+    file(
+        "provider_kills",
+        On::BareNode,
+        60,
+        "the syncer is killed at every step of the way to the credential provider and back",
+    ),
+    file(
         "reference_cases",
         On::BareNode,
         50,

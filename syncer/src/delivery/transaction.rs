@@ -197,16 +197,13 @@ impl<K: Kubelet> Transaction<'_, K> {
     async fn is_taken_up(
         &mut self,
         from: Option<&String>,
-        writes: &Writes,
+        has_provider: bool,
     ) -> Result<bool, NodeError> {
         let since = match from {
             Some(invocation) => Since::Start(invocation.clone()),
-            None => match writes
-                .first
-                .iter()
-                .filter_map(|(path, _)| file::modified(path))
-                .max()
-            {
+            // A configuration that was removed has no time.
+            None if has_provider => return Ok(false),
+            None => match file::modified(self.path) {
                 Some(time) => Since::Time(time),
                 None => return Ok(false),
             },
@@ -264,7 +261,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             return self.roll_back(state, error).await;
         }
         let from = change.started_from.as_ref();
-        if change.restart && (is_new || !self.is_taken_up(from, &writes).await?) {
+        if change.restart && (is_new || !self.is_taken_up(from, change.provider.is_some()).await?) {
             let cooldown = self.kubelet.cooldown();
             if from.is_none() && !cooldown.is_zero() {
                 return Ok(Outcome::Written(cooldown));
@@ -354,7 +351,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         let from = change.back_from.clone();
         // The kubelet ran with the new content, or tried to, unless its restart was never requested.
         let owed = match &from {
-            Some(_) => !self.is_taken_up(from.as_ref(), &writes).await?,
+            Some(_) => !self.is_taken_up(from.as_ref(), false).await?,
             None => change.started_from.is_some(),
         };
         let restarted = if owed {
