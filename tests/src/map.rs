@@ -212,14 +212,14 @@ pub const FILES: &[TestFile] = &[
     file(
         "provider_delivery",
         On::BareNode,
-        60,
-        "delivery by the credential provider: in, rotations, drift, nodes where it is not possible, configurations of others, out",
+        90,
+        "the credential provider comes with one restart, rotates without any, drifts, and goes to the byte; beside a provider of others",
     ),
     file(
         "provider_kills",
         On::BareNode,
-        120,
-        "the syncer is killed at every step of the way to the credential provider and back: one kubelet start, no credential missing",
+        60,
+        "the syncer is killed at every step of the way to the credential provider and back",
     ),
     file(
         "reference_cases",

@@ -88,7 +88,12 @@ fn survives(way: Way, call: &str, nth: usize) -> bool {
     let has_ended = || node.status().is_some_and(|status| way.has_ended(&status));
     let look = || {
         let keeps = way == Way::Restore || node.has_credential(REGISTRY);
-        assert!(keeps, "{what}: the node lacks a credential");
+        assert!(
+            keeps,
+            "{what}: the node lacks a credential; its provider gives {:?}, and it logged {}",
+            node.provided(&format!("{REGISTRY}/image")),
+            node.log()
+        );
     };
     until(&what, DEADLINE, POLL, || {
         look();

@@ -3,3 +3,4 @@
 pub(crate) mod config_file;
 pub(crate) mod credential_provider;
 pub(crate) mod transaction;
+mod writes;

@@ -1,7 +1,7 @@
 //! A change of the node as one transaction: files are replaced and the kubelet restarted. Each step is in the journal before
 //! it is taken, so that the next syncer can continue after a crash at any point.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use globalps_core::rollout::Goal;
@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::sleep;
 
+use super::writes::Writes;
 use super::{config_file, credential_provider};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::Provider;
-use crate::node::state::{Change, Failure, Installed, NodeError, State, Step};
+use crate::node::state::{Change, Failure, NodeError, State, Step};
 use crate::node::systemd::Since;
 
 /// Attempts at a restart, and the pauses between them.
@@ -35,18 +36,6 @@ pub(crate) struct Transaction<'a, K> {
     pub(crate) path: &'a PathBuf,
     pub(crate) provider: &'a Provider,
     pub(crate) kubelet: &'a mut K,
-}
-
-/// What one direction of a change writes, in this order.
-struct Writes {
-    /// Before the restart. What only the old delivery needs is still there then.
-    first: Vec<(PathBuf, FileSnapshot)>,
-    /// Once the kubelet serves.
-    last: Vec<(PathBuf, FileSnapshot)>,
-    /// The provider's content at the end.
-    installed: Option<Installed>,
-    /// The provider's programs go at the end.
-    removes_program: bool,
 }
 
 impl<K: Kubelet> Transaction<'_, K> {
@@ -130,83 +119,20 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     fn writes(&self, change: &Change, is_back: bool) -> Writes {
-        let file = if is_back {
-            &change.before
-        } else {
-            &change.target
-        };
-        let file = (self.path.clone(), file.clone());
-        let Some(provider) = &change.provider else {
-            return Writes {
-                first: vec![file],
-                last: Vec::new(),
-                installed: None,
-                removes_program: false,
-            };
-        };
-        let side = if is_back {
-            &provider.before
-        } else {
-            &provider.target
-        };
-        let data = (self.provider.data.here.clone(), side.data());
-        let config = (self.provider.config.here.clone(), side.config.clone());
-        let flags = self.provider.flags_file().map(|file| file.here.clone());
-        let flags = flags.zip(side.flags.clone());
-        // No flag names a configuration that is absent, and no configuration a program that is.
-        if side.installed.is_some() {
-            Writes {
-                first: [data, config].into_iter().chain(flags).collect(),
-                last: vec![file],
-                installed: side.installed.clone(),
-                removes_program: false,
-            }
-        } else {
-            Writes {
-                first: [file].into_iter().chain(flags).chain([config]).collect(),
-                last: vec![data],
-                installed: None,
-                removes_program: true,
-            }
-        }
-    }
-
-    /// Returns whether a file was different. Durable in any case.
-    fn write_first(&self, writes: &Writes) -> Result<bool, NodeError> {
-        if writes.installed.is_some() {
-            self.provider.install_program()?;
-        }
-        let mut is_new = false;
-        for (path, target) in &writes.first {
-            is_new |= write(path, target)?;
-        }
-        Ok(is_new)
-    }
-
-    fn write_last(&self, writes: &Writes) -> Result<(), NodeError> {
-        for (path, target) in &writes.last {
-            write(path, target)?;
-        }
-        if writes.removes_program {
-            self.provider.remove_program()?;
-        }
-        Ok(())
+        Writes::new(self.path, self.provider, change, is_back)
     }
 
     /// Whether the kubelet was started with the present files, and serves.
     async fn is_taken_up(
         &mut self,
         from: Option<&String>,
-        writes: &Writes,
+        has_provider: bool,
     ) -> Result<bool, NodeError> {
         let since = match from {
             Some(invocation) => Since::Start(invocation.clone()),
-            None => match writes
-                .first
-                .iter()
-                .filter_map(|(path, _)| file::modified(path))
-                .max()
-            {
+            // A configuration that was removed has no time.
+            None if has_provider => return Ok(false),
+            None => match file::modified(self.path) {
                 Some(time) => Since::Time(time),
                 None => return Ok(false),
             },
@@ -233,7 +159,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             Some(_) if change.started_from.is_some() => false,
             Some(_) => {
                 let back = self.writes(change, true);
-                self.write_first(&back).is_ok() && self.write_last(&back).is_ok()
+                back.write_first(self.provider).is_ok() && back.write_last(self.provider).is_ok()
             }
         };
         if is_unwritten {
@@ -248,7 +174,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             return Ok(Outcome::InForce);
         };
         let writes = self.writes(&change, false);
-        let is_new = match self.write_first(&writes) {
+        let is_new = match writes.write_first(self.provider) {
             Ok(is_new) => is_new,
             Err(error) => {
                 self.end_unwritten(state, &change)?;
@@ -264,7 +190,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             return self.roll_back(state, error).await;
         }
         let from = change.started_from.as_ref();
-        if change.restart && (is_new || !self.is_taken_up(from, &writes).await?) {
+        if change.restart && (is_new || !self.is_taken_up(from, change.provider.is_some()).await?) {
             let cooldown = self.kubelet.cooldown();
             if from.is_none() && !cooldown.is_zero() {
                 return Ok(Outcome::Written(cooldown));
@@ -276,7 +202,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         if let Some(error) = self.missing_evidence(&change).await? {
             return self.roll_back(state, error).await;
         }
-        self.write_last(&writes)?;
+        writes.write_last(self.provider)?;
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
@@ -350,11 +276,11 @@ impl<K: Kubelet> Transaction<'_, K> {
             return Ok(Outcome::InForce);
         };
         let writes = self.writes(change, true);
-        self.write_first(&writes)?;
+        writes.write_first(self.provider)?;
         let from = change.back_from.clone();
         // The kubelet ran with the new content, or tried to, unless its restart was never requested.
         let owed = match &from {
-            Some(_) => !self.is_taken_up(from.as_ref(), &writes).await?,
+            Some(_) => !self.is_taken_up(from.as_ref(), false).await?,
             None => change.started_from.is_some(),
         };
         let restarted = if owed {
@@ -362,7 +288,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         } else {
             Ok(())
         };
-        self.write_last(&writes)?;
+        writes.write_last(self.provider)?;
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
@@ -429,16 +355,6 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 }
 
-/// Makes the file equal to `target`; returns whether it was different. Durable in any case.
-fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
-    if file::read(path)? == *target {
-        file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
-        return Ok(false);
-    }
-    file::replace(path, target)?;
-    Ok(true)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -449,8 +365,9 @@ mod tests {
     use globalps_core::provider::{Content, ProviderConfig, render_data, trials};
 
     use super::*;
+    use crate::delivery::writes::write;
     use crate::node::provider::HostPath;
-    use crate::node::state::{ManagedEntries, ProviderChange, Task};
+    use crate::node::state::{Installed, ManagedEntries, ProviderChange, Task};
 
     /// Fails the first `failures` restarts, and counts all.
     #[derive(Default)]
@@ -1220,9 +1137,8 @@ mod tests {
                     let mut change = node.change(is_out);
                     if is_out {
                         let writes = node.transaction(&mut kubelet).writes(&change, true);
-                        let transaction = node.transaction(&mut kubelet);
-                        transaction.write_first(&writes).unwrap();
-                        transaction.write_last(&writes).unwrap();
+                        writes.write_first(&node.provider).unwrap();
+                        writes.write_last(&node.provider).unwrap();
                     }
                     let transaction = node.transaction(&mut kubelet);
                     let writes = transaction.writes(&change, false);
@@ -1284,8 +1200,8 @@ mod tests {
             let mut kubelet = node.kubelet();
             let transaction = node.transaction(&mut kubelet);
             let writes = transaction.writes(&change, true);
-            transaction.write_first(&writes).unwrap();
-            transaction.write_last(&writes).unwrap();
+            writes.write_first(&node.provider).unwrap();
+            writes.write_last(&node.provider).unwrap();
             write(&node.provider.data.here, &older.data).unwrap();
             let provider = change.provider.as_mut().unwrap();
             provider.target = provider.before.clone();

@@ -1,0 +1,97 @@
+//! The files that a change replaces, in their order: no flag ever names what is absent, and no delivery goes before the other
+//! one serves.
+
+use std::path::{Path, PathBuf};
+
+use crate::node::file::{self, FileSnapshot};
+use crate::node::provider::Provider;
+use crate::node::state::{Change, Installed, NodeError};
+
+/// What one direction of a change writes, in this order.
+pub(super) struct Writes {
+    /// Before the restart. What only the old delivery needs is still there then.
+    pub(super) first: Vec<(PathBuf, FileSnapshot)>,
+    /// Once the kubelet serves.
+    pub(super) last: Vec<(PathBuf, FileSnapshot)>,
+    /// The provider's content at the end.
+    pub(super) installed: Option<Installed>,
+    /// The provider's programs go at the end.
+    removes_program: bool,
+}
+
+impl Writes {
+    pub(super) fn new(path: &Path, provider: &Provider, change: &Change, is_back: bool) -> Self {
+        let places = provider;
+        let file = if is_back {
+            &change.before
+        } else {
+            &change.target
+        };
+        let file = (path.to_owned(), file.clone());
+        let Some(provider) = &change.provider else {
+            return Self {
+                first: vec![file],
+                last: Vec::new(),
+                installed: None,
+                removes_program: false,
+            };
+        };
+        let side = if is_back {
+            &provider.before
+        } else {
+            &provider.target
+        };
+        let data = (places.data.here.clone(), side.data());
+        let config = (places.config.here.clone(), side.config.clone());
+        let flags = places.flags_file().map(|file| file.here.clone());
+        let flags = flags.zip(side.flags.clone());
+        // No flag names a configuration that is absent, and no configuration a program that is.
+        if side.installed.is_some() {
+            Self {
+                first: [data, config].into_iter().chain(flags).collect(),
+                last: vec![file],
+                installed: side.installed.clone(),
+                removes_program: false,
+            }
+        } else {
+            Self {
+                first: [file].into_iter().chain(flags).chain([config]).collect(),
+                last: vec![data],
+                installed: None,
+                removes_program: true,
+            }
+        }
+    }
+
+    /// Returns whether a file was different. Durable in any case.
+    pub(super) fn write_first(&self, provider: &Provider) -> Result<bool, NodeError> {
+        if self.installed.is_some() {
+            provider.install_program()?;
+        }
+        let mut is_new = false;
+        for (path, target) in &self.first {
+            is_new |= write(path, target)?;
+        }
+        Ok(is_new)
+    }
+
+    pub(super) fn write_last(&self, provider: &Provider) -> Result<(), NodeError> {
+        for (path, target) in &self.last {
+            write(path, target)?;
+        }
+        if self.removes_program {
+            provider.remove_program()?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the file equal to `target`; returns whether it was different. Durable in any case.
+pub(super) fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
+    if file::read(path)? == *target {
+        file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
+        return Ok(false);
+    }
+    file::replace(path, target)?;
+    Ok(true)
+}
