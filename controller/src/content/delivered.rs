@@ -88,15 +88,18 @@ mod tests {
             });
         }
         let content = delivered(&spec, config(&["a"]), Vec::new(), before.as_ref());
-        let scopes = |content: &Content| match &content.delivery {
+        let asks_for_tokens = |content: &Content| match &content.delivery {
             Delivery::CredentialProvider(provider) => provider.scopes,
             Delivery::ConfigFile => false,
         };
         assert!(
-            scopes(&content),
+            asks_for_tokens(&content),
             "the last scope that goes restarts nothing"
         );
         let content = delivered(&spec, config(&["a"]), Vec::new(), None);
-        assert!(!scopes(&content), "without a scope no pull needs a token");
+        assert!(
+            !asks_for_tokens(&content),
+            "without a scope no pull needs a token"
+        );
     }
 }

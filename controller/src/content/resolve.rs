@@ -262,7 +262,7 @@ fn merge(
             keys.map(|key| shown_key(&key)).collect(),
         )
     }));
-    let scopes = scoped
+    let by_source = scoped
         .iter()
         .filter_map(|(name, _, scope)| Some(((*name).to_owned(), (*scope).clone()?)));
     let scoped = scoped.iter().filter_map(|(name, config, scope)| {
@@ -276,7 +276,7 @@ fn merge(
         registries,
         conflicts: conflicts.collect(),
         desired: Desired {
-            scopes: scopes.collect(),
+            scopes: by_source.collect(),
             content: delivered(spec, merged.config, scoped.collect(), before),
             additional: data.remove(ADDITIONAL_SECRET),
             original,
@@ -721,12 +721,13 @@ mod tests {
                 .iter()
                 .map(dockerconfig::Entry::key)
                 .collect();
-            text += &format!(
+            let line = format!(
                 "; {} for {}: {}",
                 scoped.source,
                 scoped.scope,
                 keys.join(" ")
             );
+            text.push_str(&line);
         }
         (text, resolved)
     }

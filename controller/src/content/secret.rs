@@ -168,7 +168,7 @@ fn content_data(content: &Content) -> Vec<(String, ByteString)> {
 fn delivery(content: &Content) -> Option<String> {
     match &content.delivery {
         Delivery::ConfigFile => None,
-        provider => serde_json::to_string(provider).ok(),
+        provider @ Delivery::CredentialProvider(_) => serde_json::to_string(provider).ok(),
     }
 }
 

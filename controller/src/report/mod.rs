@@ -38,12 +38,11 @@ pub(crate) fn report(
         Aim::Hold(_) => Goal::Revision(revision),
         Aim::Nothing | Aim::CleanUp => Goal::Restore,
     };
-    let members = match plan.aim {
-        Aim::Nothing => Vec::new(),
-        _ => {
-            let since = snapshot.global.as_ref().map_or(0, |g| g.provider_since);
-            members(snapshot, goal, plan.canary_passed, since)
-        }
+    let members = if plan.aim == Aim::Nothing {
+        Vec::new()
+    } else {
+        let since = snapshot.global.as_ref().map_or(0, |g| g.provider_since);
+        members(snapshot, goal, plan.canary_passed, since)
     };
     let counts = count(&members, goal);
     let statements = [

@@ -111,7 +111,6 @@ pub(super) fn source_statuses(
             delivery: delivery.to_owned(),
             registries: registries.cloned().collect(),
             total: u32::try_from(source.registries.len()).unwrap_or(u32::MAX),
-            ..SourceStatus::default()
         }
     });
     sources.collect()
@@ -128,37 +127,37 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
         .filter(|node| is_selected(&snapshot.spec, node))
         .collect();
     let (major, minor) = MIN_KUBELET_FOR_SCOPES;
-    let is_old =
+    let lacks_tokens =
         |node: &&&NodeView| kubelet_version(&node.kubelet_version) < Some(MIN_KUBELET_FOR_SCOPES);
     let keeps_file = |node: &&&NodeView| {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
     };
-    let old = selected.iter().filter(is_old);
-    let by_file = selected.iter().filter(|node| !is_old(node));
+    let outdated = selected.iter().filter(lacks_tokens);
+    let by_file = selected.iter().filter(|node| !lacks_tokens(node));
     let by_file = by_file.filter(keeps_file);
-    let mut notes = Vec::new();
-    if let Some(node) = old.clone().next() {
-        notes.push(format!(
+    let mut remarks = Vec::new();
+    if let Some(node) = outdated.clone().next() {
+        remarks.push(format!(
             "scopes need Kubernetes {major}.{minor}: not on {} of {} nodes, such as {} ({})",
-            old.clone().count(),
+            outdated.clone().count(),
             selected.len(),
             node.name,
             node.kubelet_version
         ));
     }
     if let Some(node) = by_file.clone().next() {
-        notes.push(format!(
+        remarks.push(format!(
             "not on {} of {} nodes, which keep the credentials file, such as {}",
             by_file.count(),
             selected.len(),
             node.name
         ));
     }
-    let is_possible = selected.is_empty() || old.count() < selected.len();
+    let is_possible = selected.is_empty() || outdated.count() < selected.len();
     let delivery = if is_possible { NODES } else { NOT_DELIVERABLE };
-    (delivery, notes.join("; "))
+    (delivery, remarks.join("; "))
 }
 
 /// As long as the schema allows.

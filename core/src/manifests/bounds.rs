@@ -45,15 +45,8 @@ pub(super) fn objects(namespace: &str, allowed: &Allowed) -> Vec<Value> {
 /// release before, while its nodes are restored. The image is the one that the controller's Deployment names, so that an
 /// upgrade and a downgrade need nothing else.
 fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
-    let mut directories: Vec<&str> = vec![DBUS_DIR];
-    directories.extend(allowed.config_files().iter().map(|file| directory(file)));
-    for provider in allowed.providers() {
-        directories.extend([provider.config_dir(), &provider.bin_dir]);
-    }
-    directories.sort_unstable();
-    directories.dedup();
     let args = cel_list(&allowed_args(namespace, allowed));
-    let directories = cel_list(&directories);
+    let directories = cel_list(&directories(allowed));
     let ready = cel_list(&ready_command());
     let absent = |object: &str, fields: &[&str]| {
         let absent = fields.iter().map(|field| format!("!has({object}.{field})"));
@@ -151,6 +144,18 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
         validations,
         ..Policy::default()
     }
+}
+
+/// Every directory of a node that an agent may see.
+fn directories(allowed: &Allowed) -> Vec<&str> {
+    let mut directories: Vec<&str> = vec![DBUS_DIR];
+    directories.extend(allowed.config_files().iter().map(|file| directory(file)));
+    for provider in allowed.providers() {
+        directories.extend([provider.config_dir(), &provider.bin_dir]);
+    }
+    directories.sort_unstable();
+    directories.dedup();
+    directories
 }
 
 /// Of a map of strings: each key is ours, or was there before with the same value. `also`: another kind of key that is

@@ -120,15 +120,7 @@ impl Restore {
                         continue;
                     }
                     Err(error) => {
-                        let error = error.to_string();
-                        let task = self.task.clone();
-                        return Ok(Restored::KubeletDown(Failure {
-                            task,
-                            error,
-                            stuck: true,
-                            recovered: false,
-                            is_of_provider: false,
-                        }));
+                        return Ok(Restored::KubeletDown(self.not_revived(error.to_string())));
                     }
                 },
                 Action::Obstructed(obstacle) => return Err(NodeError::Provider(obstacle)),
@@ -153,6 +145,16 @@ impl Restore {
         Err(NodeError::Unit(
             "the restore did not come to an end".to_owned(),
         ))
+    }
+
+    fn not_revived(&self, error: String) -> Failure {
+        Failure {
+            task: self.task.clone(),
+            error,
+            stuck: true,
+            recovered: false,
+            is_of_provider: false,
+        }
     }
 
     fn observe_provider(&self, state: &State) -> Result<Option<ProviderFacts>, NodeError> {
