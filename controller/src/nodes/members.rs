@@ -194,22 +194,27 @@ pub(crate) fn assignments(
         let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
         (name, spec)
     });
-    missing(snapshot)
+    let restores = members.iter().all(|member| member.goal == Goal::Restore);
+    missing(snapshot, restores)
         .chain(revocations)
         .chain(assignments)
         .collect()
 }
 
-/// Every Linux node has an object, which asks for nothing at first: its syncer answers with what the node has.
-pub(super) fn missing(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
+/// Every Linux node has an object, which asks for nothing at first: its syncer answers with what the node has. `restores`:
+/// all of them restore, and afterwards nobody would look again.
+pub(super) fn missing(
+    snapshot: &Snapshot,
+    restores: bool,
+) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
     let nodes = snapshot.nodes.values();
     let nodes = nodes
         .filter(|node| node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name));
-    nodes.map(|node| {
+    nodes.map(move |node| {
         let spec = NodePullSecretSpec {
             assigned_at: Some(Time(snapshot.now)),
             // It may have anything, until it has reported.
-            revoked: may_have_something(snapshot, node),
+            revoked: restores && snapshot.is_in_force() || may_have_something(snapshot, node),
             foreign_owner: node.foreign_owner(),
             ..NodePullSecretSpec::default()
         };

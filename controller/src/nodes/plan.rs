@@ -137,7 +137,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
 /// Every node keeps what it has; new ones get what the fleet has.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
-    plan.assignments = missing(snapshot).collect();
+    plan.assignments = missing(snapshot, false).collect();
     if let Some(global) = &snapshot.global {
         let goal = Goal::Revision(global.revision);
         plan.canary_passed = global.canary_passed;
