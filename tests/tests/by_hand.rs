@@ -32,7 +32,8 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     assert_eq!(ran.status.code(), Some(2));
 
     // Nothing starts its container again.
-    let end = "systemctl stop kubelet.service && pkill -9 -x globalps-syncer";
+    let end = "systemctl stop kubelet.service && pkill -9 -x globalps-syncer && \
+               while pgrep -x globalps-syncer; do sleep 0.1; done";
     node.exec(&["sh", "-c", end]).unwrap().ok().unwrap();
     let synced = config_file::read(node).unwrap();
     let ran = restore(node, "systemd-journald.service");

@@ -89,6 +89,14 @@ const SOMETIMES: &[(&str, &str)] = &[
         "where a renewal is answered with a conflict, or not at all",
     ),
     (
+        "globalps-controller: list /namespaces",
+        "where a source selects namespaces by their labels",
+    ),
+    (
+        "globalps-controller: watch /namespaces",
+        "where a source selects namespaces by their labels",
+    ),
+    (
         "globalps-controller: list events.k8s.io/events",
         "where pods of a DaemonSet are missing",
     ),
@@ -453,7 +461,9 @@ fn rights() -> BTreeSet<Right> {
                 && object["metadata"]["namespace"].as_str() == namespace
         });
         let role = role.expect("a binding of a role that is there");
-        for subject in list(&binding["subjects"]) {
+        // What kubelets may do for the credential provider is no right of an account of globalps'.
+        let accounts = list(&binding["subjects"]).iter();
+        for subject in accounts.filter(|subject| subject["kind"] == "ServiceAccount") {
             let user = format!(
                 "system:serviceaccount:{}:{}",
                 subject["namespace"].as_str().unwrap(),

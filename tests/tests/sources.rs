@@ -73,8 +73,8 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     assert_eq!(
         status["sources"],
         json!([
-            {"name": "team-a", "valid": true, "message": "", "registries": ["a.example.com", "both.example.com"], "total": 2},
-            {"name": "team-b", "valid": true, "message": "", "registries": ["b.example.com"], "total": 1},
+            {"name": "team-a", "valid": true, "message": "", "delivery": "Nodes", "registries": ["a.example.com", "both.example.com"], "total": 2},
+            {"name": "team-b", "valid": true, "message": "", "delivery": "Nodes", "registries": ["b.example.com"], "total": 1},
         ])
     );
     assert_eq!(
