@@ -89,20 +89,20 @@ struct NodeArgs {
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
     restart: Restart,
     /// The credentials file as the node names it; absent: the same
-    #[arg(long)]
+    #[arg(long, env = "HOST_CONFIG_FILE")]
     host_config_file: Option<PathBuf>,
     /// Configuration of credential providers that the kubelet's flags name already: a file with `.yaml`, `.yml` or
     /// `.json`, or a directory of such files; absent: flags are added to kubeadm's file
-    #[arg(long, requires_all = ["host_provider_config", "provider_bin_dir", "host_provider_bin_dir"])]
+    #[arg(long, env = "PROVIDER_CONFIG", requires_all = ["host_provider_config", "provider_bin_dir", "host_provider_bin_dir"])]
     provider_config: Option<PathBuf>,
     /// The same as the node names it
-    #[arg(long, requires = "provider_config")]
+    #[arg(long, env = "HOST_PROVIDER_CONFIG", requires = "provider_config")]
     host_provider_config: Option<PathBuf>,
     /// Directory of the providers' programs that the kubelet's flags name already
-    #[arg(long, requires = "provider_config")]
+    #[arg(long, env = "PROVIDER_BIN_DIR", requires = "provider_config")]
     provider_bin_dir: Option<PathBuf>,
     /// The same as the node names it
-    #[arg(long, requires = "provider_config")]
+    #[arg(long, env = "HOST_PROVIDER_BIN_DIR", requires = "provider_config")]
     host_provider_bin_dir: Option<PathBuf>,
     /// The credential provider's program, which is copied to the node
     #[arg(long, default_value = PROVIDER_PROGRAM)]

@@ -235,6 +235,14 @@ fn ways_out_are_refused(controller: &Account) {
             other_program,
         ),
         (
+            "a directory of programs that is none of a kubelet's",
+            of_container(
+                "env/-",
+                json!({"name": "HOST_PROVIDER_BIN_DIR", "value": "/usr/bin"}),
+            ),
+            environment,
+        ),
+        (
             "environment of a Secret",
             of_container("envFrom", json!([{"secretRef": {"name": "any"}}])),
             environment,

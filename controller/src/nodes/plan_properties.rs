@@ -122,6 +122,9 @@ struct SimulatedNode {
     is_silent: bool,
     is_old: bool,
     lies: bool,
+    /// Its object was deleted while no controller ran, when the node was new, and its syncer has not reported since: nothing
+    /// tells it from a node that never had anything. A restore waits for it for two minutes only.
+    is_unknowable: bool,
 }
 
 const LINUX: (&str, &str) = ("kubernetes.io/os", "linux");
@@ -218,6 +221,12 @@ impl Cluster {
                 // A syncer that runs responds within less than a minute.
                 for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
                     self.step(&name);
+                }
+                let objects = &self.snapshot.node_pull_secrets;
+                for (name, node) in &mut self.nodes {
+                    let object = objects.get(name);
+                    node.is_unknowable |= node.in_force > 0
+                        && object.is_some_and(|o| o.status.is_none() && !o.spec.revoked);
                 }
                 self.snapshot.now = now + SignedDuration::from_mins(minutes.into());
             }
@@ -639,7 +648,7 @@ impl Cluster {
             .snapshot
             .nodes
             .iter()
-            .filter(|(name, _)| !self.nodes[*name].lies)
+            .filter(|(name, _)| !self.nodes[*name].lies && !self.nodes[*name].is_unknowable)
         {
             let is_selected = is_selected(&self.snapshot.spec, view);
             let expected = if is_selected { revision } else { 0 };

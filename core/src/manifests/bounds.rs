@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
 use super::allowed::{Allowed, cel_list};
-use super::daemon_set::{DBUS_DIR, allowed_args, directory, ready_command};
+use super::daemon_set::{DBUS_DIR, allowed_args, allowed_environment, directory, ready_command};
 use super::policy::{Policy, binding, only_named, param, validation, writes};
 use super::syncer::rules;
 use super::{Agent, value};
@@ -46,12 +46,9 @@ pub(super) fn objects(namespace: &str, allowed: &Allowed) -> Vec<Value> {
 /// upgrade and a downgrade need nothing else.
 fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     let args = cel_list(&allowed_args(namespace, allowed));
+    let environment = cel_list(&allowed_environment(allowed));
     let directories = cel_list(&directories(allowed));
     let ready = cel_list(&ready_command());
-    let absent = |object: &str, fields: &[&str]| {
-        let absent = fields.iter().map(|field| format!("!has({object}.{field})"));
-        absent.collect::<Vec<_>>().join(" && ")
-    };
     let rules = [
         (
             "the pods run as the ServiceAccount of the DaemonSet's name",
@@ -87,10 +84,11 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
             ),
         ),
         (
-            "the environment is written out or names a field of the pod; nothing comes from Secrets or ConfigMaps",
-            "variables.pod.containers.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, \
-             !has(e.valueFrom) || has(e.valueFrom.fieldRef))))"
-                .to_owned(),
+            "the environment is what `kubectl globalps install` allows; nothing comes from Secrets or ConfigMaps",
+            format!(
+                "variables.pod.containers.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, has(e.valueFrom) ? \
+                 has(e.valueFrom.fieldRef) : (e.name + '=' + (has(e.value) ? e.value : '')) in {environment})))"
+            ),
         ),
         (
             "no privileged container, no added capabilities, no unmasked /proc, no devices",
@@ -144,6 +142,12 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
         validations,
         ..Policy::default()
     }
+}
+
+/// The object has none of the fields.
+fn absent(object: &str, fields: &[&str]) -> String {
+    let absent = fields.iter().map(|field| format!("!has({object}.{field})"));
+    absent.collect::<Vec<_>>().join(" && ")
 }
 
 /// Every directory of a node that an agent may see.

@@ -160,15 +160,11 @@ fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<Strin
         "run".to_owned(),
         format!("--namespace={namespace}"),
         config_file_arg(file_name),
-        host_config_file_arg(&spec.kubelet.config_file),
         unit_arg(&spec.kubelet.unit),
         restart_arg(spec.kubelet.restart),
     ];
     if has_bus(spec) {
         args.push(bus_arg());
-    }
-    if let Some(provider) = &spec.kubelet.credential_provider {
-        args.extend(provider_args(provider));
     }
     args.push(ready_arg());
     if agent == Agent::Restorer {
@@ -188,11 +184,8 @@ pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
         ready_arg(),
         RESTORE_ONLY.to_owned(),
     ];
-    for file in allowed.config_files() {
-        args.push(config_file_arg(split(file).1));
-        args.push(host_config_file_arg(file));
-    }
-    args.extend(allowed.providers().iter().flat_map(provider_args));
+    let files = allowed.config_files().iter();
+    args.extend(files.map(|file| config_file_arg(split(file).1)));
     args.extend(allowed.units().iter().map(|unit| unit_arg(unit)));
     args.sort();
     args.dedup();
@@ -205,25 +198,42 @@ fn config_file_arg(file_name: &str) -> String {
     format!("--config-file={KUBELET_MOUNT}/{file_name}")
 }
 
-/// The path on the node, which the kubelet is told.
-fn host_config_file_arg(config_file: &str) -> String {
-    format!("--host-config-file={config_file}")
+/// Names and values of the environment, besides the node's name. A syncer of the release before ignores a variable that it
+/// does not know; with an unknown argument it would not start.
+fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
+    let mut variables = vec![host_config_file(&spec.kubelet.config_file)];
+    let provider = spec.kubelet.credential_provider.as_ref();
+    variables.extend(provider.into_iter().flat_map(provider_paths));
+    variables
 }
 
-fn provider_args(provider: &ProviderPaths) -> [String; 4] {
-    let ProviderPaths {
-        config_path,
-        bin_dir,
-    } = provider;
+/// Every variable that an agent has for some spec, as `NAME=VALUE`.
+pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
+    let files = allowed.config_files().iter();
+    let files = files.map(|file| host_config_file(file));
+    let providers = allowed.providers().iter().flat_map(provider_paths);
+    let all = files.chain(providers);
+    let mut all: Vec<String> = all.map(|(name, value)| format!("{name}={value}")).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// The path on the node, which the kubelet is told.
+fn host_config_file(config_file: &str) -> (&'static str, String) {
+    ("HOST_CONFIG_FILE", config_file.to_owned())
+}
+
+fn provider_paths(provider: &ProviderPaths) -> [(&'static str, String); 4] {
     let in_pod = match provider.config_file_name() {
         Some(name) => format!("{PROVIDER_CONFIG_MOUNT}/{name}"),
         None => PROVIDER_CONFIG_MOUNT.to_owned(),
     };
     [
-        format!("--provider-config={in_pod}"),
-        format!("--host-provider-config={config_path}"),
-        format!("--provider-bin-dir={PROVIDER_BIN_MOUNT}"),
-        format!("--host-provider-bin-dir={bin_dir}"),
+        ("PROVIDER_CONFIG", in_pod),
+        ("HOST_PROVIDER_CONFIG", provider.config_path.clone()),
+        ("PROVIDER_BIN_DIR", PROVIDER_BIN_MOUNT.to_owned()),
+        ("HOST_PROVIDER_BIN_DIR", provider.bin_dir.clone()),
     ]
 }
 
@@ -275,17 +285,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
         name: "syncer".to_owned(),
         image: Some(image.to_owned()),
         args: Some(args(agent, namespace, spec)),
-        env: Some(vec![EnvVar {
-            name: "NODE_NAME".to_owned(),
-            value_from: Some(EnvVarSource {
-                field_ref: Some(ObjectFieldSelector {
-                    field_path: "spec.nodeName".to_owned(),
-                    ..ObjectFieldSelector::default()
-                }),
-                ..EnvVarSource::default()
-            }),
-            ..EnvVar::default()
-        }]),
+        env: Some(variables(spec)),
         resources: Some(ResourceRequirements {
             requests: Some(quantities([("cpu", "5m"), ("memory", "16Mi")])),
             // About ten times what it has: it holds a Secret of 1 MiB several times over while it merges.
@@ -327,6 +327,26 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
         volume_mounts: Some(mounts),
         ..Container::default()
     }
+}
+
+fn variables(spec: &GlobalPullSecretSpec) -> Vec<EnvVar> {
+    let node_name = EnvVar {
+        name: "NODE_NAME".to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                field_path: "spec.nodeName".to_owned(),
+                ..ObjectFieldSelector::default()
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    };
+    let others = environment(spec).into_iter().map(|(name, value)| EnvVar {
+        name: name.to_owned(),
+        value: Some(value),
+        ..EnvVar::default()
+    });
+    [node_name].into_iter().chain(others).collect()
 }
 
 fn host_path(name: &str, path: &str) -> Volume {
