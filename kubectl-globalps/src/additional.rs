@@ -80,7 +80,7 @@ pub(crate) fn with_logins(
     Ok((secret, outcome))
 }
 
-/// Refuses to change credentials that another program would put back; with `force` that program is only named.
+/// Refuses to change credentials that another program would restore; with `force` that program is only named.
 pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<&str>, Failure> {
     let key = format!("f:{}", names::DATA_KEY);
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();

@@ -426,7 +426,7 @@ impl Cluster {
             delivery_revision: status.delivery_revision,
             ..NodePullSecretStatus::default()
         };
-        let told = if node.is_old {
+        let delivery_report = if node.is_old {
             before
         } else {
             let provider = matches!(node.delivery, Delivery::CredentialProvider(_));
@@ -454,7 +454,7 @@ impl Cluster {
                 && (phase == Phase::Restored || phase == Phase::Pending && !node.is_old),
             phase,
             reason,
-            ..told
+            ..delivery_report
         });
     }
 

@@ -90,13 +90,13 @@ pub(super) fn source_statuses(
     snapshot: &Snapshot,
     sources: &[ResolvedSource],
 ) -> Vec<SourceStatus> {
-    let scoped = scoped_delivery(snapshot);
+    // It looks at every node.
+    let has_scope = sources.iter().any(|source| source.scope.is_some());
+    let scoped = has_scope.then(|| scoped_delivery(snapshot));
     let sources = sources.iter().map(|source| {
         let fault = source_fault(source);
-        let (delivery, note) = match &source.scope {
-            Some(_) => (scoped.0, scoped.1.as_str()),
-            None => (NODES, ""),
-        };
+        let scoped = scoped.as_ref().filter(|_| source.scope.is_some());
+        let (delivery, note) = scoped.map_or((NODES, ""), |(delivery, note)| (*delivery, note));
         let message = fault.as_ref().map_or("", |(_, _, reason)| reason);
         let sentences = [message, note].into_iter().filter(|text| !text.is_empty());
         let registries = source.registries.iter().take(SOURCE_REGISTRIES);

@@ -219,7 +219,7 @@ pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
     all
 }
 
-/// The path on the node, which the kubelet is told.
+/// The path on the node, by which the kubelet knows it.
 fn host_config_file(config_file: &str) -> (&'static str, String) {
     ("HOST_CONFIG_FILE", config_file.to_owned())
 }

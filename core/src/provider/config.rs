@@ -48,7 +48,7 @@ pub struct ProviderConfig {
     pub scopes: bool,
 }
 
-/// Ports that the keys name and that the provider doesn't serve without being told.
+/// Ports that the keys name and that the provider doesn't serve by default.
 pub fn ports(config: &DockerConfig) -> BTreeSet<String> {
     let keys = config.entries().iter();
     keys.filter_map(crate::dockerconfig::Entry::port)

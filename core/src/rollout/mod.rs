@@ -48,7 +48,7 @@ pub enum Progress {
     /// Trouble of its own keeps it from changing: a full disk, a silent bus. It counts towards no limit.
     Blocked,
     /// Nobody knows what it was assigned: its object was deleted. It may be in the middle of a change and counts as
-    /// unavailable, but is assigned nothing before it has told.
+    /// unavailable, but is assigned nothing before it has reported.
     Unknown,
     /// Another program manages its file. It is never assigned anything.
     Foreign,

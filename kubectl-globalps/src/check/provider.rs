@@ -152,7 +152,7 @@ mod tests {
         gps
     }
 
-    fn told(
+    fn findings(
         gps: &GlobalPullSecret,
         versions: &[&str],
         audience: &Sight<()>,
@@ -169,7 +169,7 @@ mod tests {
         const VERSIONS: [&str; 7] = [
             "v1.25.9", "v1.26.0", "v1.34.1", "v1.35.2", "v1.36.3", "v1.36.3", "",
         ];
-        let found = told(
+        let found = findings(
             &gps(DeliveryType::CredentialProvider, true),
             &VERSIONS,
             &Sight::Here(()),
@@ -245,7 +245,7 @@ mod tests {
                 ],
             ),
         ] {
-            let found = told(&gps(delivery, has_scope), &["v1.30.0"], &audience);
+            let found = findings(&gps(delivery, has_scope), &["v1.30.0"], &audience);
             let found: Vec<_> = found
                 .iter()
                 .map(|(name, result, _)| (*name, *result))

@@ -33,7 +33,7 @@ pub(crate) struct Remove {
         group = "what"
     )]
     pub registry: Vec<String>,
-    /// Every registry: deletes the Secret. Every node is put back as it was, or keeps what `spec.sources` gives
+    /// Every registry: deletes the Secret. Every node is restored, or keeps what `spec.sources` gives
     #[arg(long, group = "what")]
     pub all: bool,
     /// Of this Secret instead of `additional-pull-secret`; with its last registry it goes, and leaves `spec.sources`

@@ -70,7 +70,7 @@ impl Sources {
         revision.unwrap_or_default()
     }
 
-    /// Refuses to change a list that another program would put back; with `force` that program is only named.
+    /// Refuses to change a list that another program would restore; with `force` that program is only named.
     pub(super) fn may_change(&self, force: bool) -> Result<Option<&str>, Failure> {
         let Some(object) = &self.object else {
             return Ok(None);
