@@ -150,7 +150,7 @@ impl Recording {
             self.scenario.before.is_some() && self.scenario.ask.revision.is_some();
         let look = || {
             ensure!(
-                !keeps_credential || node.has_credential(REGISTRY),
+                !keeps_credential || node.has_credential(REGISTRY)?,
                 "the node lacks a credential that it had"
             );
             self.whole(fs::read(&file).ok().as_deref()).map(|_| ())

@@ -3,7 +3,7 @@
 mod common;
 
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,17 +59,21 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
             .with_context(|| format!("the content after round {round}: {failures:#?}"))
             .unwrap();
         revision += 1;
-        let applied = AtomicBool::new(false);
+        let (placed, applied) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results: Vec<Result<()>> = thread::scope(|scope| {
             let running: Vec<_> = rows
                 .iter()
                 .zip(&nodes)
                 .map(|((_, row), node)| {
-                    let (product, applied) = (&product, &applied);
-                    scope.spawn(move || run(row, node, product, revision, applied))
+                    let (product, placed, applied) = (&product, &placed, &applied);
+                    scope.spawn(move || run(row, node, product, revision, placed, applied))
                 })
                 .collect();
-            // All faults that come before are there.
+            // All faults that come before are there, and had time to be noticed.
+            until("the faults", DEADLINE, POLL, || {
+                Ok((placed.load(Ordering::Relaxed) == rows.len()).then_some(()))
+            })
+            .unwrap();
             thread::sleep(Duration::from_secs(3));
             product.apply(&content(revision)).unwrap();
             applied.store(true, Ordering::Relaxed);
@@ -136,25 +140,13 @@ fn run(
     node: &Node,
     product: &Product,
     revision: u32,
+    placed: &AtomicUsize,
     applied: &AtomicBool,
 ) -> Result<()> {
     let starts = product.kubelet_starts(node)?;
-    let script = |script: &str| script.replace("$NEW", &auth(revision));
-    let mut tracer = None;
-    match row.fault {
-        Fault::Before(command) => shell(node, &script(command))?,
-        Fault::Kill(call, nth) => {
-            tracer = Some(trace(node, call, &format!("signal=KILL:when={nth}"))?)
-        }
-        Fault::Errno(call, errno, when) => {
-            tracer = Some(trace(node, call, &format!("error={errno}:when={when}"))?);
-        }
-        Fault::BeforeAndKill(command, call, nth) => {
-            shell(node, &script(command))?;
-            tracer = Some(trace(node, call, &format!("signal=KILL:when={nth}"))?);
-        }
-        Fault::During(..) | Fault::PowerCut(_) | Fault::Reboot(_) => {}
-    }
+    let fault = place(row, node, revision);
+    placed.fetch_add(1, Ordering::Relaxed);
+    let tracer = fault?;
     until("the rotation", DEADLINE, Duration::from_millis(2), || {
         Ok(applied.load(Ordering::Relaxed).then_some(()))
     })?;
@@ -197,6 +189,24 @@ fn run(
         ensure!(more == 1, "{more} kubelet starts");
     }
     Ok(())
+}
+
+/// The fault, where it comes before the rotation; the tracer that brings it about, if one does.
+fn place(row: &Row, node: &Node, revision: u32) -> Result<Option<Child>> {
+    let before = |command: &str| shell(node, &command.replace("$NEW", &auth(revision)));
+    let kill = |call: &str, nth: u32| trace(node, call, &format!("signal=KILL:when={nth}"));
+    match row.fault {
+        Fault::Before(command) => before(command).map(|()| None),
+        Fault::Kill(call, nth) => kill(call, nth).map(Some),
+        Fault::Errno(call, errno, when) => {
+            trace(node, call, &format!("error={errno}:when={when}")).map(Some)
+        }
+        Fault::BeforeAndKill(command, call, nth) => {
+            before(command)?;
+            kill(call, nth).map(Some)
+        }
+        Fault::During(..) | Fault::PowerCut(_) | Fault::Reboot(_) => Ok(None),
+    }
 }
 
 fn comes_round(
@@ -314,29 +324,32 @@ fn shell(node: &Node, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tampers with the syncer's system calls from now on.
+/// Tampers with the syncer's system calls from now on. A syncer that is only about to start is waited for, and so is the next
+/// one where the tracer's kill came before it was seen.
 fn trace(node: &Node, call: &str, injection: &str) -> Result<Child> {
     let script = format!(
         "exec strace -f -qq -o /dev/null -e trace={call} -e inject={call}:{injection} -p $(pgrep -x globalps-syncer)"
     );
-    let child = node
-        .command(&["sh", "-c", &script])?
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    until(
-        "the tracer",
-        Duration::from_secs(10),
-        Duration::from_millis(20),
-        || {
-            let status = node.exec(&[
-                "sh",
-                "-c",
-                "grep TracerPid /proc/$(pgrep -x globalps-syncer)/status",
-            ])?;
-            Ok((!status.stdout.trim().ends_with("\t0") && !status.stdout.is_empty()).then_some(()))
-        },
-    )?;
+    let start = || -> Result<Child> {
+        Ok(node
+            .command(&["sh", "-c", &script])?
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?)
+    };
+    let mut child = start()?;
+    until("the tracer", DEADLINE, Duration::from_millis(20), || {
+        let status = node.exec(&[
+            "sh",
+            "-c",
+            "grep TracerPid /proc/$(pgrep -x globalps-syncer)/status",
+        ])?;
+        let is_traced = !status.stdout.trim().ends_with("\t0") && !status.stdout.is_empty();
+        if !is_traced && child.try_wait()?.is_some() {
+            child = start()?;
+        }
+        Ok(is_traced.then_some(()))
+    })?;
     Ok(child)
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::writes::Writes;
 use super::{config_file, credential_provider};
-use crate::node::file::{self, FileSnapshot};
+use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::Provider;
@@ -20,6 +20,9 @@ use crate::node::systemd::Since;
 
 /// Attempts at a restart, and the pauses between them.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+
+/// How often in a row a change may find that another process writes the files at the same time.
+const MEANWHILE: usize = 3;
 
 /// How a change ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +48,15 @@ impl<K: Kubelet> Transaction<'_, K> {
         state: &mut State,
         change: Change,
     ) -> Result<Outcome, NodeError> {
+        // A file that can't be read and a unit that can't be restarted are detected before anything changes.
+        file::read(self.path)?;
         if change.restart {
-            // A unit that can't be restarted is detected before anything changes.
             self.kubelet.invocation().await?;
         }
         state.change = Some(change);
         self.journal.save(state)?;
-        self.forward(state).await
+        // Another process may have written the files since the change was decided.
+        self.resume(state).await
     }
 
     /// Continues the change in the journal.
@@ -60,12 +65,22 @@ impl<K: Kubelet> Transaction<'_, K> {
             None | Some(Step::Watching) => Ok(Outcome::InForce),
             Some(Step::Back) => self.back(state).await,
             Some(Step::Forward) => {
-                self.keep_what_others_wrote(state)?;
-                match self.keep_settings_of_others(state)? {
-                    Some(error) => self.roll_back(state, error).await,
-                    None => self.forward(state).await,
+                for _ in 0..MEANWHILE {
+                    match self.onward(state).await {
+                        Err(NodeError::File(FileError::Changed { .. })) => {}
+                        outcome => return outcome,
+                    }
                 }
+                self.onward(state).await
             }
+        }
+    }
+
+    async fn onward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+        self.keep_what_others_wrote(state)?;
+        match self.keep_settings_of_others(state)? {
+            Some(error) => self.roll_back(state, error).await,
+            None => self.forward(state).await,
         }
     }
 
@@ -202,7 +217,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         if let Some(error) = self.missing_evidence(&change).await? {
             return self.roll_back(state, error).await;
         }
-        writes.write_last(self.provider)?;
+        self.write_last(state, false)?;
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
@@ -232,6 +247,15 @@ impl<K: Kubelet> Transaction<'_, K> {
         });
         self.journal.save(state)?;
         Ok(Outcome::InForce)
+    }
+
+    /// Seconds after the first files: another process may have written in the meantime.
+    fn write_last(&self, state: &mut State, is_back: bool) -> Result<(), NodeError> {
+        self.keep_what_others_wrote(state)?;
+        match &state.change {
+            Some(change) => self.writes(change, is_back).write_last(self.provider),
+            None => Ok(()),
+        }
     }
 
     /// Why the provider is not known to be in force, beyond the restart that brought it.
@@ -288,7 +312,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         } else {
             Ok(())
         };
-        writes.write_last(self.provider)?;
+        self.write_last(state, true)?;
         let Some(change) = state.change.take() else {
             return Ok(Outcome::InForce);
         };
@@ -377,6 +401,8 @@ mod tests {
         serves_since: bool,
         provider_config: Option<String>,
         cooldown: Duration,
+        /// What another process writes, and where, while the kubelet starts.
+        written_meanwhile: Option<(PathBuf, &'static str)>,
         /// The bus goes away with this call, counted from 0, and stays away.
         bus_until: Option<usize>,
         calls: usize,
@@ -405,6 +431,9 @@ mod tests {
         async fn restart(&mut self, _reset_failed: bool) -> Result<(), KubeletError> {
             self.call()?;
             self.restarts += 1;
+            if let Some((path, text)) = self.written_meanwhile.take() {
+                fs::write(path, text).unwrap();
+            }
             if self.restarts <= self.failures {
                 Err(KubeletError::Kubelet(
                     "the restart ended as `failed`".to_owned(),
@@ -905,13 +934,39 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.reason(), "NotARegularFile");
         assert_eq!(kubelet.restarts, 0);
-        assert!(journal.load().unwrap().unwrap().change.is_none());
+        let saved = journal.load().unwrap();
+        assert!(saved.is_none_or(|state| state.change.is_none()));
+    }
+
+    const THEIRS: &str =
+        r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="},"theirs":{"auth":"bzpv"}}}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_written_between_the_decision_and_the_change_stay() {
+        for before in [image(None), image(Some(OLD))] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            let journal = Journal::beside(&path);
+            let mut state = State::new(before.clone(), 0);
+            let mut kubelet = Fake::default();
+            let change = change(&before, 4, true);
+            file::replace(&path, &image(Some(THEIRS))).unwrap();
+            Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            }
+            .begin(&mut state, change)
+            .await
+            .unwrap();
+            let after = on_disk(&path).unwrap();
+            assert!(after.contains("theirs"), "{before:?}: {after}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn entries_that_others_wrote_meanwhile_survive_the_change_and_its_rollback() {
-        const THEIRS: &str =
-            r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="},"theirs":{"auth":"bzpv"}}}"#;
         for (step, content, sentence) in [
             (Step::Forward, THEIRS, "they wrote before us"),
             (Step::Back, THEIRS, "they wrote on our way back"),
@@ -1117,6 +1172,25 @@ mod tests {
                 "{sentence}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn entries_written_while_the_kubelet_starts_with_the_provider_stay() {
+        let _lock = PROGRAMS.lock().await;
+        let node = ProviderNode::new(true);
+        let mut state = State::new(image(Some(OLD)), 0);
+        let mut kubelet = Fake {
+            provider_config: Some(node.provider.config.host.display().to_string()),
+            written_meanwhile: Some((node.path.clone(), THEIRS)),
+            ..Fake::default()
+        };
+        let change = node.change(false);
+        node.transaction(&mut kubelet)
+            .begin(&mut state, change)
+            .await
+            .unwrap();
+        let (after, has_provider) = node.has();
+        assert!(has_provider && after.contains("theirs"), "{after}");
     }
 
     /// The journal says how far it came; each of the files may be written or not.

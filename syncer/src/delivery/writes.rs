@@ -88,10 +88,11 @@ impl Writes {
 
 /// Makes the file equal to `target`; returns whether it was different. Durable in any case.
 pub(super) fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
-    if file::read(path)? == *target {
+    let seen = file::read(path)?;
+    if seen == *target {
         file::sync_directory(path.parent().unwrap_or(Path::new("/")))?;
         return Ok(false);
     }
-    file::replace(path, target)?;
+    file::replace_seen(path, &seen, target)?;
     Ok(true)
 }

@@ -104,6 +104,8 @@ pub(crate) enum FileError {
     NotRegular { path: PathBuf, what: &'static str },
     #[error("`{path}` is immutable; nothing was changed; `chattr -i` lets it be written")]
     Immutable { path: PathBuf },
+    #[error("another process wrote `{path}` at the same time; it was left as it is")]
+    Changed { path: PathBuf },
     #[error("{action} `{path}`: {source}")]
     Io {
         action: &'static str,
@@ -118,6 +120,7 @@ impl FileError {
         match self {
             Self::NotRegular { .. } => "NotARegularFile",
             Self::Immutable { .. } => "ImmutableFile",
+            Self::Changed { .. } => "FileError",
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => "DiskFull",
                 io::ErrorKind::ReadOnlyFilesystem => "ReadOnlyDisk",
@@ -172,14 +175,43 @@ pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
 /// Makes the file equal to the snapshot. At any moment the path holds the whole old or the whole new file, and after this
 /// returns it is the new one even after a power cut.
 pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileError> {
+    replace_if(path, target, || Ok(()))
+}
+
+/// The same, for a file that others write too: it is left alone where it is no longer what was `seen`. Looked at again once
+/// all but the last step is done, since a disk may take its time.
+pub(crate) fn replace_seen(
+    path: &Path,
+    seen: &FileSnapshot,
+    target: &FileSnapshot,
+) -> Result<(), FileError> {
+    replace_if(path, target, || {
+        if read(path)? == *seen {
+            Ok(())
+        } else {
+            Err(FileError::Changed {
+                path: path.to_owned(),
+            })
+        }
+    })
+}
+
+fn replace_if(
+    path: &Path,
+    target: &FileSnapshot,
+    may_go_on: impl FnOnce() -> Result<(), FileError>,
+) -> Result<(), FileError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     match target {
-        FileSnapshot::Absent => match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(refused("remove", path)(error));
+        FileSnapshot::Absent => {
+            may_go_on()?;
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(refused("remove", path)(error));
+                }
+                _ => {}
             }
-            _ => {}
-        },
+        }
         FileSnapshot::File {
             bytes,
             mode,
@@ -189,6 +221,7 @@ pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileErro
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let temp = directory.join(format!("{TEMP_PREFIX}{name}"));
             let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
+                .and_then(|()| may_go_on())
                 .and_then(|()| fs::rename(&temp, path).map_err(refused("replace", path)));
             if let Err(error) = written {
                 // It may not exist; what matters is the error before.
@@ -361,6 +394,25 @@ mod tests {
             }
         );
         assert_eq!(names(directory.path()), ["config.json"]);
+    }
+
+    #[test]
+    fn a_file_that_another_process_wrote_meanwhile_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        fs::write(&path, "theirs").unwrap();
+        let theirs = read(&path).unwrap();
+        let ours = FileSnapshot::Absent.with_bytes(b"ours".to_vec());
+        for seen in [FileSnapshot::Absent, ours.clone()] {
+            for target in [FileSnapshot::Absent, ours.clone()] {
+                let error = replace_seen(&path, &seen, &target).unwrap_err();
+                assert!(matches!(error, FileError::Changed { .. }), "{error}");
+                assert_eq!(read(&path).unwrap(), theirs);
+                assert_eq!(names(directory.path()), ["config.json"]);
+            }
+        }
+        replace_seen(&path, &theirs, &ours).unwrap();
+        assert_eq!(read(&path).unwrap(), ours);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod syncer;
 mod systemd;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -238,18 +239,18 @@ impl BareNode {
     }
 
     /// Whether the kubelet has a credential for an image of the registry: it reads its file again by itself.
-    pub fn has_credential(&self, registry: &str) -> bool {
+    pub fn has_credential(&self, registry: &str) -> Result<bool> {
         let key = format!("\"{registry}\"");
-        let is_in_file = || {
-            let text = fs::read_to_string(self.folder.join("config.json"));
-            text.is_ok_and(|text| text.contains(&key))
+        let is_in_file = || match fs::read_to_string(self.folder.join("config.json")) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            text => Ok(text.is_ok_and(|text| text.contains(&key))),
         };
-        let is_provided = || {
-            let found = self.provided(&format!("{registry}/image"));
-            found.is_ok_and(|found| found.get(registry).is_some())
-        };
+        if is_in_file()? {
+            return Ok(true);
+        }
+        let provided = self.provided(&format!("{registry}/image"));
         // An entry that enters the file before the provider goes is seen at the second look.
-        is_in_file() || is_provided() || is_in_file()
+        Ok(is_in_file()? || provided?.get(registry).is_some())
     }
 
     /// Whether the kubelet that runs was started with credential providers.
