@@ -76,31 +76,40 @@ pub fn build() -> Result<()> {
 
 /// Builds the oracle of `tests/kubernetes/oracle`, some seconds the first time, and gives its path.
 pub fn build_oracle() -> Result<PathBuf> {
+    // Without the tag, containers/image wants a C library.
+    let flags = ["-tags", "containers_image_openpgp"];
+    build_beside("tests/kubernetes", &flags, "./oracle", "oracle")
+}
+
+/// Builds ECR's own credential provider, about a minute the first time, and gives its path.
+pub fn build_ecr_provider() -> Result<PathBuf> {
+    const NAME: &str = "ecr-credential-provider";
+    let package = format!("k8s.io/cloud-provider-aws/cmd/{NAME}");
+    build_beside("tests/ecr", &[], &package, NAME)
+}
+
+/// A program of a Go module of the tests, beside those of Kubernetes. Of several processes one builds and the others wait.
+fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Result<PathBuf> {
     let bin = std::path::absolute(bin_dir())?;
     fs::create_dir_all(&bin)?;
     let lock = File::create(bin.join(".lock"))?;
     lock.lock()?;
-    let module = workspace().join("tests/kubernetes");
-    let program = bin.join("oracle");
-    // Without the tag, containers/image wants a C library.
+    let module = workspace().join(module);
+    let program = bin.join(name);
     let status = Command::new("go")
         .current_dir(&module)
         .env("CGO_ENABLED", "0")
-        .args([
-            "build",
-            "-trimpath",
-            "-tags",
-            "containers_image_openpgp",
-            "-o",
-        ])
+        .args(["build", "-trimpath"])
+        .args(flags)
+        .arg("-o")
         .arg(&program)
-        .arg("./oracle")
+        .arg(package)
         .stdin(Stdio::null())
         .status()
         .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
     if !status.success() {
         bail!(
-            "`go build` of the oracle in `{}` failed ({status})",
+            "`go build` of {name} in `{}` failed ({status})",
             module.display()
         );
     }

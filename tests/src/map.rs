@@ -102,6 +102,12 @@ pub const FILES: &[TestFile] = &[
         "entries that another process removes are restored; a storm of rotations",
     ),
     file(
+        "ecr",
+        On::Nodes(1),
+        60,
+        "ECR's own credential provider, set up as EKS does, before, beside and after that of globalps",
+    ),
+    file(
         "faults",
         On::Nodes(5),
         320,

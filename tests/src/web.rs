@@ -1,9 +1,9 @@
-//! Servers of a test's own on the loopback: one that answers what the test says, with TLS or without; a proxy; and one
+//! Servers of a test's own, on the loopback as a rule: one that answers what the test says, with TLS or without; a proxy; and one
 //! that takes connections and says nothing. Each runs until it is dropped.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
@@ -25,6 +25,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Status, headers, body.
 pub type Reply = (u16, Vec<(&'static str, String)>, String);
@@ -130,9 +132,18 @@ impl Server {
         identity: Option<&Identity>,
         answer: impl Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
     ) -> Result<Self> {
+        Self::web_on(LOOPBACK, identity, answer)
+    }
+
+    /// The same on another address of this machine.
+    pub fn web_on(
+        ip: IpAddr,
+        identity: Option<&Identity>,
+        answer: impl Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+    ) -> Result<Self> {
         let acceptor = identity.map(acceptor).transpose()?;
         let answer = Arc::new(answer);
-        Self::start(move |stream, asked| {
+        Self::start(ip, move |stream, asked| {
             let (acceptor, answer) = (acceptor.clone(), Arc::clone(&answer));
             async move {
                 let service = service_fn(move |request: Request<Incoming>| {
@@ -159,7 +170,7 @@ impl Server {
 
     /// Takes every connection, and never says a word.
     pub fn silent() -> Result<Self> {
-        Self::start(|mut stream, _| async move {
+        Self::start(LOOPBACK, |mut stream, _| async move {
             let mut sink = [0; 1024];
             while stream.read(&mut sink).await.is_ok_and(|read| read > 0) {}
         })
@@ -169,7 +180,7 @@ impl Server {
     /// that `Proxy-Authorization`.
     pub fn proxy(login: Option<&str>) -> Result<Self> {
         let login = login.map(str::to_owned);
-        Self::start(move |stream, asked| {
+        Self::start(LOOPBACK, move |stream, asked| {
             let login = login.clone();
             async move {
                 // A broken connection is told by the one at its end.
@@ -179,13 +190,14 @@ impl Server {
     }
 
     fn start<F: Future<Output = ()> + Send + 'static>(
+        ip: IpAddr,
         serve: impl Fn(TcpStream, Arc<Mutex<Vec<String>>>) -> F + Send + Sync + 'static,
     ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()?;
-        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
+        let listener = runtime.block_on(TcpListener::bind((ip, 0)))?;
         let address = listener.local_addr()?;
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);

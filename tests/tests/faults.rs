@@ -7,17 +7,85 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use common::{base64, cluster, docker_config};
-use globalps_tests::faults::{Fault, ROWS, Row};
+use globalps_tests::faults::{Fault, Row, Way, rows};
 use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::{Cluster, Node, until};
 use serde_json::{Value, json};
 
 const NODES: u8 = 6;
 const POLL: Duration = Duration::from_millis(100);
+const PROVIDER_FLAG: &str = "--image-credential-provider-config=";
 const REGISTRY: &str = "faults.example.com";
 const OWN: &str = "{ \"auths\": { \"own.example.com\": { \"auth\": \"b3duOm93bg==\" } } }\n";
+
+/// What the nodes are asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    way: Way,
+    /// The password that they have then, and the one before: the same on the way in and out.
+    content: u32,
+    before: u32,
+    /// The fleet's.
+    revision: u64,
+}
+
+impl Asked {
+    const FIRST: Self = Self {
+        way: Way::Rotation,
+        content: 0,
+        before: 0,
+        revision: 1,
+    };
+
+    fn next(self, way: Way) -> Self {
+        Self {
+            way,
+            content: self.content + u32::from(way == Way::Rotation),
+            before: self.content,
+            revision: self.revision + 1,
+        }
+    }
+
+    fn ask(self, cluster: &Cluster, product: &Product) {
+        let delivery = match self.way {
+            Way::Rotation => {
+                let auth = format!("u:{}", self.content);
+                return product.apply(&docker_config(&[(REGISTRY, &auth)])).unwrap();
+            }
+            Way::In => "CredentialProvider",
+            Way::Out => "ConfigFile",
+        };
+        let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
+        merge(cluster, CONFIG, &patch).unwrap();
+    }
+}
+
+/// Rows that come at once, one on each node. Those in and out of the provider follow each other.
+fn rounds(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
+    let only = std::env::var("ROW").ok();
+    let is_wanted = |at: usize| {
+        only.as_ref()
+            .is_none_or(|only| only.split(',').any(|row| row == at.to_string()))
+    };
+    let wanted = |way: Way, is_api_away: bool| -> Vec<Vec<_>> {
+        let rows: Vec<_> = rows()
+            .enumerate()
+            .filter(|(at, row)| is_wanted(*at) && row.way == way && row.is_api_away == is_api_away)
+            .collect();
+        rows.chunks(nodes).map(<[_]>::to_vec).collect()
+    };
+    let mut rounds = wanted(Way::Rotation, false);
+    rounds.extend(wanted(Way::Rotation, true));
+    let mut out = wanted(Way::Out, false).into_iter();
+    for way_in in wanted(Way::In, false) {
+        rounds.push(way_in);
+        rounds.extend(out.next());
+    }
+    rounds.extend(out);
+    rounds
+}
 
 #[test]
 fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
@@ -27,38 +95,35 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     for node in &nodes {
         std::fs::write(node.kubelet_dir().join("config.json"), OWN).unwrap();
     }
-    product.apply(&content(0)).unwrap();
+    let mut asked = Asked::FIRST;
+    asked.ask(&cluster, &product);
     // Every node changes at once, and whatever fails on one does not hold up the others.
     until("the GlobalPullSecret", DEADLINE, POLL, || {
         let patch = json!({"spec": {"rollout": {"maxUnavailable": "100%", "maxFailures": 1000}}});
         Ok(merge(&cluster, CONFIG, &patch).ok())
     })
     .unwrap();
-    let only = std::env::var("ROW").ok();
-    let rows: Vec<(usize, &Row)> = ROWS
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| {
-            only.as_ref()
-                .is_none_or(|only| only.split(',').any(|row| row == at.to_string()))
-        })
-        .collect();
     let mut failures = Vec::new();
-    let mut revision = 0;
-    let (with_api, without): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, row)| !row.is_api_away);
-    let rounds = with_api
-        .chunks(nodes.len())
-        .chain(without.chunks(nodes.len()));
-    for (round, rows) in rounds.enumerate() {
+    let mut delivery = Way::Out;
+    for (round, rows) in rounds(nodes.len()).into_iter().enumerate() {
+        let way = rows[0].1.way;
+        if way == Way::Out && delivery == Way::Out {
+            asked = asked.next(Way::In);
+            asked.ask(&cluster, &product);
+            product.wait_synced().unwrap();
+        }
         // From a good start, and after the last round's faults: the next content is taken.
-        revision += 1;
-        product.apply(&content(revision)).unwrap();
+        asked = asked.next(Way::Rotation);
+        asked.ask(&cluster, &product);
         let begun = Instant::now();
         product
             .wait_synced()
             .with_context(|| format!("the content after round {round}: {failures:#?}"))
             .unwrap();
-        revision += 1;
+        asked = asked.next(way);
+        if way != Way::Rotation {
+            delivery = way;
+        }
         let (placed, applied) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results: Vec<Result<()>> = thread::scope(|scope| {
             let running: Vec<_> = rows
@@ -66,7 +131,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
                 .zip(&nodes)
                 .map(|((_, row), node)| {
                     let (product, placed, applied) = (&product, &placed, &applied);
-                    scope.spawn(move || run(row, node, product, revision, placed, applied))
+                    scope.spawn(move || run(row, node, product, asked, placed, applied))
                 })
                 .collect();
             // All faults that come before are there, and had time to be noticed.
@@ -75,10 +140,10 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
             })
             .unwrap();
             thread::sleep(Duration::from_secs(3));
-            product.apply(&content(revision)).unwrap();
+            asked.ask(&cluster, &product);
             applied.store(true, Ordering::Relaxed);
             if rows.iter().any(|(_, row)| row.is_api_away) {
-                without_api(&cluster, &product, &nodes[..rows.len()], revision);
+                without_api(&cluster, &product, &nodes[..rows.len()], asked.revision);
             }
             running.into_iter().map(|one| one.join().unwrap()).collect()
         });
@@ -91,7 +156,10 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
                 }
             }
         }
-        println!("round {round} took {} s", begun.elapsed().as_secs());
+        println!(
+            "round {round} ({way:?}) took {} s",
+            begun.elapsed().as_secs()
+        );
     }
     assert!(failures.is_empty(), "{failures:#?}");
     product.delete().unwrap();
@@ -99,16 +167,25 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     for node in &nodes {
         let file = std::fs::read_to_string(node.kubelet_dir().join("config.json")).unwrap();
         assert_eq!(file, OWN, "{}", node.name());
+        assert_eq!(
+            flags(node),
+            format!("KUBELET_KUBEADM_ARGS=\"--node-ip={}\"\n", node.ip())
+        );
+        assert!(
+            !node.kubelet_dir().join(".globalps").exists(),
+            "{}",
+            node.name()
+        );
     }
 }
 
 /// Takes the API server away once all nodes are granted the content. Each has come to its end when it is back.
-fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u32) {
+fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u64) {
     until("the grants", DEADLINE, Duration::from_millis(10), || {
         let objects = product.get("nodepullsecrets")?;
         let mut objects = objects["items"].as_array().context("no items")?.iter();
         Ok(objects
-            .all(|object| object["spec"]["revision"] == u64::from(revision) + 1)
+            .all(|object| object["spec"]["revision"] == revision)
             .then_some(()))
     })
     .unwrap();
@@ -127,24 +204,24 @@ fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u
     cluster.signal("kube-apiserver", "CONT").unwrap();
 }
 
-fn content(revision: u32) -> String {
-    docker_config(&[(REGISTRY, &format!("u:{revision}"))])
+fn auth(content: u32) -> String {
+    base64(&format!("u:{content}"))
 }
 
-fn auth(revision: u32) -> String {
-    base64(&format!("u:{revision}"))
+fn flags(node: &Node) -> String {
+    std::fs::read_to_string(node.kubelet_dir().join("kubeadm-flags.env")).unwrap_or_default()
 }
 
 fn run(
     row: &Row,
     node: &Node,
     product: &Product,
-    revision: u32,
+    asked: Asked,
     placed: &AtomicUsize,
     applied: &AtomicBool,
 ) -> Result<()> {
     let starts = product.kubelet_starts(node)?;
-    let fault = place(row, node, revision);
+    let fault = place(row, node, asked.content);
     placed.fetch_add(1, Ordering::Relaxed);
     let tracer = fault?;
     until("the rotation", DEADLINE, Duration::from_millis(2), || {
@@ -152,8 +229,8 @@ fn run(
     })?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let watch = scope.spawn(|| watch(row, node, revision, &is_over));
-        let come = comes_round(row, node, product, revision, tracer);
+        let watch = scope.spawn(|| watch(row, node, asked, &is_over));
+        let come = comes_round(row, node, product, asked.revision, tracer);
         is_over.store(true, Ordering::Relaxed);
         if come.is_err() && !row.heal.is_empty() {
             // The rows after this one start from a good node.
@@ -172,11 +249,33 @@ fn run(
         Ok(product.node_status(node.name()).ok())
     })?;
     let is_synced = status["phase"] == "Synced";
-    let expected = if is_synced { revision } else { revision - 1 };
-    ensure!(
-        file["auths"][REGISTRY]["auth"] == auth(expected).as_str(),
-        "the content is not that of {expected}"
-    );
+    let expected = if is_synced {
+        asked.content
+    } else {
+        asked.before
+    };
+    let is_provided = match row.way {
+        Way::Rotation => false,
+        Way::In => is_synced,
+        Way::Out => !is_synced,
+    };
+    let in_file = &file["auths"][REGISTRY]["auth"];
+    if is_provided {
+        ensure!(in_file.is_null(), "the file has the content, too");
+        ensure!(
+            kubelet_flags(node)?.contains(PROVIDER_FLAG) && is_in_data(node, expected),
+            "the provider does not have the content of {expected}"
+        );
+    } else {
+        ensure!(
+            *in_file == auth(expected).as_str(),
+            "the content is not that of {expected}"
+        );
+        ensure!(
+            row.way == Way::Rotation || !kubelet_flags(node)?.contains(PROVIDER_FLAG),
+            "the kubelet runs with a provider"
+        );
+    }
     until("the kubelet runs", DEADLINE, POLL, || {
         Ok(node
             .exec(&["systemctl", "is-active", "kubelet.service"])?
@@ -192,8 +291,8 @@ fn run(
 }
 
 /// The fault, where it comes before the rotation; the tracer that brings it about, if one does.
-fn place(row: &Row, node: &Node, revision: u32) -> Result<Option<Child>> {
-    let before = |command: &str| shell(node, &command.replace("$NEW", &auth(revision)));
+fn place(row: &Row, node: &Node, content: u32) -> Result<Option<Child>> {
+    let before = |command: &str| shell(node, &command.replace("$NEW", &auth(content)));
     let kill = |call: &str, nth: u32| trace(node, call, &format!("signal=KILL:when={nth}"));
     match row.fault {
         Fault::Before(command) => before(command).map(|()| None),
@@ -213,7 +312,7 @@ fn comes_round(
     row: &Row,
     node: &Node,
     product: &Product,
-    revision: u32,
+    in_force: u64,
     tracer: Option<Child>,
 ) -> Result<()> {
     match row.fault {
@@ -248,8 +347,6 @@ fn comes_round(
     if helped && !row.heal.is_empty() {
         shell(node, row.heal)?;
     }
-    // The first content is revision 1.
-    let in_force = u64::from(revision) + 1;
     wait(product, node, row.ends, |status| match row.ends {
         "Synced" => status["phase"] == "Synced" && status["revision"] == in_force,
         "RolledBack" => status["phase"] == "RolledBack",
@@ -288,8 +385,8 @@ fn wait(product: &Product, node: &Node, what: &str, is: impl Fn(&Value) -> bool)
     })
 }
 
-/// At every moment the file is whole, and means the old or the new content.
-fn watch(row: &Row, node: &Node, revision: u32, is_over: &AtomicBool) -> Result<()> {
+/// At every moment the file is whole, and means the old or the new content, or the kubelet has it from its provider.
+fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<()> {
     let path = node.kubelet_dir().join("config.json");
     let mut seen = 0_u32;
     while !is_over.load(Ordering::Relaxed) {
@@ -297,11 +394,28 @@ fn watch(row: &Row, node: &Node, revision: u32, is_over: &AtomicBool) -> Result<
         if row.is_replaced {
             continue;
         }
+        // Before the file: what the kubelet that started meanwhile needs is there by then.
+        let kubelet = (row.way != Way::Rotation)
+            .then(|| kubelet_flags(node))
+            .transpose()?;
         let bytes = std::fs::read(&path).context("the file is not there")?;
         let file: Value = serde_json::from_slice(&bytes).context("the file is not whole")?;
         let content = &file["auths"][REGISTRY]["auth"];
-        if *content != auth(revision).as_str() && *content != auth(revision - 1).as_str() {
-            bail!("neither the old nor the new content is in the file");
+        let is_in_file = [asked.before, asked.content]
+            .iter()
+            .any(|one| *content == auth(*one).as_str());
+        if !is_in_file {
+            ensure!(
+                content.is_null() && row.way != Way::Rotation,
+                "neither the old nor the new content is in the file"
+            );
+            let has_provider = is_in_data(node, asked.content);
+            let kubelet = kubelet.unwrap_or_default();
+            let is_same = kubelet == kubelet_flags(node)?;
+            ensure!(
+                !is_same || kubelet.is_empty() || has_provider && kubelet.contains(PROVIDER_FLAG),
+                "the kubelet has the content neither from the file nor from a provider"
+            );
         }
         ensure!(
             !file["auths"]["own.example.com"].is_null(),
@@ -311,6 +425,22 @@ fn watch(row: &Row, node: &Node, revision: u32, is_over: &AtomicBool) -> Result<
     }
     ensure!(row.is_replaced || seen > 10, "the file was not watched");
     Ok(())
+}
+
+/// With its process; empty while none runs.
+fn kubelet_flags(node: &Node) -> Result<String> {
+    if !node.is_running()? {
+        return Ok(String::new());
+    }
+    let script = "p=$(pgrep -x kubelet) && echo $p && cat /proc/$p/cmdline";
+    // The node may go down meanwhile.
+    let output = node.exec(&["sh", "-c", script]);
+    Ok(output.map_or_else(|_| String::new(), |output| output.stdout))
+}
+
+fn is_in_data(node: &Node, content: u32) -> bool {
+    let data = node.kubelet_dir().join(".globalps/credentials.json");
+    std::fs::read_to_string(data).is_ok_and(|data| data.contains(&auth(content)))
 }
 
 fn shell(node: &Node, script: &str) -> Result<()> {
