@@ -6,10 +6,10 @@ mod common;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{base64, cluster};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
 use globalps_tests::web::Server;
 use globalps_tests::{Access, Cluster, Node, kubernetes, until};
 use serde_json::json;
@@ -30,8 +30,10 @@ fn ecr_api(cluster: &Cluster) -> Server {
             return (400, Vec::new(), String::new());
         }
         let login = format!("{}:{}", registry.user(), registry.password().unwrap());
+        // The kubelet may keep it for half of this, and then each pull asks anew.
+        let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(1);
         let body = json!({"authorizationData": [{
-            "authorizationToken": base64(&login), "expiresAt": 4_000_000_000_u64,
+            "authorizationToken": base64(&login), "expiresAt": soon.as_secs(),
             "proxyEndpoint": format!("https://{ECR}"),
         }]});
         let headers = vec![("Content-Type", "application/x-amz-json-1.1".to_owned())];
@@ -64,7 +66,6 @@ fn set_up(cluster: &Cluster, node: &Node, api: &Server) {
         "providers": [{
             "name": "ecr-credential-provider", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
             "matchImages": ["*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn"],
-            // Each pull asks anew.
             "defaultCacheDuration": "0s", "env": env,
         }],
     });
@@ -89,6 +90,33 @@ fn set_up(cluster: &Cluster, node: &Node, api: &Server) {
         .ok()
         .unwrap();
     node.wait_ready(DEADLINE).unwrap();
+}
+
+/// Says in one step what is asked for and where.
+fn by_provider(cluster: &Cluster) {
+    let patch = json!({"spec": {"kubelet": {
+        "delivery": "CredentialProvider",
+        "credentialProvider": {"configPath": CONFIG_PATH, "binDir": BIN_DIR},
+    }}});
+    merge(cluster, CONFIG, &patch).unwrap();
+}
+
+fn wait_delivered(product: &Product, node: &Node, delivery: &str) {
+    until(&format!("delivery by {delivery}"), DEADLINE, POLL, || {
+        let status = product.node_status(node.name())?;
+        let is_ready = product.condition("Ready")?.0 == "True";
+        Ok(
+            (status["delivery"] == delivery && status["phase"] == "Synced" && is_ready)
+                .then_some(()),
+        )
+    })
+    .unwrap_or_else(|error| {
+        panic!(
+            "{error:#}: {:#} {:#}",
+            product.node_status(node.name()).unwrap(),
+            product.status().unwrap()
+        )
+    });
 }
 
 #[test]
@@ -134,19 +162,8 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
     product.wait_synced().unwrap();
     pulls_from_ecr("file");
 
-    let patch = json!({"spec": {"kubelet": {
-        "delivery": "CredentialProvider",
-        "credentialProvider": {"configPath": CONFIG_PATH, "binDir": BIN_DIR},
-    }}});
-    merge(&cluster, CONFIG, &patch).unwrap();
-    until("delivery by the provider", DEADLINE, POLL, || {
-        let status = product.node_status(node.name())?;
-        Ok(
-            (status["delivery"] == "CredentialProvider" && status["phase"] == "Synced")
-                .then_some(()),
-        )
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:#}", product.node_status(node.name()).unwrap()));
+    by_provider(&cluster);
+    wait_delivered(&product, node, "CredentialProvider");
     let beside = files();
     assert_ne!(beside.0, before.0, "ours is in the configuration, too");
     assert_eq!(beside.1, before.1, "the flags are EKS' own");
@@ -166,8 +183,11 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
         "the file, and the way in"
     );
 
-    product.delete().unwrap();
-    product.wait_clean().unwrap();
+    // The spec forgets at once where the provider is: it goes all the same, and only then the syncer loses its directories.
+    let patch =
+        json!({"spec": {"kubelet": {"delivery": "ConfigFile", "credentialProvider": null}}});
+    merge(&cluster, CONFIG, &patch).unwrap();
+    wait_delivered(&product, node, "ConfigFile");
     assert_eq!(
         files(),
         before,
@@ -178,5 +198,33 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
         3,
         "and the way out"
     );
+    until(
+        "the syncer without those directories",
+        DEADLINE,
+        POLL,
+        || {
+            let script = "{.spec.template.spec.volumes[*].hostPath.path}";
+            let args = [
+                "get",
+                "daemonset",
+                "global-pull-secret-syncer",
+                "-n",
+                NAMESPACE,
+                "-o",
+            ];
+            let volumes =
+                cluster.kubectl(&[&args[..], &[&format!("jsonpath={script}")]].concat())?;
+            Ok((!volumes.contains("/etc/eks")).then_some(()))
+        },
+    )
+    .unwrap();
     pulls_from_ecr("after");
+
+    // In again, and a restore.
+    by_provider(&cluster);
+    wait_delivered(&product, node, "CredentialProvider");
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(files(), before);
+    pulls_from_ecr("restored");
 }

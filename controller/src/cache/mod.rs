@@ -40,6 +40,7 @@ use crate::content::secret::{self, revision};
 use crate::content::source::{Data, Source};
 use crate::nodes::clock::AssignmentClock;
 use crate::nodes::input::{NodeView, Snapshot};
+use crate::nodes::provider_paths::{fit, is_on_nodes};
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 
 #[derive(Default)]
@@ -339,8 +340,15 @@ impl Cache {
         });
         let config = self.config();
         let status = config.and_then(|config| config.status.as_ref());
+        let global = self.global.get(GLOBAL_SECRET);
+        let global = global.or(self.deleted_global.as_ref()).map(secret::decode);
+        let mut spec = config.map(|config| config.spec.clone()).unwrap_or_default();
+        let objects = self.node_pull_secrets.live.values();
+        let is_on_nodes = is_on_nodes(global.as_ref(), objects.map(|object| &**object));
+        let deviation = fit(&mut spec, self.provider_pods(), is_on_nodes);
         Snapshot {
-            spec: config.map(|config| config.spec.clone()).unwrap_or_default(),
+            spec,
+            deviation,
             config_missing: config.is_none(),
             additional,
             additional_type: self.additional().and_then(|secret| secret.type_.clone()),
@@ -355,11 +363,7 @@ impl Cache {
                 .map(|(name, known)| (name.clone(), known.get().cloned().unwrap_or(Source::Absent)))
                 .collect(),
             namespaces: self.namespaces.get().map(Cow::Borrowed),
-            global: self
-                .global
-                .get(GLOBAL_SECRET)
-                .or(self.deleted_global.as_ref())
-                .map(secret::decode),
+            global,
             global_deleted_out_of_band: self.deleted_global.is_some(),
             rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
             reported_revision: status.map_or(0, |status| status.revision),

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cache;
 use crate::nodes::input::{NodeView, Syncers};
+use crate::nodes::provider_paths::ProviderPods;
 use crate::objects::managed::{ManagedKind, ManagedObject};
 use crate::objects::views::AgentPods;
 
@@ -20,6 +21,18 @@ impl Cache {
     fn agent_pods(&self, agent: Agent) -> Option<AgentPods> {
         let kind = ManagedKind::DaemonSet;
         self.managed(ManagedObject { agent, kind })?.pods
+    }
+
+    /// What the syncers' pods can do for `kubelet`; `None`: there are none yet.
+    pub(super) fn provider_pods(&self) -> Option<ProviderPods> {
+        let (agent, kind) = (Agent::Syncer, ManagedKind::DaemonSet);
+        let daemon_set = self.managed(ManagedObject { agent, kind })?;
+        Some(ProviderPods {
+            paths: daemon_set.provider.clone(),
+            are_current: daemon_set
+                .pods
+                .is_some_and(|pods| pods.are_current(self.not_ready())),
+        })
     }
 
     pub(super) fn agents(&self) -> impl Iterator<Item = AgentPods> {

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::clock::AssignmentClock;
 use super::labels::Labels;
+use super::provider_paths::Deviation;
 use crate::content::scope::Namespaces;
 use crate::content::secret::Global;
 use crate::content::source::Source;
@@ -19,6 +20,8 @@ use crate::content::source::Source;
 pub(crate) struct Snapshot<'a> {
     /// Defaults where there is no `GlobalPullSecret`.
     pub(crate) spec: GlobalPullSecretSpec,
+    /// How `spec` differs from what the `GlobalPullSecret` says.
+    pub(crate) deviation: Deviation,
     /// There is no `GlobalPullSecret`.
     pub(crate) config_missing: bool,
     pub(crate) additional: Source,

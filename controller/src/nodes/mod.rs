@@ -9,3 +9,4 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod plan_properties;
 mod progress;
+pub(crate) mod provider_paths;

@@ -9,6 +9,7 @@ use globalps_core::api::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::input::{NodeView, NotReady, Syncers};
+use super::super::provider_paths::Deviation;
 use super::*;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -58,6 +59,7 @@ pub(crate) fn snapshot(
 ) -> Snapshot<'static> {
     let now = NOW;
     let mut snapshot = Snapshot {
+        deviation: Deviation::None,
         spec: GlobalPullSecretSpec::default(),
         config_missing: false,
         additional,

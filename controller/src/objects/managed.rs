@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use globalps_core::api::ProviderPaths;
 use globalps_core::manifests::Agent;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use tokio::time::Instant;
@@ -121,6 +122,8 @@ pub(crate) struct LiveObject {
     pub(crate) fingerprint: Fingerprint,
     /// Of a `DaemonSet`.
     pub(crate) pods: Option<AgentPods>,
+    /// The directories of providers that the pods of a `DaemonSet` see.
+    pub(crate) provider: Option<ProviderPaths>,
 }
 
 /// Identifies an object and its spec: it changes when the object is recreated or its spec is changed.
@@ -147,6 +150,7 @@ impl LiveObject {
                     .unwrap_or_else(|| i64::try_from(version).unwrap_or_default()),
             },
             pods: None,
+            provider: None,
         }
     }
 }
@@ -164,6 +168,7 @@ impl From<DaemonSetView> for LiveObject {
                 generation: daemon_set.metadata.generation.unwrap_or_default(),
                 ..daemon_set.status
             }),
+            provider: daemon_set.provider_paths(),
             ..Self::of(&daemon_set.metadata)
         }
     }
@@ -177,6 +182,8 @@ pub(crate) type Fingerprints = PerObject<Option<Fingerprint>>;
 pub(crate) struct Installed {
     /// Generation of the configuration that they were made from.
     pub(crate) generation: i64,
+    /// The directories of providers that the pods were given.
+    pub(crate) provider: Option<ProviderPaths>,
     /// The pods kept their template, whatever the configuration says.
     pub(crate) kept: bool,
     pub(crate) fingerprints: Fingerprints,

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use globalps_core::api::ProviderPaths;
+use globalps_core::manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use kube::Resource;
@@ -13,7 +15,49 @@ use serde::Deserialize;
 pub(crate) struct DaemonSetView {
     pub(crate) metadata: ObjectMeta,
     #[serde(default)]
+    spec: PodOwnerFields,
+    #[serde(default)]
     pub(crate) status: AgentPods,
+}
+
+impl DaemonSetView {
+    /// The directories of providers that its pods see.
+    pub(crate) fn provider_paths(&self) -> Option<ProviderPaths> {
+        let containers = self.spec.template.spec.containers.iter();
+        let variables = containers.flat_map(|container| &container.env);
+        provider_paths_of(variables.map(|variable| (&*variable.name, &*variable.value)))
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodOwnerFields {
+    template: PodTemplateFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodTemplateFields {
+    spec: PodFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodFields {
+    containers: Vec<ContainerFields>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerFields {
+    env: Vec<Variable>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Variable {
+    name: String,
+    value: String,
 }
 
 /// The pods of a `DaemonSet`, as its controller counts them.
@@ -40,6 +84,14 @@ impl AgentPods {
                 .updated_number_scheduled
                 .saturating_add(number(not_ready))
                 < self.current_number_scheduled
+    }
+
+    /// Each pod has the present template, but for this many that can't be replaced: those of nodes that are not ready.
+    pub(crate) fn are_current(&self, not_ready: usize) -> bool {
+        let updated = self
+            .updated_number_scheduled
+            .saturating_add(number(not_ready));
+        self.observed_generation == self.generation && updated >= self.current_number_scheduled
     }
 
     /// Pods that should be ready and are not, beyond this many.

@@ -6,10 +6,11 @@ use globalps_core::rollout::{self, Goal, Member};
 
 use super::counts::{NodeCounts, failures, list, restoring, rolling_out};
 use super::sources::first_bad;
-use super::statement::{MAY_NOT_READ, Statement, sentences, statement};
+use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, sentences, statement};
 use crate::content::source::Verdict;
 use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
+use crate::nodes::provider_paths::Deviation;
 
 const TAKEN_BACK_HINT: &str =
     "the additional Secret from before is in force until this one is changed";
@@ -80,6 +81,9 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
     }
     if !counts.blocked.is_empty() {
         return no("NodesBlocked", failures(snapshot, &counts.blocked));
+    }
+    if snapshot.deviation == Deviation::WaitsForPods {
+        return no("WaitingForSyncers", WAITS_FOR_PODS.to_owned());
     }
     if counts.waiting + status.progressing > 0 {
         return no("RollingOut", rolling_out(revision, counts));
@@ -175,6 +179,17 @@ pub(super) fn degraded(
             "the nodes have `{path}`, and `spec.kubelet.configFile` names another file: it applies after a cleanup"
         );
         return yes("ConfigFileDiffers", message);
+    }
+    if let Deviation::Keeps(paths) = &snapshot.deviation {
+        let paths = paths.as_ref().map_or_else(
+            || "the flags in kubeadm's file".to_owned(),
+            |paths| format!("`{}` and `{}`", paths.config_path, paths.bin_dir),
+        );
+        let message = format!(
+            "nodes have the credential provider in {paths}, and `spec.kubelet.credentialProvider` says something else: \
+             it applies once `delivery` was `ConfigFile` on every node"
+        );
+        return yes("ProviderPathsDiffer", message);
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         let message = format!("{reason}; {TAKEN_BACK_HINT}");

@@ -3,10 +3,11 @@
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
-use super::statement::{MAY_NOT_READ, Statement, sentences, statement};
+use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, sentences, statement};
 use crate::content::resolve::ResolvedSource;
 use crate::content::source::Verdict;
 use crate::nodes::input::{NodeView, Snapshot, is_selected};
+use crate::nodes::provider_paths::Deviation;
 
 /// `None`: there are no sources.
 pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
@@ -118,6 +119,9 @@ pub(super) fn source_statuses(
 
 /// How sources with a scope are delivered, and on which nodes they are not.
 fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
+    if snapshot.deviation == Deviation::WaitsForPods {
+        return (NOT_DELIVERABLE, WAITS_FOR_PODS.to_owned());
+    }
     if snapshot.spec.kubelet.delivery == DeliveryType::ConfigFile {
         let why = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider`";
         return (NOT_DELIVERABLE, why.to_owned());

@@ -2,6 +2,9 @@
 
 use globalps_core::dockerconfig::Finding;
 
+pub(super) const WAITS_FOR_PODS: &str = "nodes get the credential provider once each syncer's pod was replaced by one with the \
+    directories that `spec.kubelet.credentialProvider` names";
+
 pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
 
 /// A condition without its transition time.

@@ -211,7 +211,9 @@ impl Controller {
         let mut changes = Vec::new();
         if let Some(installed) = &self.installed {
             changes = out_of_band_changes(&installed.fingerprints, &found);
-            let is_current = installed.generation == generation && !installed.kept;
+            let is_current = installed.generation == generation
+                && installed.provider == spec.kubelet.credential_provider
+                && !installed.kept;
             if changes.is_empty() && (!kept.is_empty() || is_current) {
                 return Ok(None);
             }
@@ -248,6 +250,7 @@ impl Controller {
         }
         self.installed = Some(Installed {
             generation,
+            provider: spec.kubelet.credential_provider.clone(),
             kept: !kept.is_empty(),
             fingerprints: self.cache.fingerprints(),
         });

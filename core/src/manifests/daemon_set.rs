@@ -23,6 +23,8 @@ const KUBELET_MOUNT: &str = "/host/kubelet";
 const DBUS_MOUNT: &str = "/host/run/dbus";
 const PROVIDER_CONFIG_MOUNT: &str = "/host/provider-config";
 const PROVIDER_BIN_MOUNT: &str = "/host/provider-bin";
+const HOST_PROVIDER_CONFIG: &str = "HOST_PROVIDER_CONFIG";
+const HOST_PROVIDER_BIN_DIR: &str = "HOST_PROVIDER_BIN_DIR";
 const RUN_MOUNT: &str = "/run/globalps";
 const READY_FILE: &str = "/run/globalps/ready";
 /// The node's directory with the socket of the system bus.
@@ -231,10 +233,28 @@ fn provider_paths(provider: &ProviderPaths) -> [(&'static str, String); 4] {
     };
     [
         ("PROVIDER_CONFIG", in_pod),
-        ("HOST_PROVIDER_CONFIG", provider.config_path.clone()),
+        (HOST_PROVIDER_CONFIG, provider.config_path.clone()),
         ("PROVIDER_BIN_DIR", PROVIDER_BIN_MOUNT.to_owned()),
-        ("HOST_PROVIDER_BIN_DIR", provider.bin_dir.clone()),
+        (HOST_PROVIDER_BIN_DIR, provider.bin_dir.clone()),
     ]
+}
+
+/// The directories of providers that a syncer with this environment, names and values, has; `None`: none.
+pub fn provider_paths_of<'a>(
+    environment: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Option<ProviderPaths> {
+    let (mut config_path, mut bin_dir) = (None, None);
+    for (name, value) in environment {
+        match name {
+            HOST_PROVIDER_CONFIG => config_path = Some(value.to_owned()),
+            HOST_PROVIDER_BIN_DIR => bin_dir = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    Some(ProviderPaths {
+        config_path: config_path?,
+        bin_dir: bin_dir?,
+    })
 }
 
 fn unit_arg(unit: &str) -> String {

@@ -14,6 +14,7 @@ mod syncer;
 use std::collections::BTreeMap;
 
 pub use allowed::Allowed;
+pub use daemon_set::provider_paths_of;
 pub use install::{Install, sources_access};
 pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 

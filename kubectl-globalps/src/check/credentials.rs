@@ -88,6 +88,9 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
                 "set `spec.kubelet.configFile` back; to move the file, clean up first with `kubectl globalps remove --all --wait`",
             )),
+            "ProviderPathsDiffer" => Some(line("provider-paths-differ", &found.message).warn(
+                "set `spec.kubelet.credentialProvider` back, or set `delivery: ConfigFile` and wait before it changes",
+            )),
             _ => None,
         },
         // Pods that a new version replaces are not in the way.
@@ -110,7 +113,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "NoNodes" => Some(line("no-nodes", &found.message).warn(
                 "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
             )),
-            "Synced" | "RollingOut" | "Restoring" => Some(line("rollout", &found.message)),
+            "Synced" | "RollingOut" | "Restoring" | "WaitingForSyncers" => Some(line("rollout", &found.message)),
             _ => None,
         },
         _ => None,

@@ -88,7 +88,7 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 50] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 52] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
         ADDITIONAL_VALID, DEGRADED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID,
@@ -194,8 +194,15 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 50] = {
             "ConfigFileDiffers",
             Some(("config-file-differs", Warning)),
         ),
+        (
+            DEGRADED,
+            "True",
+            "ProviderPathsDiffer",
+            Some(("provider-paths-differ", Warning)),
+        ),
         (READY, "True", "Synced", Some(("rollout", Ok))),
         (READY, "False", "RollingOut", Some(("rollout", Ok))),
+        (READY, "False", "WaitingForSyncers", Some(("rollout", Ok))),
         (READY, "False", "Restoring", Some(("rollout", Ok))),
         (READY, "False", "NoNodes", Some(("no-nodes", Warning))),
         (READY, "False", "NoAdditional", None),

@@ -105,7 +105,7 @@ fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
             let progressing = find(status, condition::PROGRESSING);
             progressing.is_some_and(|found| found.reason == "Complete")
         }
-        "OriginalUnreadable" | "ConfigFileDiffers" => false,
+        "OriginalUnreadable" | "ConfigFileDiffers" | "ProviderPathsDiffer" => false,
         reason => !reason.starts_with("Source"),
     }
 }

@@ -1,0 +1,179 @@
+//! The directories of the kubelet's providers, which a syncer has from its pod's template. Its pod has them before a node goes
+//! over to the provider, and keeps them until no node has it. Pure.
+
+use globalps_core::api::{
+    DeliveryType, GlobalPullSecretSpec, Kubelet, NodePullSecret, ProviderPaths,
+};
+use globalps_core::provider::Delivery;
+
+use crate::content::secret::Global;
+
+/// The syncers' pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProviderPods {
+    pub(crate) paths: Option<ProviderPaths>,
+    /// Each has this template.
+    pub(crate) are_current: bool,
+}
+
+/// How the delivery differs for now from what the spec asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Deviation {
+    #[default]
+    None,
+    /// The provider waits for the syncers' new pods.
+    WaitsForPods,
+    /// Nodes have the provider in these directories, and the spec names others.
+    Keeps(Option<ProviderPaths>),
+}
+
+/// Makes the spec one that the syncers' pods can follow.
+pub(crate) fn fit(
+    spec: &mut GlobalPullSecretSpec,
+    pods: Option<ProviderPods>,
+    is_on_nodes: bool,
+) -> Deviation {
+    let Kubelet {
+        delivery,
+        credential_provider: asked,
+        ..
+    } = &mut spec.kubelet;
+    let Some(pods) = pods else {
+        // They are made as the spec says, before any node gets anything.
+        return Deviation::None;
+    };
+    if is_on_nodes && pods.paths != *asked {
+        asked.clone_from(&pods.paths);
+        return Deviation::Keeps(pods.paths);
+    }
+    let has_pods = pods.paths == *asked && (asked.is_none() || pods.are_current);
+    if !is_on_nodes && *delivery == DeliveryType::CredentialProvider && !has_pods {
+        *delivery = DeliveryType::ConfigFile;
+        return Deviation::WaitsForPods;
+    }
+    Deviation::None
+}
+
+/// Whether a node may have the provider.
+pub(crate) fn is_on_nodes<'a>(
+    global: Option<&Global>,
+    mut objects: impl Iterator<Item = &'a NodePullSecret>,
+) -> bool {
+    let content = global.and_then(|global| global.content.as_ref());
+    content.is_some_and(|content| content.delivery != Delivery::ConfigFile)
+        || objects.any(|object| {
+            let status = object.status.as_ref();
+            status
+                .is_some_and(|status| status.delivery == DeliveryType::CredentialProvider.as_str())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_have_the_directories_before_the_provider_comes_and_until_it_is_gone() {
+        let eks = || {
+            Some(ProviderPaths {
+                config_path: "/etc/eks/config.json".to_owned(),
+                bin_dir: "/etc/eks".to_owned(),
+            })
+        };
+        let (file, provider) = (DeliveryType::ConfigFile, DeliveryType::CredentialProvider);
+        let pods = |paths, are_current| Some(ProviderPods { paths, are_current });
+        let waits = Deviation::WaitsForPods;
+        for (case, asked, pods, is_on_nodes, expected, deviation) in [
+            (
+                "nothing is there",
+                (provider, eks()),
+                None,
+                false,
+                (provider, eks()),
+                Deviation::None,
+            ),
+            (
+                "flags of kubeadm",
+                (provider, None),
+                pods(None, false),
+                false,
+                (provider, None),
+                Deviation::None,
+            ),
+            (
+                "old pods",
+                (provider, eks()),
+                pods(None, true),
+                false,
+                (file, eks()),
+                waits.clone(),
+            ),
+            (
+                "some old pods",
+                (provider, eks()),
+                pods(eks(), false),
+                false,
+                (file, eks()),
+                waits.clone(),
+            ),
+            (
+                "with too much",
+                (provider, None),
+                pods(eks(), true),
+                false,
+                (file, None),
+                waits.clone(),
+            ),
+            (
+                "new pods",
+                (provider, eks()),
+                pods(eks(), true),
+                false,
+                (provider, eks()),
+                Deviation::None,
+            ),
+            (
+                "in force, pods start",
+                (provider, eks()),
+                pods(eks(), false),
+                true,
+                (provider, eks()),
+                Deviation::None,
+            ),
+            (
+                "others while in force",
+                (provider, None),
+                pods(eks(), true),
+                true,
+                (provider, eks()),
+                Deviation::Keeps(eks()),
+            ),
+            (
+                "out at once with the paths",
+                (file, None),
+                pods(eks(), true),
+                true,
+                (file, eks()),
+                Deviation::Keeps(eks()),
+            ),
+            (
+                "gone",
+                (file, None),
+                pods(eks(), true),
+                false,
+                (file, None),
+                Deviation::None,
+            ),
+        ] {
+            let mut spec = GlobalPullSecretSpec::default();
+            (spec.kubelet.delivery, spec.kubelet.credential_provider) = asked;
+            assert_eq!(fit(&mut spec, pods, is_on_nodes), deviation, "{case}");
+            let kubelet = spec.kubelet;
+            assert_eq!(
+                (kubelet.delivery, kubelet.credential_provider),
+                expected,
+                "{case}"
+            );
+        }
+    }
+}
