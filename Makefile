@@ -14,6 +14,9 @@ LLVM    := $(shell rustc --print target-libdir)/../bin
 # How many simulated nodes: a comma would end an argument of make's `or`.
 FLEET := 100,1000,5000
 
+# The oldest kubelet that can be built from the Go module proxy here, and the first with scopes.
+OLDER := v1.30.14,v1.34.4
+
 # The release before this one, by its tag or its commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
 
@@ -37,7 +40,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
 	core/src/provider/** syncer/src/delivery/content.rs controller/src/nodes/** controller/src/content/**
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin bench-provider soak previous mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin bench-provider soak previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -75,6 +78,9 @@ bench-provider: ## how long a pull waits for the credential provider, beside /bi
 
 soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)
+
+matrix: image kubernetes ## the credential provider with kubelets of other releases, KUBELETS (v1.30.14,v1.34.4); each is built, 4 minutes
+	cargo run -q -p globalps-tests --bin matrix -- --kubelets $(or $(KUBELETS),$(OLDER))
 
 fuzz: deps ## CASES generated credentials files (a million) and PULLS with the provider (100000), judged by the kubelet's and CRI-O's own code
 	$(PROVIDER)

@@ -117,14 +117,19 @@ fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Resu
 }
 
 fn linker_flags() -> String {
-    let (major, minor) = VERSION
+    version_flags(VERSION)
+}
+
+/// So that a program knows its version, such as `v1.36.3`.
+pub(crate) fn version_flags(full: &str) -> String {
+    let (major, minor) = full
         .trim_start_matches('v')
         .split_once('.')
         .unwrap_or(("1", "0"));
     let minor = minor.split('.').next().unwrap_or(minor);
     let version = "k8s.io/component-base/version";
     format!(
-        "-s -w -X {version}.gitVersion={VERSION} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
+        "-s -w -X {version}.gitVersion={full} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
     )
 }
 

@@ -19,6 +19,7 @@ pub mod krew;
 pub mod kubernetes;
 pub mod lone_registry;
 pub mod map;
+pub mod older_kubelet;
 pub mod oracle;
 pub mod picture;
 pub mod power_cut;

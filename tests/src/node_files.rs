@@ -126,6 +126,9 @@ fn kubelet_config() -> String {
         "localStorageCapacityIsolation": false,
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+        // Pulls at once, as many as there are.
+        "serializeImagePulls": false,
+        "registryPullQPS": 0,
         // Heartbeats often enough for the controller manager's short grace period.
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,

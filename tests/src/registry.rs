@@ -94,6 +94,27 @@ impl Registry {
         Ok(reference)
     }
 
+    /// Another name for an image of the private registry, in either of the two.
+    pub fn tag(&self, image: &str, access: Access, name: &str) -> Result<()> {
+        let mut command = Command::new("skopeo");
+        command
+            .args(["copy", "--quiet", "--insecure-policy"])
+            .args(["--src-tls-verify=false", "--dest-tls-verify=false"])
+            .arg("--src-authfile")
+            .arg(self.path("config.json"))
+            .arg(format!(
+                "docker://{}/{image}",
+                self.address(Access::Private)
+            ))
+            .arg(format!("docker://{}/{name}", self.address(access)));
+        match access {
+            Access::Private => command.arg("--dest-authfile").arg(self.path("config.json")),
+            Access::Open => command.arg("--dest-no-creds"),
+        };
+        run(&mut command).with_context(|| format!("could not tag `{image}` as `{name}`"))?;
+        Ok(())
+    }
+
     pub(crate) fn start(&self) -> Result<()> {
         fs::create_dir_all(self.path(""))?;
         // 128 bits from the kernel, and nothing that a shell or a URL would treat in its own way.

@@ -23,6 +23,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     one_restart_in_none_for_a_rotation_and_one_out(cluster, product, nodes);
     a_scope_is_for_the_pods_of_its_namespaces(cluster, product, nodes);
     damaged_data_holds_up_no_pull_that_needs_nothing(cluster, product, nodes);
+    a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(cluster, product, nodes);
     flags_that_somebody_rewrites_come_back(cluster, product, nodes);
     a_kubelet_without_flags_keeps_the_file_and_says_why(cluster, product, nodes);
 }
@@ -369,6 +370,123 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
     assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
     // So that the limit of conflicts of this node is another test's.
     sleep(Duration::from_secs(1));
+}
+
+/// A hundred pods of one node, each with a tag of its own, half of them from the private registry.
+fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
+    cluster: &Cluster,
+    product: &Product,
+    nodes: &[Node],
+) {
+    const PODS: usize = 100;
+    let registry = cluster.registry();
+    let (open, private) = (
+        registry.address(Access::Open),
+        registry.address(Access::Private),
+    );
+    let node = &nodes[0];
+    let image = |pod: usize| {
+        if pod.is_multiple_of(2) {
+            (Access::Open, format!("many:{pod}"))
+        } else {
+            (Access::Private, format!("team/many:{pod}"))
+        }
+    };
+    for pod in 0..PODS {
+        let (access, name) = image(pod);
+        registry.tag("team/app:1", access, &name).unwrap();
+    }
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    deliver(cluster, "CredentialProvider");
+    wait_delivered(product, nodes, "CredentialProvider");
+    let known = starts(product, nodes);
+    let pods: Vec<Value> = (0..PODS)
+        .map(|pod| {
+            let (access, name) = image(pod);
+            let address = if access == Access::Open { &open } else { &private };
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("many-{pod}"), "labels": {"many": access_name(access)}},
+                "spec": {
+                    "nodeName": node.name(), "hostNetwork": true, "terminationGracePeriodSeconds": 0,
+                    "automountServiceAccountToken": false,
+                    "containers": [{
+                        "name": "c", "image": format!("{address}/{name}"), "imagePullPolicy": "Always",
+                    }],
+                },
+            })
+        })
+        .collect();
+    let data = node.kubelet_dir().join(".globalps/credentials.json");
+    let good = fs::read(&data).unwrap();
+    let pulled = |which: &str| -> anyhow::Result<(usize, Vec<String>)> {
+        let selector = format!("--selector=many={which}");
+        let list = cluster.kubectl(&["get", "pods", &selector, "-o", "json"])?;
+        let list: Value = serde_json::from_str(&list)?;
+        let statuses = list["items"].as_array().into_iter().flatten();
+        let containers: Vec<&Value> = statuses
+            .map(|pod| &pod["status"]["containerStatuses"][0])
+            .collect();
+        let running = containers
+            .iter()
+            .filter(|container| container["state"]["running"].is_object());
+        let refused = containers.iter().filter_map(|container| {
+            let waiting = &container["state"]["waiting"];
+            let reason = waiting["reason"].as_str()?;
+            reason.contains("Image").then(|| waiting.to_string())
+        });
+        Ok((running.count(), refused.collect()))
+    };
+    apply(
+        cluster,
+        &json!({"apiVersion": "v1", "kind": "List", "items": pods}),
+    );
+    let begun = Instant::now();
+    let mut damages = 0;
+    until("the public images", Duration::from_mins(5), POLL, || {
+        let (running, refused) = pulled("open")?;
+        // Four in ten minutes are repaired at once; at the fifth the syncer leaves the file alone.
+        if damages < 4 && fs::read(&data).is_ok_and(|data| data == good) {
+            match damages {
+                0 => fs::remove_file(&data)?,
+                1 => fs::write(&data, &good[..good.len() / 2])?,
+                2 => fs::write(&data, b"\xff\x00{")?,
+                _ => fs::write(&data, b"")?,
+            }
+            damages += 1;
+        }
+        anyhow::ensure!(refused.is_empty(), "a public image waits: {refused:?}");
+        Ok((running == PODS / 2).then_some(()))
+    })
+    .unwrap();
+    println!(
+        "{} public images after {:.1} s, {damages} damages",
+        PODS / 2,
+        begun.elapsed().as_secs_f32()
+    );
+    assert_eq!(damages, 4, "the data was damaged meanwhile");
+    until("the private images", Duration::from_mins(5), POLL, || {
+        Ok((pulled("private")?.0 == PODS / 2).then_some(()))
+    })
+    .unwrap();
+    println!("all after {:.1} s", begun.elapsed().as_secs_f32());
+    assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
+    cluster
+        .kubectl(&[
+            "delete",
+            "pods",
+            "--selector=many",
+            "--force",
+            "--grace-period=0",
+        ])
+        .unwrap();
+}
+
+fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::Open => "open",
+        Access::Private => "private",
+    }
 }
 
 fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {

@@ -110,7 +110,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 struct SimulatedNode {
     /// What is on its disk.
     in_force: i64,
-    /// Since when it is in the middle of a change, and for which generation.
+    /// It is in the middle of a change: since when it was asked for it, which is what the deadline counts from, and for which
+    /// generation.
     changing: Option<(Timestamp, i64)>,
     /// It was new and empty when it began: nothing ran there.
     bootstraps: bool,
@@ -369,6 +370,7 @@ impl Cluster {
         let generation = object.metadata.generation.unwrap();
         let status = object.status.clone().unwrap_or_default();
         let spec = &object.spec;
+        let assigned = spec.assigned_at.as_ref().map_or(now, |time| time.0);
         let phase;
         let mut reason = String::new();
         match node.changing.take() {
@@ -389,7 +391,7 @@ impl Cluster {
             None if spec.restore && node.in_force == 0 => phase = Phase::Restored,
             None if spec.restore => {
                 phase = Phase::Restoring;
-                node.changing = Some((now, generation));
+                node.changing = Some((assigned, generation));
             }
             None if spec.revision == 0 => phase = Phase::Pending,
             None if spec.revision == node.in_force => phase = Phase::Synced,
@@ -403,7 +405,7 @@ impl Cluster {
             }
             None => {
                 phase = Phase::Syncing;
-                node.changing = Some((now, generation));
+                node.changing = Some((assigned, generation));
             }
         }
         if node.changing.is_some() {

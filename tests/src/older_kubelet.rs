@@ -1,0 +1,109 @@
+//! Kubelets of other releases, built from the Go module proxy, each about four minutes the first time.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::kubernetes::{bin_dir, version_flags};
+use crate::node_files::BIN;
+use crate::{Node, product};
+
+/// Where such a kubelet is on a node.
+const PLACE: &str = "/opt/older-kubelet";
+
+/// Builds the kubelet of a release such as `v1.34.4`, unless it is there.
+pub fn build(version: &str) -> Result<PathBuf> {
+    let folder = std::path::absolute(bin_dir())?.with_file_name(version);
+    let program = folder.join("kubelet");
+    if program.exists() {
+        return Ok(program);
+    }
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("go.mod"), go_mod(&folder, version)?)?;
+    eprintln!("building the kubelet {version} (about 4 minutes the first time)");
+    let half = folder.join("kubelet.half");
+    let flags = version_flags(version);
+    go(&folder)
+        .args(["build", "-mod=mod", "-trimpath", "-ldflags", &flags, "-o"])
+        .arg(&half)
+        .arg("k8s.io/kubernetes/cmd/kubelet")
+        .stdout(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .status()
+        .map_err(Into::into)
+        .and_then(|status| {
+            ensure!(
+                status.success(),
+                "`go build` of the kubelet {version} failed"
+            );
+            Ok(())
+        })?;
+    fs::rename(half, &program)?;
+    Ok(program)
+}
+
+/// Kubernetes' module names its own parts by folders that only its repository has: their releases are modules, too.
+fn go_mod(folder: &Path, version: &str) -> Result<String> {
+    let module = format!("k8s.io/kubernetes@{version}");
+    let Output { status, stdout, .. } = go(folder)
+        .args(["mod", "download", "-json", &module])
+        .output()?;
+    ensure!(status.success(), "`go mod download` of {module} failed");
+    let found: Value = serde_json::from_slice(&stdout)?;
+    let theirs = fs::read_to_string(found["GoMod"].as_str().context("no go.mod")?)?;
+    let language = theirs
+        .lines()
+        .find(|line| line.starts_with("go "))
+        .context("no version of Go")?;
+    let parts = version.replacen("v1.", "v0.", 1);
+    let mut text = format!("module older\n\n{language}\n\nrequire k8s.io/kubernetes {version}\n\n");
+    for line in theirs.lines().filter(|line| line.contains("=> ./staging/")) {
+        let part = line
+            .trim_start_matches("replace ")
+            .split_whitespace()
+            .next();
+        let part = part.context("no module")?;
+        writeln!(text, "replace {part} => {part} {parts}")?;
+    }
+    Ok(text)
+}
+
+fn go(folder: &Path) -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(folder)
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null());
+    go
+}
+
+/// The node runs this kubelet from now on.
+pub fn run_on(node: &Node, program: &Path) -> Result<()> {
+    let of_node = |path: &str| node.root().join(path.trim_start_matches('/'));
+    fs::create_dir_all(of_node(PLACE))?;
+    fs::copy(program, of_node(PLACE).join("kubelet"))?;
+    let unit = of_node("/etc/systemd/system/kubelet.service");
+    let text = fs::read_to_string(&unit)?;
+    fs::write(
+        &unit,
+        text.replace(&format!("{BIN}/kubelet"), &format!("{PLACE}/kubelet")),
+    )?;
+    let config = of_node("/etc/kubernetes/kubelet.json");
+    let mut fields: Value = serde_json::from_slice(&fs::read(&config)?)?;
+    // Not known to an older one, or only behind a feature gate.
+    for field in ["failCgroupV1", "crashLoopBackOff"] {
+        fields.as_object_mut().context("no object")?.remove(field);
+    }
+    fs::write(&config, fields.to_string())?;
+    for command in ["daemon-reload", "restart kubelet.service"] {
+        let words: Vec<&str> = ["systemctl"]
+            .into_iter()
+            .chain(command.split(' '))
+            .collect();
+        node.exec(&words)?.ok()?;
+    }
+    node.wait_ready(product::DEADLINE)
+}
