@@ -267,6 +267,9 @@ fn default_canary_nodes() -> u32 {
     1
 }
 
+/// Conflicts that a [`GlobalPullSecretStatus`] names at most.
+pub const STATUS_CONFLICTS: usize = 100;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GlobalPullSecretStatus {
@@ -281,9 +284,14 @@ pub struct GlobalPullSecretStatus {
     pub revision: i64,
     #[serde(default)]
     pub counts: Counts,
-    /// Registries that both pull secrets name, and who won. Written when empty too: a merge patch keeps what it omits.
+    /// Registries that both pull secrets name, and who won; 100 at most. Written when empty too: a merge patch keeps what it
+    /// omits.
     #[serde(default)]
     pub conflicts: Vec<ConflictStatus>,
+    /// How many registries that are.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub conflicts_total: u32,
     /// What became of each of `spec.sources`, in their order. Written when empty too.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,

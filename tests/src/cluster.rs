@@ -314,6 +314,16 @@ impl Cluster {
         control_plane::restart_api_server(&self.layout, pause)
     }
 
+    /// Keeps a copy of all that etcd has. The API server is away meanwhile.
+    pub fn back_up_etcd(&self) -> Result<()> {
+        control_plane::back_up_etcd(&self.layout)
+    }
+
+    /// Takes that copy: versions of objects go back. The API server is away meanwhile.
+    pub fn restore_etcd(&self) -> Result<()> {
+        control_plane::restore_etcd(&self.layout)
+    }
+
     /// Components of the control plane and the registries that run.
     pub fn components(&self) -> Result<Vec<String>> {
         let nodes: Vec<_> = self

@@ -99,12 +99,42 @@ fn start_etcd(layout: &Layout) -> Result<()> {
 
 /// Kills the API server, and starts another one on the same etcd after a while.
 pub(crate) fn restart_api_server(layout: &Layout, pause: Duration) -> Result<()> {
-    kill_all("the API server", || {
-        let mut found = marked(&layout.bridge())?;
-        found.retain(|process| process.component == "kube-apiserver");
-        Ok(found.into_iter().map(|process| process.pid).collect())
-    })?;
+    kill(layout, "kube-apiserver")?;
     std::thread::sleep(pause);
+    start_api_server_again(layout)
+}
+
+/// Keeps a copy of all that etcd has, while it and the API server are down for a moment.
+pub(crate) fn back_up_etcd(layout: &Layout) -> Result<()> {
+    replace_etcd(layout, ("etcd", "etcd-backup"))
+}
+
+/// Takes the last copy. To every client the cluster is as it was then.
+pub(crate) fn restore_etcd(layout: &Layout) -> Result<()> {
+    replace_etcd(layout, ("etcd-backup", "etcd"))
+}
+
+fn replace_etcd(layout: &Layout, (from, to): (&str, &str)) -> Result<()> {
+    kill(layout, "kube-apiserver")?;
+    kill(layout, "etcd")?;
+    let (from, to) = (layout.path(from), layout.path(to));
+    if to.exists() {
+        fs::remove_dir_all(&to)?;
+    }
+    run(Command::new("cp").arg("--archive").args([&from, &to]))?;
+    start_etcd(layout)?;
+    start_api_server_again(layout)
+}
+
+fn kill(layout: &Layout, component: &str) -> Result<()> {
+    kill_all(component, || {
+        let mut found = marked(&layout.bridge())?;
+        found.retain(|process| process.component == component);
+        Ok(found.into_iter().map(|process| process.pid).collect())
+    })
+}
+
+fn start_api_server_again(layout: &Layout) -> Result<()> {
     start_api_server(layout)?;
     until(
         "the API server to be ready again",

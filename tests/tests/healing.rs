@@ -61,6 +61,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     nothing_is_uninstalled_while_no_controller_runs(cluster, product);
     a_node_that_is_away_is_put_back_when_it_returns(product, &nodes[2]);
     a_node_that_is_away_is_let_go_of_with_its_object(cluster, product, nodes);
+    an_etcd_from_a_backup_is_seen_at_once(cluster, product, nodes);
     // It comes last: nothing is installed afterwards.
     an_uninstall_that_skips_unreachable_nodes_ends(cluster, product, nodes);
 }
@@ -333,6 +334,41 @@ fn a_node_that_is_away_is_let_go_of_with_its_object(
 }
 
 /// The last: it leaves nothing in the cluster.
+/// Watches hang at a version of the future then, and every cache is of a cluster that is no more.
+fn an_etcd_from_a_backup_is_seen_at_once(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+    in_force(product);
+    cluster.back_up_etcd().unwrap();
+    for revision in 2..5 {
+        product.apply(&content(revision)).unwrap();
+        product.wait_synced().unwrap();
+    }
+    cluster.restore_etcd().unwrap();
+    let begun = Instant::now();
+    let has = |revision: u32| {
+        let expected = common::base64(&format!("u:{revision}"));
+        let is = |node: &Node| -> anyhow::Result<bool> {
+            Ok(config_file::auth(node, "healing.example.com")? == Some(expected.clone()))
+        };
+        nodes
+            .iter()
+            .map(is)
+            .try_fold(true, |all, one| Ok::<_, anyhow::Error>(all && one?))
+    };
+    until("the content of the backup", DEADLINE, POLL, || {
+        Ok(has(1)?.then_some(()))
+    })
+    .unwrap();
+    let took = begun.elapsed();
+    println!(
+        "the nodes have the backup's content after {:.1} s",
+        took.as_secs_f32()
+    );
+    assert!(took < Duration::from_mins(1), "{took:?}");
+    product.apply(&content(9)).unwrap();
+    product.wait_synced().unwrap();
+    assert!(has(9).unwrap());
+}
+
 fn an_uninstall_that_skips_unreachable_nodes_ends(
     cluster: &Cluster,
     product: &Product,

@@ -7,7 +7,7 @@ pub(crate) mod figures;
 mod sources;
 mod statement;
 
-use globalps_core::api::{Counts, GlobalPullSecretStatus};
+use globalps_core::api::{ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS};
 use globalps_core::rollout::Goal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -17,7 +17,7 @@ use conditions::{
 };
 use counts::count;
 use sources::{source_statuses, sources_valid};
-use statement::Statement;
+use statement::{REGISTRY_LIMIT, Statement, shortened};
 
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
@@ -63,10 +63,21 @@ pub(crate) fn report(
         observed_additional: observed_additional.to_owned(),
         revision,
         counts: counts.status,
-        conflicts: plan.resolved.conflicts.clone(),
+        conflicts: named(&plan.resolved.conflicts),
+        conflicts_total: u32::try_from(plan.resolved.conflicts.len()).unwrap_or(u32::MAX),
         sources: source_statuses(snapshot, &plan.resolved.sources),
         conditions,
     }
+}
+
+/// As many as the status names, none with a name that is longer than any registry's.
+fn named(conflicts: &[ConflictStatus]) -> Vec<ConflictStatus> {
+    let conflicts = conflicts.iter().take(STATUS_CONFLICTS);
+    let conflicts = conflicts.map(|conflict| ConflictStatus {
+        registry: shortened(conflict.registry.as_str(), REGISTRY_LIMIT),
+        ..conflict.clone()
+    });
+    conflicts.collect()
 }
 
 /// Whether the two differ only in numbers of nodes and in messages. A change of the number of failed nodes is more.
@@ -149,6 +160,34 @@ mod tests {
         ] {
             assert_eq!(only_counts(&before, &after), can_wait, "{sentence}");
         }
+    }
+
+    #[test]
+    fn many_conflicts_and_long_names_make_no_long_status() {
+        let long = "ä".repeat(2000);
+        let conflicts = vec![
+            ConflictStatus {
+                registry: long.clone(),
+                winner: globalps_core::dockerconfig::Precedence::Additional,
+                source: String::new(),
+                over: String::new(),
+            };
+            300
+        ];
+        let named = named(&conflicts);
+        assert_eq!(named.len(), STATUS_CONFLICTS);
+        let name = &named[0].registry;
+        assert_eq!(
+            (name.chars().count(), name.ends_with('…')),
+            (REGISTRY_LIMIT, true)
+        );
+        let message = statement("Ready", "False", "A", long.repeat(20)).message;
+        assert!(
+            message.len() < 32_768 && message.ends_with('…'),
+            "{}",
+            message.len()
+        );
+        assert_eq!(statement("Ready", "False", "A", long.clone()).message, long);
     }
 
     #[test]

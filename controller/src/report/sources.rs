@@ -3,7 +3,10 @@
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
-use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, sentences, statement};
+use super::statement::{
+    CONDITION_LIMIT, MAY_NOT_READ, REGISTRY_LIMIT, Statement, WAITS_FOR_PODS, sentences, shortened,
+    statement,
+};
 use crate::content::resolve::ResolvedSource;
 use crate::content::source::Verdict;
 use crate::nodes::input::{NodeView, Snapshot, is_selected};
@@ -104,13 +107,15 @@ pub(super) fn source_statuses(
         SourceStatus {
             name: source.name.clone(),
             valid: fault.is_none(),
-            message: sentences.collect::<Vec<_>>().join("; "),
+            message: shortened(sentences.collect::<Vec<_>>().join("; "), CONDITION_LIMIT),
             scope: source
                 .scope
                 .as_ref()
-                .map(|scope| shortened(&scope.to_string())),
+                .map(|scope| shortened(scope.to_string(), MESSAGE_LIMIT)),
             delivery: delivery.to_owned(),
-            registries: registries.cloned().collect(),
+            registries: registries
+                .map(|name| shortened(name.as_str(), REGISTRY_LIMIT))
+                .collect(),
             total: u32::try_from(source.registries.len()).unwrap_or(u32::MAX),
         }
     });
@@ -162,13 +167,4 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
     let is_possible = selected.is_empty() || outdated.count() < selected.len();
     let delivery = if is_possible { NODES } else { NOT_DELIVERABLE };
     (delivery, remarks.join("; "))
-}
-
-/// As long as the schema allows.
-fn shortened(text: &str) -> String {
-    let mut shortened: String = text.chars().take(MESSAGE_LIMIT - 1).collect();
-    if shortened.len() < text.len() {
-        shortened.push('…');
-    }
-    shortened
 }

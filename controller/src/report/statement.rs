@@ -7,6 +7,21 @@ pub(super) const WAITS_FOR_PODS: &str = "nodes get the credential provider once 
 
 pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
 
+/// Characters of a registry's name in the status; no name that can be pulled from is longer.
+pub(super) const REGISTRY_LIMIT: usize = 512;
+/// Characters of a condition's message. The API server takes 32,768 bytes.
+pub(super) const CONDITION_LIMIT: usize = 4096;
+
+/// At most so many characters, the last an ellipsis where some are missing.
+pub(super) fn shortened(text: impl Into<String>, limit: usize) -> String {
+    let mut text = text.into();
+    if let Some((end, _)) = text.char_indices().nth(limit - 1) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// A condition without its transition time.
 pub(super) struct Statement {
     pub(super) type_: &'static str,
@@ -25,7 +40,7 @@ pub(super) fn statement(
         type_,
         status,
         reason,
-        message,
+        message: shortened(message, CONDITION_LIMIT),
     }
 }
 
