@@ -38,7 +38,7 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 # What decides and does nothing: what `make mutants` changes.
 DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
-	core/src/provider/** syncer/src/delivery/content.rs controller/src/nodes/** controller/src/content/**
+	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/**
 
 .PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-plugin bench-provider soak previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
@@ -96,7 +96,7 @@ fuzz-bytes: ## any bytes into what reads credentials, for SECONDS (an hour), on 
 mutants: ## changes to FILES (those that decide; globs), each of which a unit or property test must catch; hours for all
 	test -x $(TOOLS)/bin/cargo-mutants || cargo install -q --locked --root $(TOOLS) cargo-mutants@27.1.0
 	mkdir -p target/mutants
-	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target PROPTEST_MAX_SHRINK_ITERS=0 \
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/target/mutants/target PROPTEST_MAX_SHRINK_ITERS=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0 \
 		cargo mutants --output target/mutants \
 		--timeout 300 --build-timeout 600 --no-shuffle $(foreach file,$(or $(FILES),$(DECIDING)),--file '$(file)') -- --tests
 
