@@ -61,11 +61,13 @@ pub(crate) fn is_on_nodes<'a>(
 ) -> bool {
     let content = global.and_then(|global| global.content.as_ref());
     content.is_some_and(|content| content.delivery != Delivery::ConfigFile)
-        || objects.any(|object| {
-            let status = object.status.as_ref();
-            status
-                .is_some_and(|status| status.delivery == DeliveryType::CredentialProvider.as_str())
-        })
+        || objects.any(reports_provider)
+}
+
+/// Whether the node says that it has the provider.
+pub(crate) fn reports_provider(object: &NodePullSecret) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| status.delivery == DeliveryType::CredentialProvider.as_str())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The conditions of the status. Pure.
 
-use globalps_core::api::condition;
+use globalps_core::api::{DeliveryType, ProviderPaths, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
 
@@ -10,7 +10,7 @@ use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, sentences, state
 use crate::content::source::Verdict;
 use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
-use crate::nodes::provider_paths::Deviation;
+use crate::nodes::provider_paths::{Deviation, reports_provider};
 
 const TAKEN_BACK_HINT: &str =
     "the additional Secret from before is in force until this one is changed";
@@ -181,15 +181,7 @@ pub(super) fn degraded(
         return yes("ConfigFileDiffers", message);
     }
     if let Deviation::Keeps(paths) = &snapshot.deviation {
-        let paths = paths.as_ref().map_or_else(
-            || "the flags in kubeadm's file".to_owned(),
-            |paths| format!("`{}` and `{}`", paths.config_path, paths.bin_dir),
-        );
-        let message = format!(
-            "nodes have the credential provider in {paths}, and `spec.kubelet.credentialProvider` says something else: \
-             it applies once `delivery` was `ConfigFile` on every node"
-        );
-        return yes("ProviderPathsDiffer", message);
+        return yes("ProviderPathsDiffer", keeps(snapshot, paths.as_ref()));
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         let message = format!("{reason}; {TAKEN_BACK_HINT}");
@@ -207,6 +199,27 @@ pub(super) fn degraded(
         }
         _ => statement(condition::DEGRADED, "False", "AsExpected", String::new()),
     }
+}
+
+/// One node that is never heard of again, or that lies, would hold up all the others: it is named.
+fn keeps(snapshot: &Snapshot, paths: Option<&ProviderPaths>) -> String {
+    let paths = paths.map_or_else(
+        || "with the flags in kubeadm's file".to_owned(),
+        |paths| format!("in `{}` and `{}`", paths.config_path, paths.bin_dir),
+    );
+    let what = format!(
+        "nodes have the credential provider {paths}, and `spec.kubelet.credentialProvider` says something else"
+    );
+    if snapshot.spec.kubelet.delivery == DeliveryType::CredentialProvider {
+        return format!("{what}: it applies once `delivery` was `ConfigFile` on every node");
+    }
+    let objects = snapshot.node_pull_secrets.iter();
+    let with_provider = objects.filter(|(_, object)| reports_provider(object));
+    let names: Vec<String> = with_provider.map(|(name, _)| name.clone()).collect();
+    format!(
+        "{what}: it applies when the last of them has gone back to the credentials file, or was deleted: {}",
+        list(&names)
+    )
 }
 
 /// Whether the syncers run; `None`: there are none.
