@@ -96,6 +96,10 @@ fn member(
             Some(object) => progress(object, node, context),
             // Nobody knows what is on it.
             None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
+            // Its object is written in this very plan, and says so from the next one on.
+            None if node.ready.is_ok() && node.is_linux() && may_have_something(snapshot, node) => {
+                Some((Goal::Revision(0), Progress::Unknown))
+            }
             None => None,
         },
         assigned_for: object.map_or(SignedDuration::ZERO, |object| {

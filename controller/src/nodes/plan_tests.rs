@@ -573,6 +573,15 @@ fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
             "Reach(Revision(2)) c=2",
         ),
         (
+            "a deleted object, which is written again: its node may be in the middle of a change, and takes the one slot",
+            snapshot(
+                found(B),
+                Some(without_canary(3, B)),
+                "a=3:Synced b c=2:Synced d=2:Synced",
+            ),
+            "Reach(Revision(3)) write 3 passed b=0?",
+        ),
+        (
             "deleted objects, and then the Secret: every node reports first",
             snapshot(Source::Absent, Some(global(2, A)), "a b"),
             "Reach(Restore) write 2 restoring a=0? b=0?",
