@@ -70,12 +70,13 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Op
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::api::{NodePullSecretSpec, NodePullSecretStatus};
 
-    /// `5:Synced`: assigned revision (`R`: restore) and reported phase; without a phase it has not responded yet; `-`: no
-    /// object.
+    /// `5:Synced/4`: assigned revision (`R`: restore), reported phase and revision (absent: the assigned one); without a phase
+    /// it has not responded yet; `-`: no object.
     fn object(text: &str) -> Option<NodePullSecret> {
         let (assigned, reported) = text.split_once(':').unwrap_or((text, ""));
         let spec = NodePullSecretSpec {
@@ -83,7 +84,10 @@ mod tests {
             restore: assigned == "R",
             ..NodePullSecretSpec::default()
         };
-        let revision = spec.revision;
+        let (reported, revision) = match reported.split_once('/') {
+            Some((reported, revision)) => (reported, revision.parse().unwrap()),
+            None => (reported, spec.revision),
+        };
         let mut object = NodePullSecret::new("a", spec);
         object.metadata.generation = Some(2);
         object.status = (!reported.is_empty()).then(|| NodePullSecretStatus {
@@ -112,6 +116,9 @@ mod tests {
         };
         let briefly = not_ready(NotReady::Reported(NOT_READY_GRACE));
         let long = not_ready(NotReady::Reported(SignedDuration::from_mins(2)));
+        for reason in [NotReady::Reported, NotReady::Unknown] {
+            assert_eq!(reason(NOT_READY_GRACE).duration(), NOT_READY_GRACE);
+        }
         let silent = not_ready(NotReady::Unknown(SignedDuration::ZERO));
         for (assigned, node, expected) in [
             ("-", here, None),
@@ -120,6 +127,8 @@ mod tests {
             ("5", here, Some("Syncing")),
             ("5:Synced", here, Some("Synced")),
             ("4:Synced", here, Some("Pending")),
+            ("5:Synced/4", here, Some("Syncing")),
+            ("5:Synced/6", here, Some("Synced")),
             ("4:Restored", here, Some("Pending")),
             ("4:Failed", here, Some("Failed")),
             ("5:RolledBack", here, Some("RolledBack")),

@@ -499,3 +499,40 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
     };
     assert_eq!(line(FIVE, "=a:5. =b =c", &paused), "");
 }
+
+#[test]
+fn times_count_from_their_very_moment() {
+    let moment = SignedDuration::from_secs(1);
+    let member = |text: &str| members(Goal::Revision(5), text).remove(0);
+    let done = |not_ready| Member {
+        not_ready: Some(not_ready),
+        ..member("n:5.")
+    };
+    assert!(done(UNREACHABLE_AFTER - moment).is_unavailable());
+    assert!(!done(UNREACHABLE_AFTER).is_unavailable());
+    let in_flight = |not_ready| Member {
+        not_ready: Some(not_ready),
+        ..member("n:5+")
+    };
+    assert!(!in_flight(UNREACHABLE_AFTER - moment).is_timed_out());
+    assert!(in_flight(UNREACHABLE_AFTER).is_timed_out());
+    for (is_up_to_date, assigned_for, is_unresponsive, is_timed_out) in [
+        (false, UNRESPONSIVE_AFTER, true, true),
+        (false, UNRESPONSIVE_AFTER - moment, false, false),
+        (true, UNRESPONSIVE_AFTER, false, false),
+        (true, DEADLINE - moment, false, false),
+        (true, DEADLINE, false, true),
+    ] {
+        let member = Member {
+            assigned_for,
+            is_up_to_date,
+            ..member("n:5+")
+        };
+        let found = (member.is_unresponsive(), member.is_timed_out());
+        assert_eq!(
+            found,
+            (is_unresponsive, is_timed_out),
+            "{is_up_to_date} {assigned_for}"
+        );
+    }
+}
