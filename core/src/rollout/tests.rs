@@ -536,3 +536,22 @@ fn times_count_from_their_very_moment() {
         );
     }
 }
+
+#[test]
+fn nobody_waits_for_a_member_that_is_absent_silent_skipped_or_in_trouble() {
+    for (text, is_passed_over) in [
+        ("n:4.", false),
+        ("n:5+", false),
+        ("n:5!", false),
+        ("n", false),
+        ("!n:4.", true),
+        ("~n:5+", true),
+        ("#n:4.", true),
+        ("n:5b", true),
+    ] {
+        let member = members(Goal::Revision(5), text).remove(0);
+        assert_eq!(member.is_passed_over(), is_passed_over, "{text}");
+    }
+    let is_foreign = |text| members(Goal::Revision(5), text).remove(0).is_foreign();
+    assert!(is_foreign("n:5f") && !is_foreign("n:5.") && !is_foreign("n"));
+}
