@@ -246,7 +246,10 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        () = agent.run() => {}
+        () = agent.run() => anyhow::bail!(
+            "the API server does not take this pod's token any more: its ServiceAccount or the pod was deleted. It ends, so that \
+             a newer one can have the node"
+        ),
     }
     tracing::info!("ended by a signal");
     Ok(ExitCode::SUCCESS)

@@ -171,6 +171,49 @@ fn a_syncer_is_ready_while_its_node_waits_and_not_while_another_one_works_there(
     assert_eq!(node.restarts(), 0);
 }
 
+#[test]
+fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let first = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    first.kill().unwrap();
+    let lock = fs::File::open(directory.path()).unwrap();
+    lock.lock().unwrap();
+    let _second = node.syncer(&PROGRAM).unwrap();
+    until("standing by", DEADLINE, POLL, || {
+        Ok((node.log().contains("another syncer") && node.is_ready()).then_some(()))
+    })
+    .unwrap();
+    node.ask(Some(ask(2)));
+    until("nobody answers", DEADLINE, POLL, || {
+        Ok((!node.is_ready()).then_some(()))
+    })
+    .unwrap();
+    drop(lock);
+    wait_synced(&node, 2);
+}
+
+/// Its ServiceAccount was made anew, say, and nobody has deleted its pod: the next one waits for the node.
+#[test]
+fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = start(directory.path(), &ask(1));
+    let mut syncer = node.syncer(&PROGRAM).unwrap();
+    wait_synced(&node, 1);
+    node.reject();
+    until("its end", Duration::from_mins(3), POLL, || {
+        Ok(syncer.has_ended()?.then_some(()))
+    })
+    .unwrap();
+    assert!(
+        node.log().contains("does not take this pod's token"),
+        "{}",
+        node.log()
+    );
+    assert_eq!(node.restarts(), 1, "and nothing else happens");
+}
+
 /// As an older syncer wrote it, which took a proven revision before its node had an object.
 #[test]
 fn a_change_without_an_object_in_an_older_journal_is_finished() {

@@ -330,8 +330,13 @@ impl Cache {
         self.node_pull_secrets.put(object);
     }
 
-    pub(crate) fn put_config(&mut self, config: GlobalPullSecret) {
+    /// The answer to a write of this controller. Returns whether it has another spec than was known: somebody wrote it at the
+    /// same time, and the watch's event about that is no news any more.
+    pub(crate) fn put_config(&mut self, config: GlobalPullSecret) -> bool {
+        let generation = |config: &GlobalPullSecret| config.metadata.generation;
+        let is_other = self.config().and_then(generation) != generation(&config);
         self.config.put(config);
+        is_other
     }
 
     pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
@@ -381,6 +386,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use globalps_core::api::GlobalPullSecretSpec;
     use globalps_core::names::ADDITIONAL_SECRET;
     use kube::runtime::watcher::Event;
     use serde_json::json;
@@ -416,6 +422,26 @@ mod tests {
             cache.handle(event, now);
         }
         cache
+    }
+
+    #[test]
+    fn a_spec_that_comes_with_the_answer_to_a_write_of_the_status_is_news() {
+        let config = |version: u64, generation: i64| {
+            let mut config = GlobalPullSecret::new(GLOBAL_SECRET, GlobalPullSecretSpec::default());
+            config.metadata.resource_version = Some(version.to_string());
+            config.metadata.generation = Some(generation);
+            config
+        };
+        let now = Instant::now();
+        let mut cache = synced(None, None, now);
+        assert!(cache.put_config(config(7, 1)));
+        assert!(!cache.put_config(config(8, 1)), "the status alone");
+        assert!(
+            cache.put_config(config(10, 2)),
+            "version 9 was another spec"
+        );
+        let event = CacheEvent::Config(Update::Event(Event::Apply(config(9, 2))));
+        assert!(!cache.handle(event, now), "and its event is none");
     }
 
     #[test]

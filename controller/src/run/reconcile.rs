@@ -42,7 +42,8 @@ impl Controller {
         if is_missing && !self.cache.snapshot(Timestamp::now()).is_in_force() {
             // First, since the response also has a configuration of the user that the watch has not reported yet.
             let config = self.applier.default_config().await?;
-            self.cache.put_config(config);
+            // It is what the plan is made from.
+            let _ = self.cache.put_config(config);
         }
         self.watch_sources();
         self.watch_namespaces();
@@ -169,7 +170,9 @@ impl Controller {
         }
         if self.cache.config().is_none() {
             let config = self.applier.default_config().await?;
-            self.cache.put_config(config);
+            if self.cache.put_config(config) {
+                revert_delay = Some(Duration::ZERO);
+            }
         }
         Ok(revert_delay)
     }
@@ -367,8 +370,8 @@ impl Controller {
             .map(AsRef::as_ref)
             .collect();
         self.recorder.record(plan, before.as_ref(), &after, &nodes);
-        self.cache.put_config(config);
+        let has_other_spec = self.cache.put_config(config);
         self.reported = Some(Instant::now());
-        Ok(None)
+        Ok(has_other_spec.then_some(Duration::ZERO))
     }
 }

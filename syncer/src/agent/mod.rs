@@ -139,12 +139,15 @@ impl Agent {
         }
     }
 
-    /// Runs until it is dropped, which may be at any await: the next syncer continues from the journal.
+    /// Runs until the API server has rejected this pod for too long, or until it is dropped, which may be at any await: the
+    /// next syncer continues from the journal.
     pub(crate) async fn run(&mut self) {
         // The pod is ready once the lock is held and the API server has answered.
         self.reporter.mark_ready(false);
-        let _lock = self.acquire_node().await;
-        loop {
+        let Some(_lock) = self.acquire_node().await else {
+            return;
+        };
+        while !self.is_cut_off() {
             let pause = match self.step().await {
                 Ok(pause) => pause,
                 Err(error) => self.retry_after(&error),
@@ -155,14 +158,21 @@ impl Agent {
         }
     }
 
-    /// Waits until this process holds the node's lock, and then until it can read the node's state.
-    async fn acquire_node(&mut self) -> File {
+    /// The watch of the object has ended for good.
+    fn is_cut_off(&self) -> bool {
+        self.objects.has_changed().is_err()
+    }
+
+    /// Waits until this process holds the node's lock, and then until it can read the node's state. `None`: it holds the lock
+    /// and is cut off.
+    async fn acquire_node(&mut self) -> Option<File> {
         let lock = loop {
             match self.journal.lock() {
                 Ok(lock) => break lock,
                 // The other syncer reports.
                 Err(NodeError::Locked) => {
                     tracing::error!("{}", NodeError::Locked);
+                    self.stand_by();
                     sleep(LOCK_RETRY).await;
                 }
                 Err(error) => self.wait_unusable(&error).await,
@@ -180,11 +190,24 @@ impl Agent {
                         change.waive_restart();
                     }
                     self.access = Access::State;
-                    return lock;
+                    return Some(lock);
                 }
+                Err(_) if self.is_cut_off() => return None,
                 Err(error) => self.wait_unusable(&error).await,
             }
         }
+    }
+
+    /// The pod is ready while the other syncer answers for the node: pods whose `DaemonSet` was deleted may stay for long, and
+    /// the node has all that it needs.
+    fn stand_by(&mut self) {
+        let known = self.objects.borrow_and_update();
+        let is_answered = known.object().is_some_and(|object| {
+            let observed = object.status.as_ref().map(|it| it.observed_generation);
+            observed.is_some() && observed == object.metadata.generation
+        });
+        drop(known);
+        self.reporter.mark_ready(is_answered);
     }
 
     async fn wait_unusable(&mut self, error: &NodeError) {
@@ -237,8 +260,11 @@ impl Agent {
 
     async fn wait(&mut self, pause: Duration) {
         tokio::select! {
-            // An error means that the watch task is gone, which never happens; then only time wakes.
-            Ok(()) = self.objects.changed() => self.backoff.reset(),
+            // An error means that the watch has ended, and with it this syncer as soon as it has the node.
+            changed = self.objects.changed() => match changed {
+                Ok(()) => self.backoff.reset(),
+                Err(_) => sleep(LOCK_RETRY).await,
+            },
             () = self.drift.changed() => {}
             () = sleep(pause) => {}
         }

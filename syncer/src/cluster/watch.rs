@@ -15,6 +15,8 @@ use super::{Cluster, TIMEOUT};
 /// A watch is renewed after this time; a connection that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
 const GRACE: Duration = Duration::from_secs(10);
+/// A token that was not taken for so long belongs to a pod or an account that is no more.
+const CUT_OFF: Duration = Duration::from_mins(1);
 
 /// The node's object as last seen.
 #[derive(Clone, Debug)]
@@ -36,15 +38,20 @@ impl Known {
 }
 
 impl Cluster {
-    /// Starts the watch of the node's object.
+    /// Starts the watch of the node's object. It ends when the API server has not taken this pod's token for a minute: nothing
+    /// will come any more, and a newer pod may be waiting for the node.
     pub(crate) fn watch_object(&self) -> watch::Receiver<Known> {
         let (sender, receiver) = watch::channel(Known::Nothing);
         let cluster = self.clone();
         tokio::spawn(async move {
             let mut backoff = Backoff::default();
+            let mut rejected_since = None;
             loop {
                 let ended = cluster.watch_once(&sender, &mut backoff).await;
                 let pause = backoff.next();
+                if is_cut_off(&mut rejected_since, ended.as_ref().err(), Instant::now()) {
+                    return;
+                }
                 if let Err(error) = ended {
                     tracing::warn!(%error, "the watch failed, trying again in {} ms", pause.as_millis());
                 }
@@ -101,6 +108,25 @@ impl Cluster {
     }
 }
 
+/// Whether the API server has rejected this pod for too long; any other answer, or none, tells nothing about it.
+fn is_cut_off(
+    rejected_since: &mut Option<Instant>,
+    error: Option<&anyhow::Error>,
+    now: Instant,
+) -> bool {
+    let error = error.and_then(|error| error.downcast_ref::<kube::Error>());
+    match error {
+        Some(kube::Error::Api(status)) if status.code == 401 => {
+            let since = *rejected_since.get_or_insert(now);
+            now.duration_since(since) >= CUT_OFF
+        }
+        _ => {
+            *rejected_since = None;
+            false
+        }
+    }
+}
+
 /// Wakes the node's work only for a change that it depends on: not for its own status.
 fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
     sender.send_if_modified(|known| {
@@ -110,4 +136,36 @@ fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
         *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
         is_first || is_changed
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_cut_off_when_its_token_was_rejected_for_a_minute_on_end() {
+        let error = |code| {
+            let status = Status::failure("no", "No").with_code(code);
+            anyhow::Error::from(kube::Error::Api(status.boxed()))
+        };
+        let begun = Instant::now();
+        let mut since = None;
+        for (second, answer, expected) in [
+            (0, Some(401), false),
+            (59, Some(401), false),
+            (60, None, false),
+            (61, Some(401), false),
+            (100, Some(503), false),
+            (110, Some(401), false),
+            (169, Some(401), false),
+            (170, Some(401), true),
+        ] {
+            let now = begun + Duration::from_secs(second);
+            let error = answer.map(error);
+            let found = is_cut_off(&mut since, error.as_ref(), now);
+            assert_eq!(found, expected, "second {second}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
@@ -140,6 +141,8 @@ pub(super) struct Api {
 }
 
 struct Shared {
+    /// No request is taken any more.
+    is_rejecting: AtomicBool,
     asked: watch::Sender<Asked>,
     secrets: Mutex<BTreeMap<String, Secret>>,
     status: Mutex<Option<Value>>,
@@ -164,6 +167,7 @@ impl Api {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
+            is_rejecting: AtomicBool::new(false),
             secrets: Mutex::new([(GLOBAL_SECRET.to_owned(), ask.secret())].into()),
             asked: watch::Sender::new(Asked {
                 version: 7,
@@ -209,6 +213,12 @@ impl Api {
         });
     }
 
+    /// Every request is answered with 401 from now on, and the watches end.
+    pub(super) fn reject(&self) {
+        self.shared.is_rejecting.store(true, Ordering::Relaxed);
+        self.shared.asked.send_modify(|asked| asked.version += 1);
+    }
+
     pub(super) fn secret(&self, name: &str, secret: Secret) {
         let mut secrets = self.shared.secrets.lock().unwrap();
         secrets.insert(name.to_owned(), secret);
@@ -235,15 +245,25 @@ async fn answer(
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default();
+    if shared.is_rejecting.load(Ordering::Relaxed) {
+        let body = Full::new(Bytes::from(failure(401, &path).to_string()));
+        return Ok(response(401, body.boxed()));
+    }
     if path == objects && query.contains("watch=true") {
         return Ok(response(200, BoxBody::new(events(&shared, query))));
     }
     let asked = shared.asked.borrow().clone();
     let (code, value) = if method == Method::GET && path == objects {
+        let object = asked.object().map(|mut object| {
+            if let Some(status) = shared.status.lock().unwrap().clone() {
+                object["status"] = status;
+            }
+            object
+        });
         let list = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "NodePullSecretList",
             "metadata": {"resourceVersion": asked.version.to_string()},
-            "items": asked.object().into_iter().collect::<Vec<_>>(),
+            "items": object.into_iter().collect::<Vec<_>>(),
         });
         (200, list)
     } else if method == Method::GET
@@ -276,7 +296,7 @@ fn failure(code: u16, what: &str) -> Value {
 
 /// One event for each change after the version in the query. The connection stays.
 fn events(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     query: &str,
 ) -> StreamBody<impl futures::Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>> {
     let mut changes = shared.asked.subscribe();
@@ -287,18 +307,26 @@ fn events(
     if Some(changes.borrow_and_update().version) != since {
         changes.mark_changed();
     }
-    StreamBody::new(futures::stream::unfold(changes, |mut changes| async {
-        changes.changed().await.ok()?;
-        let asked = changes.borrow_and_update().clone();
-        let event = match asked.object() {
-            Some(object) => json!({"type": "MODIFIED", "object": object}),
-            None => {
-                json!({"type": "DELETED", "object": Ask::default().object(asked.version)})
+    let shared = Arc::clone(shared);
+    let begin = (shared, changes);
+    StreamBody::new(futures::stream::unfold(
+        begin,
+        |(shared, mut changes)| async {
+            changes.changed().await.ok()?;
+            if shared.is_rejecting.load(Ordering::Relaxed) {
+                return None;
             }
-        };
-        let frame = Frame::data(Bytes::from(format!("{event}\n")));
-        Some((Ok(frame), changes))
-    }))
+            let asked = changes.borrow_and_update().clone();
+            let event = match asked.object() {
+                Some(object) => json!({"type": "MODIFIED", "object": object}),
+                None => {
+                    json!({"type": "DELETED", "object": Ask::default().object(asked.version)})
+                }
+            };
+            let frame = Frame::data(Bytes::from(format!("{event}\n")));
+            Some((Ok(frame), (shared, changes)))
+        },
+    ))
 }
 
 fn response(code: u16, body: Body) -> Response<Body> {

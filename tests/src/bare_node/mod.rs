@@ -124,6 +124,11 @@ impl BareNode {
         self.api.ask(ask);
     }
 
+    /// The API server takes this syncer's token no more.
+    pub fn reject(&self) {
+        self.api.reject();
+    }
+
     /// Changes the node's object and no Secret.
     pub fn assign(&self, ask: Ask) {
         self.api.assign(Some(ask));
