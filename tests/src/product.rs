@@ -281,6 +281,8 @@ impl<'a> Product<'a> {
 
     /// Starts of the node's kubelet since the node booted, as its systemd counts them.
     pub fn kubelet_starts(&self, node: &Node) -> Result<usize> {
+        // On a busy machine the journal is behind.
+        node.exec(&["journalctl", "--sync"])?.ok()?;
         let journal = node
             .exec(&[
                 "journalctl",

@@ -8,7 +8,7 @@ use crate::delivery::config_file::{is_unparsable, parsed, restored};
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::state::{
-    Change, Failure, ManagedEntries, Obstacle, ProviderSide, State, Step, Task,
+    Change, Failure, ManagedEntries, Obstacle, ProviderSide, State, Step, Superseded, Task,
 };
 
 /// Everything that the decision depends on.
@@ -225,10 +225,7 @@ fn is_drifted(facts: &NodeFacts) -> bool {
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Action {
     // A change whose restart is pending: this one replaces it, and rolls back to the same file.
     let pending = state.change.as_ref();
-    let managed = pending.map_or_else(
-        || state.managed.clone(),
-        |change| change.before_managed.and(&change.target_managed),
-    );
+    let managed = pending.map_or_else(|| state.managed.clone(), Change::managed);
     let unparsable = is_unparsable(facts.file);
     // The node's own entries come from the snapshot where the file can't be parsed.
     let existing = parsed(facts.file)
@@ -313,6 +310,10 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
         back_from: None,
         failure: String::new(),
         provider,
+        superseded: pending.map(|change| Superseded {
+            file: facts.file.clone(),
+            managed: change.managed(),
+        }),
     };
     Action::Begin {
         change: Box::new(change),
@@ -393,6 +394,7 @@ mod tests {
             started_from: None,
             before: FileSnapshot::Absent,
             before_managed: ManagedEntries::default(),
+            superseded: None,
             before_revision: 0,
             back_from: None,
             failure: String::new(),

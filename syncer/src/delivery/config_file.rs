@@ -11,7 +11,7 @@ use crate::node::state::{Change, ManagedEntries, ProviderChange, State};
 /// `None`: the file can't be parsed, so there is nothing in it to keep.
 pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Option<Change> {
     let existing = parsed(file)?;
-    let managed = change.before_managed.and(&change.target_managed);
+    let managed = change.managed();
     let on_file = |version: &FileSnapshot, wanted: &ManagedEntries| {
         let wanted = wanted.among(&parsed(version).unwrap_or_default());
         merge_on_node(&existing, &wanted, &managed.keys, &managed.overridden())

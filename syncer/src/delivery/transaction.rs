@@ -90,7 +90,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             return Ok(());
         };
         let file = file::read(self.path)?;
-        if file == change.target || file == change.before {
+        if change.knows(&file) {
             return Ok(());
         }
         if let FileSnapshot::File { bytes, .. } = &file
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use crate::delivery::writes::write;
     use crate::node::provider::HostPath;
-    use crate::node::state::{Installed, ManagedEntries, ProviderChange, Task};
+    use crate::node::state::{Installed, ManagedEntries, ProviderChange, Superseded, Task};
 
     /// Fails the first `failures` restarts, and counts all.
     #[derive(Default)]
@@ -486,6 +486,7 @@ mod tests {
             started_from: None,
             before: before.clone(),
             before_managed: ManagedEntries::default(),
+            superseded: None,
             before_revision: 3,
             back_from: None,
             failure: String::new(),
@@ -962,6 +963,53 @@ mod tests {
             .unwrap();
             let after = on_disk(&path).unwrap();
             assert!(after.contains("theirs"), "{before:?}: {after}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_superseded_change_wrote_is_no_entry_of_others() {
+        const BETWEEN: &str = r#"{"auths":{"between":{"auth":"bzpv"}}}"#;
+        const AND_THEIRS: &str =
+            r#"{"auths":{"between":{"auth":"bzpv"},"theirs":{"auth":"bzpv"}}}"#;
+        let between = dockerconfig::parse(BETWEEN.as_bytes()).unwrap();
+        let target = dockerconfig::parse(NEW.as_bytes()).unwrap();
+        for (on_disk_now, is_resumed, has_theirs) in [
+            (BETWEEN, false, false),
+            (BETWEEN, true, false),
+            (AND_THEIRS, false, true),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            let journal = Journal::beside(&path);
+            file::replace(&path, &image(Some(on_disk_now))).unwrap();
+            let mut state = State::new(FileSnapshot::Absent, 0);
+            let change = Change {
+                target_managed: ManagedEntries::new(&target, Vec::new()),
+                superseded: Some(Superseded {
+                    file: image(Some(BETWEEN)),
+                    managed: ManagedEntries::new(&between, Vec::new()),
+                }),
+                ..change(&FileSnapshot::Absent, 5, true)
+            };
+            let mut kubelet = Fake::default();
+            let mut transaction = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            };
+            if is_resumed {
+                state.change = Some(change);
+                journal.save(&state).unwrap();
+                let mut state = journal.load().unwrap().unwrap();
+                transaction.resume(&mut state).await.unwrap();
+            } else {
+                transaction.begin(&mut state, change).await.unwrap();
+            }
+            let after = on_disk(&path).unwrap();
+            assert!(!after.contains("between"), "{after}");
+            assert!(after.contains("test.registry.com"), "{after}");
+            assert_eq!(after.contains("theirs"), has_theirs, "{after}");
         }
     }
 

@@ -274,9 +274,36 @@ pub(crate) struct Change {
     pub(crate) failure: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<ProviderChange>,
+    /// What is on the disk of a change that this one took the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) superseded: Option<Superseded>,
+}
+
+/// What a change that came to no end has left, besides what was there before it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Superseded {
+    pub(crate) file: FileSnapshot,
+    pub(crate) managed: ManagedEntries,
 }
 
 impl Change {
+    /// All that may be managed in the file while it is under way.
+    pub(crate) fn managed(&self) -> ManagedEntries {
+        let before = match &self.superseded {
+            Some(superseded) => self.before_managed.and(&superseded.managed),
+            None => self.before_managed.clone(),
+        };
+        before.and(&self.target_managed)
+    }
+
+    /// Whether this file is one of its own, and not of another process.
+    pub(crate) fn knows(&self, file: &FileSnapshot) -> bool {
+        let superseded = self.superseded.as_ref();
+        *file == self.target
+            || *file == self.before
+            || superseded.is_some_and(|superseded| *file == superseded.file)
+    }
+
     /// Its restart has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
