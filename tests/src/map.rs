@@ -74,7 +74,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "crash_states",
         On::BareNode,
-        200,
+        500,
         "every state that a power cut can leave on the disk, and a second cut during the recovery",
     ),
     file(
