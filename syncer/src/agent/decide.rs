@@ -7,9 +7,8 @@ use globalps_core::rollout::Goal;
 use crate::delivery::config_file::{is_unparsable, parsed, restored};
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
-use crate::node::state::{
-    Change, Failure, ManagedEntries, Obstacle, ProviderSide, State, Step, Superseded, Task,
-};
+use crate::node::managed::ManagedEntries;
+use crate::node::state::{Change, Failure, Obstacle, ProviderSide, State, Step, Superseded, Task};
 
 /// Everything that the decision depends on.
 #[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.

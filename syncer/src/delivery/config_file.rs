@@ -4,7 +4,8 @@ use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
 
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, ManagedEntries, ProviderChange, State};
+use crate::node::managed::ManagedEntries;
+use crate::node::state::{Change, ProviderChange, State};
 
 /// Adapts a change from the journal to a file that another process wrote meanwhile: what it wrote stays, forward and
 /// back. How far the change came is unknown, so managed entries of before and of the target both count as managed.

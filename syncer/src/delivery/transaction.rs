@@ -390,8 +390,9 @@ mod tests {
 
     use super::*;
     use crate::delivery::writes::write;
+    use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
-    use crate::node::state::{Installed, ManagedEntries, ProviderChange, Superseded, Task};
+    use crate::node::state::{Installed, ProviderChange, Superseded, Task};
 
     /// Fails the first `failures` restarts, and counts all.
     #[derive(Default)]

@@ -183,7 +183,7 @@ mod tests {
     use globalps_core::dockerconfig::{self, DockerConfig};
 
     use super::*;
-    use crate::node::state::ManagedEntries;
+    use crate::node::managed::ManagedEntries;
 
     #[test]
     fn what_was_saved_is_there_again_for_root_alone_and_then_gone() {

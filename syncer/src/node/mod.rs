@@ -5,6 +5,7 @@ pub(crate) mod drift;
 pub(crate) mod file;
 pub(crate) mod journal;
 pub(crate) mod kubelet;
+pub(crate) mod managed;
 pub(crate) mod provider;
 pub(crate) mod state;
 pub(crate) mod systemd;
