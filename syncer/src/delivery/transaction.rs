@@ -191,6 +191,8 @@ impl<K: Kubelet> Transaction<'_, K> {
         let writes = self.writes(&change, false);
         let is_new = match writes.write_first(self.provider) {
             Ok(is_new) => is_new,
+            // It is adapted to what was written, and goes on.
+            Err(error @ NodeError::File(FileError::Changed { .. })) => return Err(error),
             Err(error) => {
                 self.end_unwritten(state, &change)?;
                 return Err(error);
@@ -384,6 +386,8 @@ impl<K: Kubelet> Transaction<'_, K> {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use globalps_core::dockerconfig;
     use globalps_core::provider::{Content, ProviderConfig, render_data, trials};
@@ -964,6 +968,48 @@ mod tests {
             .unwrap();
             let after = on_disk(&path).unwrap();
             assert!(after.contains("theirs"), "{before:?}: {after}");
+        }
+    }
+
+    /// Whichever of its writes meets one of ours: what is said to be in force was written.
+    #[tokio::test]
+    async fn beside_a_process_that_writes_all_the_time_nothing_is_in_force_that_was_not_written() {
+        for _ in 0..20 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("config.json");
+            file::replace(&path, &image(Some(OLD))).unwrap();
+            let journal = Journal::beside(&path);
+            let mut state = State::new(image(Some(OLD)), 0);
+            let mut kubelet = Fake::default();
+            let is_over = Arc::new(AtomicBool::new(false));
+            let writer = std::thread::spawn({
+                let (path, is_over) = (path.clone(), Arc::clone(&is_over));
+                move || {
+                    let other = path.with_file_name("theirs");
+                    let contents = [THEIRS, OLD].iter().cycle();
+                    for text in contents.take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                        fs::write(&other, text).unwrap();
+                        fs::rename(&other, &path).unwrap();
+                    }
+                }
+            });
+            let outcome = Transaction {
+                journal: &journal,
+                path: &path,
+                provider: &provider(&path),
+                kubelet: &mut kubelet,
+            }
+            .begin(&mut state, change(&image(Some(OLD)), 4, false))
+            .await;
+            is_over.store(true, Ordering::Relaxed);
+            writer.join().unwrap();
+            match outcome {
+                Ok(outcome) => assert_eq!((outcome, state.revision), (Outcome::InForce, 4)),
+                Err(error) => {
+                    assert!(error.to_string().contains("at the same time"), "{error}");
+                    assert!(state.change.is_some(), "it goes on");
+                }
+            }
         }
     }
 
