@@ -30,7 +30,7 @@ fn ecr_api(cluster: &Cluster) -> Server {
             return (400, Vec::new(), String::new());
         }
         let login = format!("{}:{}", registry.user(), registry.password().unwrap());
-        // The kubelet may keep it for half of this, and then each pull asks anew.
+        // The kubelet may keep it for half of this, and then each pull asks again.
         let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(1);
         let body = json!({"authorizationData": [{
             "authorizationToken": base64(&login), "expiresAt": soon.as_secs(),

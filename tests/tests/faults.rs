@@ -331,7 +331,7 @@ fn comes_round(
         }
         _ => {}
     }
-    if let Some((phase, reason)) = row.told {
+    if let Some((phase, reason)) = row.reported {
         wait(product, node, &format!("{phase}, {reason}"), |status| {
             status["phase"] == phase && status["reason"] == reason
         })?;
@@ -414,7 +414,8 @@ fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<(
             let is_same = kubelet == kubelet_flags(node)?;
             ensure!(
                 !is_same || kubelet.is_empty() || has_provider && kubelet.contains(PROVIDER_FLAG),
-                "the kubelet has the content neither from the file nor from a provider"
+                "the kubelet has the content neither from the file nor from a provider ({has_provider}): {kubelet:?}, {:?}",
+                flags(node)
             );
         }
         ensure!(
@@ -432,15 +433,17 @@ fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<(
     Ok(())
 }
 
-/// With its process; empty while none runs.
+/// With its process; empty while none runs. One that ends, or has only been forked, has no arguments, and one that the kubelet
+/// starts has its name at first.
 fn kubelet_flags(node: &Node) -> Result<String> {
     if !node.is_running()? {
         return Ok(String::new());
     }
-    let script = "p=$(pgrep -x kubelet) && echo $p && cat /proc/$p/cmdline";
+    let script = "p=$(pgrep --exact --parent 1 kubelet) && grep -q . /proc/$p/cmdline && echo $p && cat /proc/$p/cmdline";
     // The node may go down meanwhile.
     let output = node.exec(&["sh", "-c", script]);
-    Ok(output.map_or_else(|_| String::new(), |output| output.stdout))
+    let whole = output.ok().filter(|output| output.status.success());
+    Ok(whole.map_or_else(String::new, |output| output.stdout))
 }
 
 fn is_in_data(node: &Node, content: u32) -> bool {

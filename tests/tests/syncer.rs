@@ -194,7 +194,7 @@ fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
     wait_synced(&node, 2);
 }
 
-/// Its ServiceAccount was made anew, say, and nobody has deleted its pod: the next one waits for the node.
+/// Its ServiceAccount was created again, say, and nobody has deleted its pod: the next one waits for the node.
 #[test]
 fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use globalps_core::provider::Delivery;
 use crate::content::secret::Global;
 
 /// The syncers' pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderPods {
     pub(crate) paths: Option<ProviderPaths>,
     /// Each has this template.
@@ -17,14 +17,13 @@ pub(crate) struct ProviderPods {
 }
 
 /// How the delivery differs for now from what the spec asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deviation {
-    #[default]
     None,
     /// The provider waits for the syncers' new pods.
     WaitsForPods,
-    /// Nodes have the provider in these directories, and the spec names others.
-    Keeps(Option<ProviderPaths>),
+    /// Nodes have the provider in the directories of the pods, which the fitted spec has, and the spec names others.
+    Keeps,
 }
 
 /// Makes the spec one that the syncers' pods can follow.
@@ -43,8 +42,8 @@ pub(crate) fn fit(
         return Deviation::None;
     };
     if is_on_nodes && pods.paths != *asked {
-        asked.clone_from(&pods.paths);
-        return Deviation::Keeps(pods.paths);
+        *asked = pods.paths;
+        return Deviation::Keeps;
     }
     let has_pods = pods.paths == *asked && (asked.is_none() || pods.are_current);
     if !is_on_nodes && *delivery == DeliveryType::CredentialProvider && !has_pods {
@@ -108,7 +107,7 @@ mod tests {
                 pods(None, true),
                 false,
                 (file, eks()),
-                waits.clone(),
+                waits,
             ),
             (
                 "some old pods",
@@ -116,7 +115,7 @@ mod tests {
                 pods(eks(), false),
                 false,
                 (file, eks()),
-                waits.clone(),
+                waits,
             ),
             (
                 "with too much",
@@ -124,7 +123,7 @@ mod tests {
                 pods(eks(), true),
                 false,
                 (file, None),
-                waits.clone(),
+                waits,
             ),
             (
                 "new pods",
@@ -148,7 +147,7 @@ mod tests {
                 pods(eks(), true),
                 true,
                 (provider, eks()),
-                Deviation::Keeps(eks()),
+                Deviation::Keeps,
             ),
             (
                 "out at once with the paths",
@@ -156,7 +155,7 @@ mod tests {
                 pods(eks(), true),
                 true,
                 (file, eks()),
-                Deviation::Keeps(eks()),
+                Deviation::Keeps,
             ),
             (
                 "gone",

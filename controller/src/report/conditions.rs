@@ -1,6 +1,6 @@
 //! The conditions of the status. Pure.
 
-use globalps_core::api::{DeliveryType, ProviderPaths, condition};
+use globalps_core::api::{DeliveryType, condition};
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
 
@@ -180,8 +180,8 @@ pub(super) fn degraded(
         );
         return yes("ConfigFileDiffers", message);
     }
-    if let Deviation::Keeps(paths) = &snapshot.deviation {
-        return yes("ProviderPathsDiffer", keeps(snapshot, paths.as_ref()));
+    if snapshot.deviation == Deviation::Keeps {
+        return yes("ProviderPathsDiffer", keeps(snapshot));
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         let message = format!("{reason}; {TAKEN_BACK_HINT}");
@@ -202,15 +202,16 @@ pub(super) fn degraded(
 }
 
 /// One node that is never heard of again, or that lies, would hold up all the others: it is named.
-fn keeps(snapshot: &Snapshot, paths: Option<&ProviderPaths>) -> String {
-    let paths = paths.map_or_else(
+fn keeps(snapshot: &Snapshot) -> String {
+    let kubelet = &snapshot.spec.kubelet;
+    let paths = kubelet.credential_provider.as_ref().map_or_else(
         || "with the flags in kubeadm's file".to_owned(),
         |paths| format!("in `{}` and `{}`", paths.config_path, paths.bin_dir),
     );
     let what = format!(
         "nodes have the credential provider {paths}, and `spec.kubelet.credentialProvider` says something else"
     );
-    if snapshot.spec.kubelet.delivery == DeliveryType::CredentialProvider {
+    if kubelet.delivery == DeliveryType::CredentialProvider {
         return format!("{what}: it applies once `delivery` was `ConfigFile` on every node");
     }
     let objects = snapshot.node_pull_secrets.iter();

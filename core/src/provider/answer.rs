@@ -183,6 +183,17 @@ mod tests {
         }
     }
 
+    fn for_namespace_a(source: &str, text: &str) -> ScopedConfig {
+        ScopedConfig {
+            source: source.to_owned(),
+            scope: Scope {
+                namespaces: vec!["a".to_owned().try_into().unwrap()],
+                service_accounts: Vec::new(),
+            },
+            config: parse(text.as_bytes()).unwrap(),
+        }
+    }
+
     #[test]
     fn a_response_has_what_json_can_carry_and_names_the_rest() {
         let tries = [
@@ -204,19 +215,26 @@ mod tests {
     }
 
     #[test]
-    fn of_two_sources_the_earlier_wins_and_of_two_spellings_in_one_both_are_given() {
-        let of = |source: &str, text: &str| ScopedConfig {
-            source: source.to_owned(),
-            scope: Scope {
-                namespaces: vec!["a".to_owned().try_into().unwrap()],
-                service_accounts: Vec::new(),
-            },
-            config: parse(text.as_bytes()).unwrap(),
+    fn a_static_pod_has_nothing_wrong_where_nothing_has_a_scope() {
+        let data = |scoped| {
+            let content = Content {
+                scoped,
+                ..Content::default()
+            };
+            let data = render_data(1, &content);
+            answer(&data, "quay.io/org/app", Audience::Pod(None)).map(|tries| tries.len())
         };
+        assert_eq!(data(Vec::new()), Ok(0));
+        let scoped = for_namespace_a("one", r#"{"auths":{"quay.io":{"auth":"MTpw"}}}"#);
+        assert_eq!(data(vec![scoped]), Err(ProviderError::NoToken));
+    }
+
+    #[test]
+    fn of_two_sources_the_earlier_wins_and_of_two_spellings_in_one_both_are_given() {
         let one = r#"{"auths":{"https://quay.io":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}}}"#;
         let two = r#"{"auths":{"quay.io":{"auth":"Mzpw"},"quay.io/org":{"auth":"NDpw"}}}"#;
         let content = Content {
-            scoped: vec![of("one", one), of("two", two)],
+            scoped: vec![for_namespace_a("one", one), for_namespace_a("two", two)],
             ..Content::default()
         };
         let pod = PodIdentity {

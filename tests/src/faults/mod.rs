@@ -1,4 +1,4 @@
-//! What may go wrong on a node while it changes: one table, run by the test `faults` and told in `docs/faults.md`.
+//! What may go wrong on a node while it changes: one table, run by the test `faults` and listed in `docs/faults.md`.
 
 mod provider;
 mod rotation;
@@ -42,8 +42,8 @@ pub struct Row {
     pub what: &'static str,
     pub moment: &'static str,
     pub fault: Fault,
-    /// Phase and reason that must be told while the fault lasts, where it lasts.
-    pub told: Option<(&'static str, &'static str)>,
+    /// Phase and reason that must be reported while the fault lasts, where it lasts.
+    pub reported: Option<(&'static str, &'static str)>,
     /// A command that ends the fault.
     pub heal: &'static str,
     /// Phase in the end.
@@ -61,7 +61,7 @@ const ROW: Row = Row {
     what: "",
     moment: "",
     fault: Fault::Before("true"),
-    told: None,
+    reported: None,
     heal: "",
     ends: "Synced",
     is_replaced: false,
@@ -155,13 +155,13 @@ pub fn document() -> String {
             "\n## {title}\n\n{more}| fault | when | reported meanwhile | ends as | kubelet starts |\n|---|---|---|---|---|\n"
         );
         for row in rows().filter(|row| row.way == way) {
-            let told = row.told.map_or_else(String::new, |(phase, reason)| {
+            let reported = row.reported.map_or_else(String::new, |(phase, reason)| {
                 format!("`{phase}`, `{reason}`")
             });
             let starts = if row.is_once { "1" } else { "" };
             let _ = writeln!(
                 text,
-                "| {} | {} | {told} | {} | {starts} |",
+                "| {} | {} | {reported} | {} | {starts} |",
                 row.what, row.moment, row.ends
             );
         }

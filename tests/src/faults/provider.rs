@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Row] = &[
     )),
     way_in(Row {
         what: "the disk is full",
-        told: Some(("Failed", "DiskFull")),
+        reported: Some(("Failed", "DiskFull")),
         ..errno("", "all the time", Fault::Errno("fchmod", "ENOSPC", "1+"))
     }),
     way_in(errno(
@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the kubelet's flags are immutable",
         moment: "before",
         fault: Fault::Before("chattr +i /var/lib/kubelet/kubeadm-flags.env"),
-        told: Some(("Failed", "ImmutableFile")),
+        reported: Some(("Failed", "ImmutableFile")),
         heal: "chattr -i /var/lib/kubelet/kubeadm-flags.env",
         ..ROW
     }),

@@ -49,12 +49,12 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         what: "the disk is full",
-        told: Some(("Failed", "DiskFull")),
+        reported: Some(("Failed", "DiskFull")),
         ..errno("", "all the time", Fault::Errno("fchmod", "ENOSPC", "1+"))
     },
     Row {
         what: "the disk can only be read",
-        told: Some(("Failed", "ReadOnlyDisk")),
+        reported: Some(("Failed", "ReadOnlyDisk")),
         ..errno("", "all the time", Fault::Errno("rename", "EROFS", "1+"))
     },
     errno(
@@ -119,7 +119,7 @@ pub(super) const ROWS: &[Row] = &[
             "mv /etc/systemd/system/kubelet.service /root/kubelet.service; \
              ln -s /dev/null /etc/systemd/system/kubelet.service; systemctl daemon-reload",
         ),
-        told: Some(("Failed", "KubeletUnit")),
+        reported: Some(("Failed", "KubeletUnit")),
         heal: UNIT_BACK,
         ..ROW
     },
@@ -129,7 +129,7 @@ pub(super) const ROWS: &[Row] = &[
         fault: Fault::Before(
             "mv /etc/systemd/system/kubelet.service /root/kubelet.service; systemctl daemon-reload",
         ),
-        told: Some(("Failed", "KubeletUnit")),
+        reported: Some(("Failed", "KubeletUnit")),
         heal: UNIT_BACK,
         ..ROW
     },
@@ -149,7 +149,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the bus is stopped",
         moment: "before",
         fault: Fault::Before("systemctl stop dbus.socket dbus.service"),
-        told: Some(("Failed", "SystemBusAway")),
+        reported: Some(("Failed", "SystemBusAway")),
         heal: BUS_BACK,
         ..ROW
     },
@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
         fault: Fault::Before(
             "systemctl stop dbus.socket dbus.service; rm -f /run/dbus/system_bus_socket",
         ),
-        told: Some(("Failed", "SystemBusAway")),
+        reported: Some(("Failed", "SystemBusAway")),
         heal: BUS_BACK,
         ..ROW
     },
@@ -170,7 +170,7 @@ pub(super) const ROWS: &[Row] = &[
             "systemctl stop dbus.socket dbus.service; rm -f /run/dbus/system_bus_socket; \
              pkill -9 -x globalps-syncer",
         ),
-        told: Some(("Synced", "RestartNotPossible")),
+        reported: Some(("Synced", "RestartNotPossible")),
         heal: BUS_BACK,
         ..ROW
     },
@@ -178,7 +178,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the bus hangs",
         moment: "before",
         fault: Fault::Before("pkill -STOP -x dbus-daemon"),
-        told: Some(("Failed", "SystemBusAway")),
+        reported: Some(("Failed", "SystemBusAway")),
         heal: "pkill -CONT -x dbus-daemon",
         ..ROW
     },
@@ -231,7 +231,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the file is immutable",
         moment: "before",
         fault: Fault::Before("chattr +i /var/lib/kubelet/config.json"),
-        told: Some(("Failed", "ImmutableFile")),
+        reported: Some(("Failed", "ImmutableFile")),
         heal: "chattr -i /var/lib/kubelet/config.json",
         ..ROW
     },
@@ -241,7 +241,7 @@ pub(super) const ROWS: &[Row] = &[
         fault: Fault::Before(
             "cd /var/lib/kubelet; cp -p config.json kept; ln -s kept link; mv -T link config.json",
         ),
-        told: Some(("Failed", "NotARegularFile")),
+        reported: Some(("Failed", "NotARegularFile")),
         heal: "cd /var/lib/kubelet; mv kept config.json",
         is_replaced: true,
         ..ROW
@@ -254,7 +254,7 @@ pub(super) const ROWS: &[Row] = &[
             "cd /var/lib/kubelet; mkdir kept; \
              perl -e 'my ($a, $b) = (\"kept\", \"config.json\"); exit !!syscall(316, -100, $a, -100, $b, 2)'",
         ),
-        told: Some(("Failed", "NotARegularFile")),
+        reported: Some(("Failed", "NotARegularFile")),
         heal: "cd /var/lib/kubelet; rmdir config.json; mv -T kept config.json",
         is_replaced: true,
         ..ROW
@@ -265,7 +265,7 @@ pub(super) const ROWS: &[Row] = &[
         fault: Fault::Before(
             "cd /var/lib/kubelet; cp -p config.json kept; mkfifo pipe; mv -T pipe config.json",
         ),
-        told: Some(("Failed", "NotARegularFile")),
+        reported: Some(("Failed", "NotARegularFile")),
         heal: "cd /var/lib/kubelet; mv kept config.json",
         is_replaced: true,
         ..ROW
@@ -274,7 +274,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the file is no credentials file any more",
         moment: "before",
         fault: Fault::Before("echo '{' > /var/lib/kubelet/config.json"),
-        told: Some(("Synced", "FileSetAside")),
+        reported: Some(("Synced", "FileSetAside")),
         is_replaced: true,
         ..ROW
     },
@@ -285,7 +285,7 @@ pub(super) const ROWS: &[Row] = &[
             "cd /var/lib/kubelet/.globalps; cp state.json /root; echo '{' > state.json; \
              pkill -9 -x globalps-syncer",
         ),
-        told: Some(("Failed", "StateDamaged")),
+        reported: Some(("Failed", "StateDamaged")),
         heal: "cp /root/state.json /var/lib/kubelet/.globalps",
         ..ROW
     },
@@ -296,7 +296,7 @@ pub(super) const ROWS: &[Row] = &[
             "cd /var/lib/kubelet/.globalps; cp state.json /root; \
              echo '{\"version\":99}' > state.json; pkill -9 -x globalps-syncer",
         ),
-        told: Some(("Failed", "StateTooNew")),
+        reported: Some(("Failed", "StateTooNew")),
         heal: "cp /root/state.json /var/lib/kubelet/.globalps",
         ..ROW
     },
