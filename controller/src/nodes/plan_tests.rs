@@ -345,6 +345,25 @@ fn restoring(revision: i64) -> Global {
 }
 
 #[test]
+fn a_new_node_bootstraps_once_and_only_where_nothing_was_asked_of_it() {
+    for (revision, restore, revoked, expected) in [
+        (0, false, false, "Reach(Revision(1)) b=1"),
+        (1, false, false, "Reach(Revision(1))"),
+        (0, true, false, "Reach(Revision(1))"),
+        (0, false, true, "Reach(Revision(1))"),
+    ] {
+        // `a` has the only slot.
+        let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1 +b=0:Pending/0");
+        let object = snapshot.node_pull_secrets.to_mut().get_mut("b").unwrap();
+        object.spec.revision = revision;
+        object.spec.restore = restore;
+        object.spec.revoked = revoked;
+        let asked = format!("{revision} {restore} {revoked}");
+        assert_eq!(line(&snapshot), expected, "{asked}");
+    }
+}
+
+#[test]
 fn new_nodes_get_what_the_fleet_has() {
     let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
     for (case, mut snapshot, slot, expected) in [
