@@ -158,6 +158,8 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
     let is_over = match status["phase"].as_str().unwrap_or_default() {
         "Synced" => !is_restore && status["revision"] == spec["revision"],
         "Restored" => is_restore,
+        // Its content was replaced before it could fetch it: nothing has changed on it, and the next one is on its way.
+        "Syncing" => status["reason"] == "Superseded",
         phase => ["RolledBack", "Failed", "ForeignOwner"].contains(&phase),
     };
     !is_over
@@ -200,6 +202,12 @@ mod tests {
     fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
         let answer = |version, node| object(version, node, false, 2, 2, "Synced");
         let at_work = |version, node| object(version, node, false, 2, 2, "Syncing");
+        let superseded = |version, node| {
+            let mut change = at_work(version, node);
+            let object = change.object.as_mut().expect("an object");
+            object["status"]["reason"] = json!("Superseded");
+            change
+        };
         let new = |version, node| Change {
             is_new: true,
             ..grant(version, node, 2, 0)
@@ -233,6 +241,11 @@ mod tests {
                 "one that is still at work",
                 vec![grant(1, "a", 2, 1), at_work(2, "a"), grant(3, "b", 2, 1)],
                 2,
+            ),
+            (
+                "one whose content was replaced before it could fetch it",
+                vec![grant(1, "a", 2, 1), superseded(2, "a"), grant(3, "b", 2, 1)],
+                1,
             ),
             (
                 "one that is gone",
