@@ -5,6 +5,7 @@
 mod cache;
 mod content;
 mod leader;
+mod namespaces;
 mod nodes;
 mod objects;
 mod report;

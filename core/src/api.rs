@@ -1,5 +1,6 @@
 //! The two custom resources of `globalps.io/v1alpha1`.
 
+mod image_pull_secrets;
 mod kubelet;
 mod node_pull_secret;
 mod source;
@@ -15,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::dockerconfig::Precedence;
 use crate::names;
 
+pub use image_pull_secrets::{
+    Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure, STATUS_NAMESPACES,
+};
 pub use kubelet::{DeliveryType, Kubelet, ProviderPaths, Restart};
 pub use node_pull_secret::{
     MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
@@ -64,6 +68,9 @@ pub struct GlobalPullSecretSpec {
     pub node_selector: BTreeMap<String, String>,
     #[serde(default)]
     pub kubelet: Kubelet,
+    /// Delivery into namespaces.
+    #[serde(default)]
+    pub image_pull_secrets: ImagePullSecrets,
     #[serde(default)]
     pub rollout: Rollout,
     /// So many additional Secrets that were rolled out before the present one are kept, to go back to.
@@ -83,6 +90,7 @@ impl Default for GlobalPullSecretSpec {
             sources: Vec::new(),
             node_selector: BTreeMap::new(),
             kubelet: Kubelet::default(),
+            image_pull_secrets: ImagePullSecrets::default(),
             rollout: Rollout::default(),
             history_limit: default_history_limit(),
             syncer: Syncer::default(),
@@ -295,6 +303,9 @@ pub struct GlobalPullSecretStatus {
     /// What became of each of `spec.sources`, in their order. Written when empty too.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,
+    /// The namespaces. Written when absent too, as null: a merge patch keeps what it omits.
+    #[serde(default)]
+    pub image_pull_secrets: Option<ImagePullSecretsStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -345,4 +356,6 @@ pub mod condition {
     pub const SOURCES_VALID: &str = "SourcesValid";
     /// The syncer runs on every node where it should.
     pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
+    /// Only while namespaces get pull secrets, or have some left.
+    pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
 }

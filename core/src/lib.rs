@@ -10,6 +10,7 @@ pub mod api;
 pub mod dockerconfig;
 pub mod manifests;
 pub mod names;
+pub mod namespaces;
 pub mod phase;
 pub mod provider;
 pub mod rollout;

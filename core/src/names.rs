@@ -106,7 +106,23 @@ pub const RESTORING_ANNOTATION: &str = "globalps.io/restoring";
 /// Annotation of a `NodePullSecret`: `true` lets the cleanup finish without this node if it is unreachable. What globalps
 /// wrote stays on it.
 pub const ABANDON_ANNOTATION: &str = "globalps.io/abandon";
-/// Node label: `true` excludes a node.
+/// Label of the Secrets that the controller creates in namespaces: `true`.
+pub const IMAGE_PULL_SECRET_LABEL: &str = "globalps.io/image-pull-secret";
+/// Annotation of these Secrets: the revision since which their content is as it is, and `,SOURCE@REVISION` for each source with
+/// a scope.
+pub const CONTENT_ANNOTATION: &str = "globalps.io/content";
+/// Annotation of a `ServiceAccount`: name of the Secret to which the controller added a reference.
+pub const ATTACHED_ANNOTATION: &str = "globalps.io/attached";
+/// Annotation of [`GLOBAL_SECRET`]: since which revision each part of the content is as it is, as JSON: by source, and by the
+/// empty name for every pod's.
+pub const CONTENT_SINCE_ANNOTATION: &str = "globalps.io/content-since";
+/// Annotation of a namespace by which imagepullsecret-patcher excludes it: `true`.
+pub const PATCHER_EXCLUDE_ANNOTATION: &str = "k8s.titansoft.com/imagepullsecret-patcher-exclude";
+/// `MutatingAdmissionPolicy` and its binding that attach the Secret to pods; `ClusterRole` and `ClusterRoleBinding` with what
+/// the controller may do in namespaces.
+pub const IMAGE_PULL_SECRETS: &str = "globalps-image-pull-secrets";
+
+/// Node or namespace label: `true` excludes it.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 
 /// Field managers of server-side apply. They are stored in objects, so they never change.

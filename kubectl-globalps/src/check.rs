@@ -1,6 +1,7 @@
 //! What `check` has seen, judged: one line a question. Pure.
 
 mod credentials;
+mod namespaces;
 mod nodes;
 mod permissions;
 mod provider;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use crate::syncers::Trouble;
 
 pub(crate) use credentials::credentials;
+pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
 pub(crate) use provider::{has_scopes, provider};

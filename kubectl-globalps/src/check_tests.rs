@@ -399,6 +399,10 @@ fn the_guide_has_a_section_for_every_check() {
     let source = [
         include_str!("check.rs"),
         include_str!("check/credentials.rs"),
+        include_str!("check/namespaces.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
         include_str!("check/nodes.rs"),
         include_str!("check/permissions.rs"),
         include_str!("check/provider.rs"),
@@ -447,6 +451,12 @@ fn the_guide_has_a_section_for_every_check() {
         "foreign-owner",
         "managed-file",
         "node-unreachable",
+        "namespaces-synced",
+        "no-delivery",
+        "namespaces-permission",
+        "admission-policy",
+        "namespace-foreign-secret",
+        "pod-without-reference",
         "registry",
         "registry-secret",
     ] {

@@ -4,6 +4,7 @@ mod add;
 mod check;
 mod connection;
 mod explain;
+mod migrate;
 mod remove;
 mod rollout;
 mod status;
@@ -13,16 +14,20 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use globalps_core::api::DeliveryType;
+use globalps_core::api::{Attach, DeliveryType};
+use globalps_core::names;
 
 pub(crate) use add::{Add, Asking, Credentials};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
+pub(crate) use migrate::{Migrate, Tool};
 pub(crate) use remove::Remove;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::{Status, StatusFormat};
-pub(crate) use values::{ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, Span};
+pub(crate) use values::{
+    ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SecretName, Span,
+};
 
 /// Examples first: they are what people look for.
 const TEMPLATE: &str = "\
@@ -88,6 +93,7 @@ pub(crate) enum Command {
     Undo(Undo),
     Install(Install),
     Uninstall(Uninstall),
+    Migrate(Migrate),
     Validate(Validate),
     Explain(Explain),
     Version(Version),
@@ -195,6 +201,9 @@ Examples:
   # Let the Secret of another team be one more source
   kubectl globalps install --source team-a-pull-secret --apply
 
+  # Keep a pull secret in every namespace, and change no node
+  kubectl globalps install --image-pull-secrets --delivery None --apply
+
   # Let `spec.kubelet.unit` name a unit that is of no known distribution
   kubectl globalps install --allow-unit my-kubelet.service --apply"
 )]
@@ -234,9 +243,19 @@ pub(crate) struct Install {
     /// node's syncer may write in these directories
     #[arg(long, value_name = "CONFIG:BIN_DIR")]
     pub allow_provider: Vec<Provider>,
-    /// How credentials reach the kubelets: by their credentials file, or by a credential provider
+    /// How credentials reach the kubelets: by their credentials file, by a credential provider, or not at all
     #[arg(long, value_enum, ignore_case = true)]
     pub delivery: Option<Delivery>,
+    /// Keep a pull secret of this name in every namespace; without a name, `global-pull-secret`
+    #[arg(
+        long, value_name = "SECRET_NAME", num_args = 0..=1, require_equals = true,
+        default_missing_value = names::GLOBAL_SECRET
+    )]
+    pub image_pull_secrets: Option<SecretName>,
+    /// How pods refer to that Secret. Default: `admission`; with --apply, where the API server serves
+    /// `MutatingAdmissionPolicy` v1, else `service-accounts`
+    #[arg(long, value_enum, ignore_case = true, requires = "image_pull_secrets")]
+    pub attach: Option<AttachBy>,
     /// Apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,
@@ -259,6 +278,9 @@ pub(crate) enum Delivery {
     /// A program that the kubelet runs at each pull: no restarts, and sources can have a scope
     #[value(name = "CredentialProvider")]
     CredentialProvider,
+    /// Not at all: no node runs anything of globalps
+    #[value(name = "None")]
+    None,
 }
 
 impl From<Delivery> for DeliveryType {
@@ -266,6 +288,25 @@ impl From<Delivery> for DeliveryType {
         match delivery {
             Delivery::ConfigFile => Self::ConfigFile,
             Delivery::CredentialProvider => Self::CredentialProvider,
+            Delivery::None => Self::None,
+        }
+    }
+}
+
+/// How pods refer to the Secret of their namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttachBy {
+    /// A `MutatingAdmissionPolicy` adds the reference to each new pod
+    Admission,
+    /// The controller adds the reference to service accounts
+    ServiceAccounts,
+}
+
+impl From<AttachBy> for Attach {
+    fn from(attach: AttachBy) -> Self {
+        match attach {
+            AttachBy::Admission => Self::Admission,
+            AttachBy::ServiceAccounts => Self::ServiceAccounts,
         }
     }
 }
@@ -454,6 +495,40 @@ mod tests {
     }
 
     #[test]
+    fn flags_about_namespaces_go_together() {
+        for (line, expected) in [
+            ("status --namespaces -o name", None),
+            (
+                "status --namespaces --wait",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("migrate imagepullsecret-patcher --dry-run", None),
+            (
+                "migrate imagepullsecret-patcher --secret-name s --yes",
+                None,
+            ),
+            ("migrate other", Some(ErrorKind::InvalidValue)),
+            ("migrate", Some(ErrorKind::MissingRequiredArgument)),
+            ("install --apply --image-pull-secrets", None),
+            (
+                "install --apply --image-pull-secrets=x --attach service-accounts --delivery none",
+                None,
+            ),
+            (
+                "install --apply --image-pull-secrets=A",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "install --apply --attach admission",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn every_command_takes_the_flags_of_kubectl() {
         for command in [
             "status",
@@ -469,6 +544,7 @@ mod tests {
             "undo",
             "add --registry r",
             "install --apply",
+            "migrate imagepullsecret-patcher",
             "explain i",
         ] {
             for flag in [

@@ -1,4 +1,4 @@
-//! What a change of credentials does to kubelets: it restarts each of them once, or none. Pure.
+//! What a change of credentials does: it restarts each kubelet once, or none, and writes Secrets in namespaces. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+use crate::namespaces::Affected;
 use crate::table::nodes;
 
 /// How the revision in force is delivered, and how the next one shall be.
@@ -35,6 +36,9 @@ pub(crate) struct Effects {
     /// `None`: nothing changes, or it is the credentials file that changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts_kubelets: Option<bool>,
+    /// Where namespaces get pull secrets: those that are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Affected>,
     #[serde(skip)]
     nodes: u32,
 }
@@ -89,8 +93,14 @@ impl Deliveries {
         };
         match (&self.in_force, self.wanted) {
             (None, _) | (Some(Delivery::ConfigFile), ConfigFile) => none,
-            (Some(Delivery::ConfigFile), CredentialProvider) => change(ConfigFile),
-            (Some(Delivery::CredentialProvider(_)), ConfigFile) => change(CredentialProvider),
+            // No node has anything any more.
+            (Some(_), DeliveryType::None) if self.nodes == 0 => none,
+            (Some(Delivery::ConfigFile), CredentialProvider | DeliveryType::None) => {
+                change(ConfigFile)
+            }
+            (Some(Delivery::CredentialProvider(_)), ConfigFile | DeliveryType::None) => {
+                change(CredentialProvider)
+            }
             (Some(Delivery::CredentialProvider(provider)), CredentialProvider) => {
                 let new = &ports(config) - &provider.ports;
                 let at_new_port = config.entries().iter().filter(|entry| {
@@ -123,8 +133,13 @@ impl Effects {
         }
     }
 
-    /// What it does to kubelets, a sentence each.
+    /// What it does to kubelets and namespaces, a sentence each.
     pub(crate) fn sentences(&self) -> Vec<String> {
+        let namespaces = self.namespaces.as_ref().map(Affected::sentence);
+        self.of_kubelets().into_iter().chain(namespaces).collect()
+    }
+
+    fn of_kubelets(&self) -> Vec<String> {
         let on_nodes = match self.nodes {
             0 => String::new(),
             number => format!(", {}", nodes(number)),

@@ -329,6 +329,9 @@ impl<'a> View<'a> {
         if self.frame.is_none() && !status.nodes.is_empty() {
             self.write(&table::headline(status));
         }
+        if let Some(namespaces) = status.namespaces.as_ref().filter(|_| self.frame.is_none()) {
+            self.write(&namespaces.line());
+        }
     }
 
     fn write(&self, line: &str) {

@@ -20,6 +20,8 @@ mod history;
 mod hypershift;
 mod logins;
 mod manifest;
+mod migration;
+mod namespaces;
 mod password;
 mod permission;
 mod printer;

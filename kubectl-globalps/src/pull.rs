@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     pub provided: Option<Provided>,
     /// Who pulls it.
     pub puller: Puller,
+    /// The pull secret that globalps keeps in the pod's namespace, where it does.
+    pub of_namespace: Option<OfNamespace>,
     /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
     pub notes: Vec<String>,
 }
@@ -38,6 +40,15 @@ pub(crate) struct Provided {
     pub content: Content,
     /// How many nodes have it, and how many have the file instead; 0: unknown.
     pub nodes: (usize, usize),
+}
+
+/// The Secret that globalps keeps in a namespace.
+pub(crate) struct OfNamespace {
+    pub secret: String,
+    /// The pod, or each new one, refers to it.
+    pub is_referenced: bool,
+    /// Sources with a scope whose credentials it has.
+    pub sources: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,6 +107,7 @@ pub(crate) struct Answer {
     /// file, and what these try.
     by_file: Option<((usize, usize), Vec<Tried>)>,
     puller: Puller,
+    of_namespace: Option<OfNamespace>,
     scoped: Vec<Scoped>,
     crio: Crio,
     findings: Vec<(String, Finding)>,
@@ -173,6 +185,7 @@ impl Answer {
             by_file,
             scoped,
             puller: asked.puller,
+            of_namespace: asked.of_namespace,
             crio: match config {
                 Some(_) => crio.first().cloned().unwrap_or(Crio::None),
                 None => Crio::Error {
@@ -241,6 +254,11 @@ impl Answer {
                      allowed,
                  }| { json!({"source": source, "allowed": allowed, "for": who}) }
             ));
+        }
+        if let Some(found) = &self.of_namespace {
+            answer["imagePullSecret"] = json!({
+                "name": found.secret, "referenced": found.is_referenced, "sources": found.sources,
+            });
         }
         if !self.notes.is_empty() {
             answer["notes"] = json!(self.notes);

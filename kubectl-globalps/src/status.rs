@@ -1,10 +1,13 @@
 //! From facts to what a user is told: rows, counts, readiness, and whether a wait is over. Pure.
 
+mod conditions;
+mod deliveries;
 mod sources;
 mod verdict;
 
 use globalps_core::api::{
-    Counts, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase, condition,
+    Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase,
+    condition,
 };
 use globalps_core::phase::{NodeView, NotReady, phase};
 use globalps_core::rollout::UNRESPONSIVE_AFTER;
@@ -15,9 +18,12 @@ use serde::Serialize;
 use crate::facts::{Facts, Lost, NodeFacts, Seen};
 use crate::table::nodes;
 
+use conditions::{NAMESPACES, left_in_namespaces, of_conditions};
+use deliveries::deliveries;
+pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
-use verdict::{CHECK, said, synced};
+use verdict::synced;
 pub(crate) use verdict::{Goal, Verdict, verdict};
 
 /// What to do where all goes well; nothing that is news to who does it already.
@@ -44,6 +50,11 @@ pub(crate) struct Status {
     /// Further sources, where there are some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceRow>,
+    /// What gets credentials, and how many of it have them.
+    pub deliveries: Vec<DeliveryRow>,
+    /// The status of the namespaces, as the `GlobalPullSecret` has it; absent: they get no pull secrets.
+    #[serde(rename = "imagePullSecrets", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<NamespacesRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,9 +88,13 @@ impl Status {
         let revision = reported.map_or(0, |status| status.revision);
         let mut nodes = rows(facts, revision, now);
         nodes.retain(|row| facts.is_shown(&row.name));
-        let settled = nodes
-            .iter()
-            .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
+        let spec = facts.gps().map(|gps| &gps.spec);
+        let has_nodes = spec.is_none_or(|spec| spec.kubelet.delivery != DeliveryType::None);
+        // Without delivery to nodes, the controller alone knows what is still to be done.
+        let settled = !has_nodes && facts.scope.is_all()
+            || nodes
+                .iter()
+                .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
         // Of some nodes, those alone count.
         let is_ready = |status: &GlobalPullSecretStatus| {
             is(status, condition::READY, "True")
@@ -87,11 +102,18 @@ impl Status {
         };
         let ready =
             settled && matches!(current(facts), Current::Reported(status) if is_ready(status));
+        let counts = count(&nodes);
+        let namespaces = spec.zip(reported).and_then(|(spec, status)| {
+            let is_enabled = spec.image_pull_secrets.enabled;
+            NamespacesRow::of(is_enabled, status.image_pull_secrets.as_ref()?)
+        });
         Self {
             ready,
             revision,
-            paused: facts.gps().is_some_and(|gps| gps.spec.rollout.paused),
-            counts: count(&nodes),
+            paused: spec.is_some_and(|spec| spec.rollout.paused),
+            deliveries: deliveries(&counts, has_nodes, namespaces.as_ref()),
+            namespaces,
+            counts,
             conditions: reported
                 .map(|status| status.conditions.iter().map(condition_row).collect())
                 .unwrap_or_default(),
@@ -311,6 +333,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             format!("only unreachable nodes are left to restore: `{}`", names.join("`, `")),
             SKIP,
         ),
+        Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
             "there is no additional pull secret any more; the nodes are being put back as they were"
                 .to_owned(),
@@ -348,29 +371,6 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         },
     };
     Some(advice)
-}
-
-/// What slows the rollout down, without stopping it.
-fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
-    let find = |type_, value, reasons: &[&str]| {
-        let found = find(status, type_).filter(|found| found.status == value)?;
-        reasons
-            .contains(&found.reason.as_str())
-            .then(|| said(found))
-    };
-    let not_running = ["NotRunning", "PodsNotCreated"];
-    if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &not_running) {
-        return Some((message.to_owned(), SYNCERS));
-    }
-    if let Some(message) = find(condition::PROGRESSING, "True", &["WaitingForCanary"]) {
-        let message = format!("the rollout waits for a canary: {message}");
-        return Some((message, CANARY));
-    }
-    let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
-    Some((
-        format!("the rollout goes on without blocked nodes: {message}"),
-        CHECK,
-    ))
 }
 
 #[cfg(test)]

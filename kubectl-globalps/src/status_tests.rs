@@ -1,13 +1,15 @@
 //! Tables of what a user is told, from fixed objects.
 
 use globalps_core::api::{
-    GlobalPullSecretSpec, NodePullSecretSpec, NodePullSecretStatus, SourceRef, SourceStatus,
+    GlobalPullSecretSpec, ImagePullSecretsStatus, NodePullSecretSpec, NodePullSecretStatus,
+    SourceRef, SourceStatus,
 };
 use globalps_core::names;
 use kube::ResourceExt as _;
 
 use jiff::SignedDuration;
 
+use super::conditions::NAMESPACES;
 use super::*;
 use crate::facts::Store;
 
@@ -175,9 +177,76 @@ fn the_json_is_what_scripts_rely_on() {
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "Reason", "message": "",
                 "since": "2026-01-01T00:00:00Z"
-            }]
+            }],
+            "deliveries": [{"kind": "Nodes", "total": 1, "synced": 1, "failed": 0}]
         })
     );
+}
+
+#[test]
+fn without_nodes_the_controller_says_whether_it_is_done_and_namespaces_are_counted() {
+    for (ready, synced, expected) in [("True", 2, true), ("False", 1, false)] {
+        let mut facts = facts(vec![
+            condition(condition::READY, ready, "in words"),
+            condition(
+                condition::NAMESPACES_SYNCED,
+                ready,
+                "1 of 2 namespaces have it",
+            ),
+        ]);
+        let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+        gps.spec.kubelet.delivery = DeliveryType::None;
+        gps.spec.image_pull_secrets.enabled = true;
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        // It was restored, and its NodePullSecret goes.
+        facts
+            .node_secrets
+            .insert("node-1", node_secret(0, true, Phase::Restored, 0));
+        report(&mut facts, |status| {
+            status.image_pull_secrets = Some(ImagePullSecretsStatus {
+                secret_name: "s".to_owned(),
+                attach: "Admission".to_owned(),
+                total: 2,
+                synced,
+                ..ImagePullSecretsStatus::default()
+            });
+        });
+        let status = Status::of(&facts, now());
+        assert_eq!(status.ready, expected);
+        let done = verdict(&facts, Goal::Synced, &status) == Verdict::Done;
+        assert_eq!(done, expected);
+        let json = serde_json::to_value(&status).expect("JSON");
+        assert_eq!(
+            json["deliveries"],
+            serde_json::json!([{"kind": "Namespaces", "total": 2, "synced": synced, "failed": 0}])
+        );
+        assert_eq!(json["imagePullSecrets"]["secretName"], "s");
+        let advice = advice(&facts, &status);
+        let told = advice.map(|(message, hint)| (message.contains("namespaces have it"), hint));
+        assert_eq!(told, (!expected).then_some((true, NAMESPACES)));
+    }
+}
+
+#[test]
+fn a_namespace_that_keeps_its_pull_secret_is_named_while_nothing_is_delivered() {
+    let mut facts = facts(Vec::new());
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+        status.image_pull_secrets = Some(ImagePullSecretsStatus {
+            secret_name: "s".to_owned(),
+            failures: vec![globalps_core::api::NamespaceFailure {
+                namespace: "a".to_owned(),
+                reason: "Rejected".to_owned(),
+                message: "why".to_owned(),
+            }],
+            ..ImagePullSecretsStatus::default()
+        });
+    });
+    let status = Status::of(&facts, now());
+    let told = advice(&facts, &status).unwrap_or_default();
+    assert!(told.0.ends_with("namespace `a`: why"), "{told:?}");
+    assert_eq!(told.1, NAMESPACES);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Color;
-use globalps_core::api::Phase;
+use globalps_core::api::{ImagePullSecretsStatus, Phase};
 use jiff::Timestamp;
 
 use crate::columns::{columns, cut, natural_width, wrap};
-use crate::status::{Row, SourceRow, Status};
+use crate::status::{NODES, NamespacesRow, Row, SourceRow, Status};
 
 /// How much room there is, and what to show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +39,11 @@ pub(crate) fn headline(status: &Status) -> String {
         .iter()
         .filter(|row| matches!(row.phase, Phase::Restoring | Phase::Restored))
         .count();
+    let has_nodes = status.deliveries.iter().any(|row| row.kind == NODES);
     let mut line = if left > 0 {
         format!("restoring  {} left", nodes(counts.total))
+    } else if !has_nodes && counts.total == 0 {
+        format!("revision {}  not delivered to nodes", status.revision)
     } else {
         format!(
             "revision {}  {}/{} synced",
@@ -79,7 +82,12 @@ pub(crate) fn render(
     let mut lines = if layout.no_headers {
         Vec::new()
     } else {
+        let namespaces = status.namespaces.as_ref().map(NamespacesRow::line);
+        let namespaces = namespaces.iter().flat_map(|line| fitting(line));
         fitting(&headline(status))
+            .into_iter()
+            .chain(namespaces)
+            .collect()
     };
     if let Some(width) = width
         && status.counts.total > 0
@@ -112,6 +120,11 @@ pub(crate) fn render(
     if !layout.live && !status.sources.is_empty() {
         lines.push(sources(&status.sources, layout));
     }
+    if let Some(namespaces) = status.namespaces.as_ref().filter(|_| !layout.live)
+        && !namespaces.status.failures.is_empty()
+    {
+        lines.push(failures(&namespaces.status, layout));
+    }
     lines.extend(last);
     lines.join("\n") + "\n"
 }
@@ -135,6 +148,31 @@ fn sources(sources: &[SourceRow], layout: Layout) -> String {
     match text.split_once('\n') {
         Some((_, rows)) if layout.no_headers => format!("\n{rows}"),
         _ => format!("\n{text}"),
+    }
+}
+
+/// After an empty line, a line for each namespace in trouble that the status names.
+fn failures(status: &ImagePullSecretsStatus, layout: Layout) -> String {
+    const HEADER: [&str; 3] = ["NAMESPACE", "REASON", "MESSAGE"];
+    let failures = status.failures.iter();
+    let rows: Vec<Vec<String>> = failures
+        .map(|found| {
+            vec![
+                found.namespace.clone(),
+                found.reason.clone(),
+                found.message.clone(),
+            ]
+        })
+        .collect();
+    let named = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let more = match status.failed.saturating_sub(named) {
+        0 => String::new(),
+        number => format!("\n... and {number} more: see `kubectl globalps status --namespaces`"),
+    };
+    let text = columns(&HEADER, &rows, None, |_, _| None);
+    match text.split_once('\n') {
+        Some((_, rows)) if layout.no_headers => format!("\n{rows}{more}"),
+        _ => format!("\n{text}{more}"),
     }
 }
 
@@ -324,7 +362,50 @@ mod tests {
             ],
             conditions: Vec::new(),
             sources: Vec::new(),
+            deliveries: Vec::new(),
+            namespaces: None,
         }
+    }
+
+    #[test]
+    fn namespaces_have_a_line_under_the_first_and_their_failures_come_last() {
+        let mut status = status();
+        status.nodes.clear();
+        status.counts = Counts::default();
+        let namespaces = ImagePullSecretsStatus {
+            secret_name: "s".to_owned(),
+            attach: "Admission".to_owned(),
+            total: 30,
+            synced: 9,
+            failed: 21,
+            failures: vec![globalps_core::api::NamespaceFailure {
+                namespace: "a".to_owned(),
+                reason: "QuotaExceeded".to_owned(),
+                message: "why".to_owned(),
+            }],
+            ..ImagePullSecretsStatus::default()
+        };
+        status.namespaces = Some(NamespacesRow {
+            status: namespaces,
+            is_enabled: true,
+        });
+        assert_eq!(
+            shown(&status, Layout::default()),
+            "\
+revision 3  not delivered to nodes
+Namespaces   9 of 30 synced, 21 failed, attached by Admission
+
+NAMESPACE   REASON          MESSAGE
+a           QuotaExceeded   why
+... and 20 more: see `kubectl globalps status --namespaces`
+"
+        );
+        let live = Layout {
+            width: Some(80),
+            live: true,
+            ..Layout::default()
+        };
+        assert!(!shown(&status, live).contains("QuotaExceeded"));
     }
 
     fn shown(status: &Status, layout: Layout) -> String {

@@ -162,6 +162,12 @@ pub const FILES: &[TestFile] = &[
         "`add` asks the registry first: tokens, certificates, redirects, proxies",
     ),
     file(
+        "namespaces",
+        On::Nodes(1),
+        150,
+        "pull secrets in namespaces, without anything on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
+    ),
+    file(
         "originals",
         On::Nodes(1),
         60,

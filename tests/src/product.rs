@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -16,6 +17,8 @@ pub const NAMESPACE: &str = "kube-system";
 /// The Secret that a user writes.
 pub const ADDITIONAL: &str = "additional-pull-secret";
 const POLL: Duration = Duration::from_millis(50);
+/// How long a node's journal may be behind.
+const JOURNAL: Duration = Duration::from_secs(3);
 /// Long enough for a busy machine; a test that needs it all has failed.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -281,23 +284,37 @@ impl<'a> Product<'a> {
 
     /// Starts of the node's kubelet since the node booted, as its systemd counts them.
     pub fn kubelet_starts(&self, node: &Node) -> Result<usize> {
-        // On a busy machine the journal is behind.
-        node.exec(&["journalctl", "--sync"])?.ok()?;
-        let journal = node
-            .exec(&[
-                "journalctl",
-                "-u",
-                "kubelet.service",
-                "-o",
-                "json",
-                "--no-pager",
-            ])?
-            .ok()?;
         // systemd's own message of a unit that has started.
-        Ok(journal
-            .lines()
-            .filter(|line| line.contains("39f53479d3a045ac8e11786248231fbf"))
-            .count())
+        const STARTED: &str = "39f53479d3a045ac8e11786248231fbf";
+        let show = [
+            "systemctl",
+            "show",
+            "--property=InvocationID",
+            "--value",
+            "kubelet.service",
+        ];
+        let journal = [
+            "journalctl",
+            "-u",
+            "kubelet.service",
+            "-o",
+            "json",
+            "--no-pager",
+        ];
+        let deadline = Instant::now() + JOURNAL;
+        loop {
+            node.exec(&["journalctl", "--sync"])?.ok()?;
+            let invocation = node.exec(&show)?.ok()?;
+            let journal = node.exec(&journal)?.ok()?;
+            let starts = journal.lines().filter(|line| line.contains(STARTED));
+            // On a busy machine the journal is behind, and `--sync` does not wait for what is still in its socket. A start that
+            // failed before the program ran has no message.
+            let is_complete = starts.clone().any(|line| line.contains(invocation.trim()));
+            if is_complete || Instant::now() > deadline {
+                return Ok(starts.count());
+            }
+            sleep(POLL);
+        }
     }
 
     /// Fails where one of these texts is found in anything that was logged, told or left for others to read.

@@ -144,6 +144,7 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
         original: None,
         sources: Vec::new(),
         delivery: None,
+        image_pull_secrets: None,
         hosted_control_plane: None,
         allowed: allowed.clone(),
     };

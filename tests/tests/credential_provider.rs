@@ -456,7 +456,8 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
             damages += 1;
         }
         anyhow::ensure!(refused.is_empty(), "a public image waits: {refused:?}");
-        Ok((running == PODS / 2).then_some(()))
+        // On a busy machine a look takes seconds: the last damage may come after the last image.
+        Ok((running == PODS / 2 && damages == 4).then_some(()))
     })
     .unwrap();
     println!(
@@ -464,7 +465,6 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
         PODS / 2,
         begun.elapsed().as_secs_f32()
     );
-    assert_eq!(damages, 4, "the data was damaged meanwhile");
     until("the private images", Duration::from_mins(5), POLL, || {
         Ok((pulled("private")?.0 == PODS / 2).then_some(()))
     })

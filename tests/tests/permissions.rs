@@ -447,6 +447,7 @@ fn rights() -> BTreeSet<Right> {
         original: Some(original()),
         sources: Vec::new(),
         delivery: None,
+        image_pull_secrets: None,
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

@@ -430,7 +430,7 @@ fn ways_out_are_refused(controller: &Account) {
         (
             "a Secret of the account",
             pulls,
-            "a ServiceAccount names no Secrets",
+            "a ServiceAccount gets and loses no imagePullSecrets but `global-pull-secret`",
         ),
         ("a token of any account", token, "a Secret is of type"),
     ] {
@@ -640,6 +640,7 @@ fn install(cluster: &Cluster, syncer_image: &str) {
         original: None,
         sources: Vec::new(),
         delivery: None,
+        image_pull_secrets: None,
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

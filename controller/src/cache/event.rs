@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 
 use super::list_watch::Update;
-use super::namespaces::NamespaceView;
 use super::object_watch::ObjectState;
 use crate::content::source::Source;
+use crate::namespaces::views::{AccountView, NamespaceView, PullSecretView};
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{LiveObject, ManagedObject};
 
@@ -25,6 +25,9 @@ pub(crate) enum CacheEvent {
     Node(Update<NodeView>),
     NodePullSecret(Update<Box<NodePullSecret>>),
     Namespace(Update<NamespaceView>),
+    /// Of a namespace.
+    PullSecret(Update<PullSecretView>),
+    ServiceAccount(Update<AccountView>),
 }
 
 /// Where the original pull secret is.

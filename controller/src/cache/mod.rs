@@ -8,16 +8,17 @@ mod namespaces;
 mod node;
 mod object_watch;
 mod out_of_band;
+mod pull_secrets;
+mod snapshot;
 mod store;
 mod syncers;
 mod versioned;
 mod watches;
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
-use globalps_core::names::{DATA_KEY, GLOBAL_SECRET, NODE_POOL_LABEL, ROLLED_OUT_SECRET};
+use globalps_core::names::{GLOBAL_SECRET, NODE_POOL_LABEL};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
@@ -28,19 +29,20 @@ use tokio::time::Instant;
 use debounce::Debounced;
 pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
-use namespaces::WatchedNamespaces;
+use namespaces::{Purpose, WatchedNamespaces};
 use object_watch::ObjectState;
 use out_of_band::{OutOfBandChange, out_of_band_changes};
+pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
 use store::Store;
 use versioned::Versioned as _;
 use watches::stripped;
 pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
 
-use crate::content::secret::{self, revision};
-use crate::content::source::{Data, Source};
+use crate::content::secret::{self, Global};
+use crate::content::source::Source;
+use crate::namespaces::views::NamespaceView;
 use crate::nodes::clock::AssignmentClock;
-use crate::nodes::input::{NodeView, Snapshot};
-use crate::nodes::provider_paths::{fit, is_on_nodes};
+use crate::nodes::input::NodeView;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
 
 #[derive(Default)]
@@ -52,6 +54,8 @@ pub(crate) struct Cache {
     /// The content of each of `spec.sources`, in their order.
     sources: Vec<(String, Debounced<Source>)>,
     namespaces: WatchedNamespaces,
+    /// What the namespaces have.
+    pub(crate) pull_secrets: PullSecrets,
     global: Store<Secret>,
     rolled_out: Store<PartialObjectMeta<Secret>>,
     /// As it was when another client deleted it, until it is written again.
@@ -65,6 +69,8 @@ pub(crate) struct Cache {
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: AssignmentClock,
+    /// The revision that every namespace has that can.
+    pub(crate) namespaces_have: Option<i64>,
     /// Since when syncers are down that should run. No event says when that has lasted.
     pub(crate) down_since: Option<Timestamp>,
 }
@@ -157,6 +163,8 @@ impl Cache {
                 self.node_pull_secrets.handle(event)
             }
             CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
+            CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
+            CacheEvent::ServiceAccount(event) => self.pull_secrets.handle_account(event),
         }
     }
 
@@ -241,6 +249,26 @@ impl Cache {
         self.namespaces = WatchedNamespaces::new(is_watched);
     }
 
+    pub(crate) fn live_namespaces(&self) -> &BTreeMap<String, NamespaceView> {
+        self.namespaces.live()
+    }
+
+    pub(crate) fn are_namespaces_synced(&self) -> bool {
+        self.namespaces.is_listed()
+    }
+
+    /// `global-pull-secret`, as it is now.
+    pub(crate) fn decoded_global(&self) -> Option<Global> {
+        let global = self.global.get(GLOBAL_SECRET);
+        global.or(self.deleted_global.as_ref()).map(secret::decode)
+    }
+
+    /// `for_scopes`: a source selects some by their labels. `for_secrets`: they get pull secrets.
+    pub(crate) fn set_use_of_namespaces(&mut self, for_scopes: bool, for_secrets: bool) {
+        let (scopes, secrets) = (for_scopes, for_secrets);
+        self.namespaces.set_purpose(Purpose { scopes, secrets });
+    }
+
     pub(crate) fn are_namespaces_watched(&self) -> bool {
         self.namespaces.is_watched
     }
@@ -289,6 +317,11 @@ impl Cache {
         self.global.live.clear();
         self.deleted_global = None;
         self.rolled_out.live.clear();
+        self.forget_agents();
+    }
+
+    /// The same, of the syncer and the restorer only.
+    pub(crate) fn forget_agents(&mut self) {
         for object in ManagedObject::all() {
             self.managed.get_mut(object).live.clear();
         }
@@ -337,50 +370,6 @@ impl Cache {
         let is_other = self.config().and_then(generation) != generation(&config);
         self.config.put(config);
         is_other
-    }
-
-    pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot<'_> {
-        let additional = self.additional().map_or(Source::Absent, |secret| {
-            Source::Found(Data::of(secret, DATA_KEY))
-        });
-        let config = self.config();
-        let status = config.and_then(|config| config.status.as_ref());
-        let global = self.global.get(GLOBAL_SECRET);
-        let global = global.or(self.deleted_global.as_ref()).map(secret::decode);
-        let mut spec = config.map(|config| config.spec.clone()).unwrap_or_default();
-        let objects = self.node_pull_secrets.live.values();
-        let is_on_nodes = is_on_nodes(global.as_ref(), objects.map(|object| &**object));
-        let deviation = fit(&mut spec, self.provider_pods(), is_on_nodes);
-        Snapshot {
-            spec,
-            deviation,
-            config_missing: config.is_none(),
-            additional,
-            additional_type: self.additional().and_then(|secret| secret.type_.clone()),
-            original: match &self.original_ref {
-                None => Source::Absent,
-                // `caches_synced` holds, so it is known.
-                Some(_) => self.original.clone().unwrap_or(Source::Absent),
-            },
-            sources: self
-                .sources
-                .iter()
-                .map(|(name, known)| (name.clone(), known.get().cloned().unwrap_or(Source::Absent)))
-                .collect(),
-            namespaces: self.namespaces.get().map(Cow::Borrowed),
-            global,
-            global_deleted_out_of_band: self.deleted_global.is_some(),
-            rolled_out_revision: self.rolled_out.get(ROLLED_OUT_SECRET).map(revision),
-            reported_revision: status.map_or(0, |status| status.revision),
-            last_rolled_out: None,
-            syncers: self.syncers(now),
-            clock: Cow::Borrowed(&self.clock),
-            daemon_set: self.agents().next().is_some(),
-            nodes: Cow::Borrowed(&self.nodes.live),
-            deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
-            node_pull_secrets: Cow::Borrowed(&self.node_pull_secrets.live),
-            now,
-        }
     }
 }
 

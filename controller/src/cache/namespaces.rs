@@ -1,38 +1,18 @@
-//! Labels of the namespaces, for sources that select them: known only while one does.
+//! The namespaces: known only while a source selects some by their labels, or while they get pull secrets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt as _;
-use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
 use super::list_watch::Update;
 use super::store::Store;
-use super::versioned::{Versioned, version};
+use super::versioned::Versioned;
 use crate::content::scope::Namespaces;
+use crate::namespaces::views::NamespaceView;
 
 /// Changes within this time share a revision.
 const SETTLE: Duration = Duration::from_secs(1);
-
-/// What the cache has of a namespace.
-#[derive(Clone, Debug)]
-pub(crate) struct NamespaceView {
-    name: String,
-    version: u64,
-    labels: BTreeMap<String, String>,
-}
-
-impl From<PartialObjectMeta<Namespace>> for NamespaceView {
-    fn from(mut object: PartialObjectMeta<Namespace>) -> Self {
-        Self {
-            name: object.name_any(),
-            version: version(&object),
-            labels: std::mem::take(object.labels_mut()),
-        }
-    }
-}
 
 impl Versioned for NamespaceView {
     fn key(&self) -> String {
@@ -44,14 +24,36 @@ impl Versioned for NamespaceView {
     }
 
     fn means_the_same(&self, other: &Self) -> bool {
-        self.labels == other.labels
+        let Self {
+            name: _,
+            version: _,
+            labels,
+            is_marked_excluded,
+            is_terminating,
+        } = self;
+        (labels, is_marked_excluded, is_terminating)
+            == (
+                &other.labels,
+                &other.is_marked_excluded,
+                &other.is_terminating,
+            )
     }
+}
+
+/// Who asks for the namespaces.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Purpose {
+    /// A source selects some by their labels: changes of the same second share a revision.
+    pub(super) scopes: bool,
+    /// They get pull secrets: each change matters at once.
+    pub(super) secrets: bool,
 }
 
 #[derive(Default)]
 pub(super) struct WatchedNamespaces {
     store: Store<NamespaceView>,
     pub(super) is_watched: bool,
+    purpose: Purpose,
     is_forbidden: bool,
     /// As the plan sees them; `None`: not known yet.
     settled: Option<Namespaces>,
@@ -62,7 +64,18 @@ impl WatchedNamespaces {
     pub(super) fn new(is_watched: bool) -> Self {
         Self {
             is_watched,
+            purpose: Purpose {
+                scopes: is_watched,
+                secrets: false,
+            },
             ..Self::default()
+        }
+    }
+
+    pub(super) fn set_purpose(&mut self, purpose: Purpose) {
+        let before = std::mem::replace(&mut self.purpose, purpose);
+        if before.scopes != purpose.scopes && self.store.synced {
+            self.settle_now();
         }
     }
 
@@ -82,7 +95,7 @@ impl WatchedNamespaces {
         if news {
             self.changed.get_or_insert(now);
         }
-        false
+        news && self.purpose.secrets
     }
 
     pub(super) fn settles_at(&self) -> Option<Instant> {
@@ -96,8 +109,8 @@ impl WatchedNamespaces {
 
     fn settle_now(&mut self) -> bool {
         self.changed = None;
-        let live = self.store.live.values();
-        let live = live.map(|view| (view.name.clone(), view.labels.clone()));
+        let live = self.store.live.values().filter(|_| self.purpose.scopes);
+        let live = live.map(|view| (view.name.clone(), view.labels.to_map()));
         let live = Some(live.collect());
         let news = self.settled != live;
         self.settled = live;
@@ -107,6 +120,15 @@ impl WatchedNamespaces {
     /// What is not known is awaited, unless it can't be known.
     pub(super) fn is_synced(&self) -> bool {
         !self.is_watched || self.store.synced || self.is_forbidden
+    }
+
+    /// All of them are known.
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_watched && self.store.synced
+    }
+
+    pub(super) fn live(&self) -> &BTreeMap<String, NamespaceView> {
+        &self.store.live
     }
 
     /// `None`: nobody asks for them, or the controller may not list them.
@@ -127,7 +149,9 @@ mod tests {
         let view = |name: &str, version, team: &str| NamespaceView {
             name: name.to_owned(),
             version,
-            labels: [("team".to_owned(), team.to_owned())].into(),
+            labels: (&BTreeMap::from([("team".to_owned(), team.to_owned())])).into(),
+            is_marked_excluded: false,
+            is_terminating: false,
         };
         let now = Instant::now();
         let mut namespaces = WatchedNamespaces::new(true);

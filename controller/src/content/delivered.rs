@@ -14,9 +14,15 @@ pub(super) fn delivered(
     scoped: Vec<ScopedConfig>,
     before: Option<&Global>,
 ) -> Content {
-    if spec.kubelet.delivery == DeliveryType::ConfigFile {
+    if spec.kubelet.delivery != DeliveryType::CredentialProvider {
         return Content {
             config,
+            // For namespaces; the file of a node never has it.
+            scoped: if spec.image_pull_secrets.enabled {
+                scoped
+            } else {
+                Vec::new()
+            },
             ..Content::default()
         };
     }
@@ -44,7 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_provider_gets_scoped_content_and_only_new_ports_change_its_configuration() {
+    fn only_the_provider_and_namespaces_get_scoped_content_and_only_new_ports_change_its_configuration()
+     {
         let config = |keys: &[&str]| {
             let entries: Vec<String> = keys
                 .iter()
@@ -60,6 +67,9 @@ mod tests {
         let mut spec = GlobalPullSecretSpec::default();
         let content = delivered(&spec, config(&["a"]), vec![scoped("b:1")], None);
         assert!(content.scoped.is_empty() && content.delivery == Delivery::ConfigFile);
+        spec.image_pull_secrets.enabled = true;
+        let content = delivered(&spec, config(&["a"]), vec![scoped("b:1")], None);
+        assert!(content.scoped.len() == 1 && content.delivery == Delivery::ConfigFile);
         spec.kubelet.delivery = DeliveryType::CredentialProvider;
         let mut before = None;
         for (keys, scoped_key, expected) in [

@@ -6,4 +6,5 @@ pub(crate) mod history;
 pub(crate) mod resolve;
 pub(crate) mod scope;
 pub(crate) mod secret;
+pub(crate) mod since;
 pub(crate) mod source;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use globalps_core::api::MAX_REVISION;
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, DATA_KEY, DELIVERY_ANNOTATION,
-    GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX,
-    PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION, REFUSED_KEY,
-    RESTORING_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, ROLLED_OUT_SECRET,
-    SCOPED_KEY, SECRET_TYPE,
+    ADDITIONAL_PROVEN_ANNOTATION, CONFIG_FILE_ANNOTATION, CONTENT_SINCE_ANNOTATION, DATA_KEY,
+    DELIVERY_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY, LAST_SCOPES_KEY,
+    LAST_SOURCE_KEY_PREFIX, PROVEN_ANNOTATION, PROVIDER_SINCE_ANNOTATION, REFUSED_ANNOTATION,
+    REFUSED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION,
+    ROLLED_OUT_SECRET, SCOPED_KEY, SECRET_TYPE,
 };
 use globalps_core::provider::{self, Content, Delivery, Scope};
 use jiff::Timestamp;
@@ -19,6 +19,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::ResourceExt as _;
 
 use super::source::Data;
+
+/// Since which revision each part of the content is as it is: by the name of the source with a scope; the empty name: what
+/// every pod may use.
+pub(crate) type Since = BTreeMap<String, i64>;
 
 /// The state in `global-pull-secret`.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +50,8 @@ pub(crate) struct Global {
     pub(crate) restoring: bool,
     /// Path of the credentials file that the nodes were given; `None`: written by the release before.
     pub(crate) config_file: Option<String>,
+    /// Since when each part of the content is as it is; empty: written by the release before.
+    pub(crate) content_since: Since,
 }
 
 impl Global {
@@ -66,6 +72,7 @@ impl Global {
             rejected_reason,
             restoring,
             config_file,
+            content_since,
         } = self;
         *revision == other.revision
             && *last_additional == other.last_additional
@@ -80,6 +87,7 @@ impl Global {
             && *rejected_reason == other.rejected_reason
             && *restoring == other.restoring
             && *config_file == other.config_file
+            && *content_since == other.content_since
     }
 }
 
@@ -107,6 +115,7 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         rejected_reason,
         restoring,
         config_file,
+        content_since,
     } = &write.global;
     let kept = [
         (LAST_ADDITIONAL_KEY, last_additional),
@@ -131,6 +140,12 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         (RESTORING_ANNOTATION, restoring.then(|| "true".to_owned())),
         (CONFIG_FILE_ANNOTATION, config_file.clone()),
         (DELIVERY_ANNOTATION, delivery(&write.content)),
+        (
+            CONTENT_SINCE_ANNOTATION,
+            serde_json::to_string(content_since)
+                .ok()
+                .filter(|_| !content_since.is_empty()),
+        ),
         (
             PROVIDER_SINCE_ANNOTATION,
             (*provider_since > 0).then(|| provider_since.to_string()),
@@ -276,6 +291,9 @@ pub(crate) fn decode(secret: &Secret) -> Global {
         restoring: annotation(RESTORING_ANNOTATION).is_some_and(|text| text == "true")
             || revision(secret) > 0 && !has_content,
         config_file: annotation(CONFIG_FILE_ANNOTATION).cloned(),
+        content_since: annotation(CONTENT_SINCE_ANNOTATION)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default(),
     }
 }
 
@@ -320,6 +338,7 @@ mod tests {
             rejected_reason: Some("it failed on n1".to_owned()),
             restoring: false,
             config_file: Some("/var/lib/kubelet/config.json".to_owned()),
+            content_since: [(String::new(), 5), ("one".to_owned(), 7)].into(),
         };
         let canary_passed = Global {
             revision: 7,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::api::{Cordoned, GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::names::{EXCLUDE_LABEL, MACHINE_CONFIG_OPERATOR};
 use globalps_core::phase;
 use jiff::{SignedDuration, Timestamp};
@@ -41,6 +41,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) reported_revision: i64,
     /// The newest additional Secret of the history; `None`: not read.
     pub(crate) last_rolled_out: Option<Source>,
+    /// Revision that every namespace has that should and can; `None`: not yet known.
+    pub(crate) namespaces_have: Option<i64>,
     /// A `DaemonSet` of the syncer or the restorer is there.
     pub(crate) daemon_set: bool,
     pub(crate) syncers: Syncers,
@@ -55,10 +57,20 @@ pub(crate) struct Snapshot<'a> {
 impl Snapshot<'_> {
     /// Something of globalps may be on the nodes.
     pub(crate) fn is_in_force(&self) -> bool {
-        self.global.is_some()
-            || self.daemon_set
+        self.global.is_some() || self.may_be_on_nodes() || self.rolled_out_revision.is_some()
+    }
+
+    /// Some node may have something of globalps, which only its syncer can restore.
+    pub(crate) fn may_be_on_nodes(&self) -> bool {
+        let global = self.global.as_ref();
+        self.daemon_set
             || !self.node_pull_secrets.is_empty()
-            || self.rolled_out_revision.is_some()
+            || global.is_some_and(|global| global.config_file.is_some())
+    }
+
+    /// Nodes get nothing, and none has anything.
+    pub(crate) fn is_without_nodes(&self) -> bool {
+        self.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
     }
 
     /// Some revision was rolled out. Before that a new node misses nothing that the others have.
@@ -205,6 +217,7 @@ impl NodeView {
 /// Whether globalps manages the node.
 pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
     node.is_linux()
+        && spec.kubelet.delivery != DeliveryType::None
         && !node.has(EXCLUDE_LABEL, "true")
         && spec
             .node_selector

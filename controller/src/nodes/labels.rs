@@ -1,4 +1,4 @@
-//! Labels of a Node, packed: thousands of nodes have a dozen each.
+//! Labels of a Node or a namespace, packed: thousands of nodes have a dozen each.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,17 @@ impl Labels {
             }
         }
         None
+    }
+}
+
+impl Labels {
+    pub(crate) fn to_map(&self) -> BTreeMap<String, String> {
+        let mut parts = self.0.split_terminator(END).map(str::to_owned);
+        let mut map = BTreeMap::new();
+        while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
+            map.insert(key, value);
+        }
+        map
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) fn members(
     canary_passed: bool,
     provider_since: i64,
 ) -> Vec<Member> {
+    if snapshot.is_without_nodes() {
+        return Vec::new();
+    }
     let restoring = goal == Goal::Restore;
     let canaries = Canaries::of(snapshot);
     let nodes = snapshot.nodes.values().filter_map(|node| {
@@ -212,8 +215,10 @@ pub(super) fn missing(
     restores: bool,
 ) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
     let nodes = snapshot.nodes.values();
-    let nodes = nodes
-        .filter(|node| node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name));
+    let are_needed = !snapshot.is_without_nodes();
+    let nodes = nodes.filter(move |node| {
+        are_needed && node.is_linux() && !snapshot.node_pull_secrets.contains_key(&node.name)
+    });
     nodes.map(move |node| {
         let spec = NodePullSecretSpec {
             assigned_at: Some(Time(snapshot.now)),
@@ -286,5 +291,153 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     match lost(object, node, context) {
         Some(clause) => format!("{name}: {clause}"),
         None => format!("{name}: {}: {}", status.phase, status.message),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::plan::tests::snapshot;
+    use super::*;
+    use crate::content::source::Source;
+
+    /// Members of a cluster whose nodes are as [`snapshot`] describes them.
+    fn members_of(nodes: &str, goal: Goal, change: impl FnOnce(&mut Snapshot)) -> Vec<Member> {
+        let mut snapshot = snapshot(Source::Absent, None, nodes);
+        change(&mut snapshot);
+        members(&snapshot, goal, true, 3)
+    }
+
+    #[test]
+    fn only_a_node_that_runs_the_provider_as_it_is_takes_content_in_place() {
+        let by_provider = DeliveryType::CredentialProvider.as_str();
+        for (case, delivery, delivered, revision, version, now, since, expected) in [
+            (
+                "it runs it",
+                by_provider,
+                5,
+                5,
+                "v1.36.3",
+                "v1.36.3",
+                3,
+                true,
+            ),
+            (
+                "since that very revision",
+                by_provider,
+                3,
+                3,
+                "v1.36.3",
+                "v1.36.3",
+                3,
+                true,
+            ),
+            (
+                "as it was before",
+                by_provider,
+                2,
+                2,
+                "v1.36.3",
+                "v1.36.3",
+                3,
+                false,
+            ),
+            (
+                "by the file",
+                "ConfigFile",
+                5,
+                5,
+                "v1.36.3",
+                "v1.36.3",
+                3,
+                false,
+            ),
+            (
+                "its data are another's",
+                by_provider,
+                4,
+                5,
+                "v1.36.3",
+                "v1.36.3",
+                3,
+                false,
+            ),
+            (
+                "nobody counts",
+                by_provider,
+                5,
+                5,
+                "v1.36.3",
+                "v1.36.3",
+                0,
+                false,
+            ),
+            (
+                "upgraded to tokens",
+                by_provider,
+                5,
+                5,
+                "v1.33.1",
+                "v1.34.0",
+                3,
+                false,
+            ),
+            (
+                "without tokens as before",
+                by_provider,
+                5,
+                5,
+                "v1.33.1",
+                "v1.33.2",
+                3,
+                true,
+            ),
+        ] {
+            let mut object = NodePullSecret::new("a", NodePullSecretSpec::default());
+            object.spec.kubelet_version = version.to_owned();
+            object.status = Some(globalps_core::api::NodePullSecretStatus {
+                delivery: delivery.to_owned(),
+                delivery_revision: delivered,
+                revision,
+                ..Default::default()
+            });
+            let mut node = NodeView::of_test("a", jiff::Timestamp::UNIX_EPOCH);
+            node.kubelet_version = now.into();
+            assert_eq!(takes_in_place(&object, &node, since), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_a_selected_node_or_one_that_has_something() {
+        let line = |nodes: &str, goal| {
+            let members = members_of(nodes, goal, |snapshot| {
+                for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+                    let status = object.status.as_mut().unwrap();
+                    status.delivery = DeliveryType::CredentialProvider.as_str().to_owned();
+                    status.delivery_revision = status.revision;
+                    object.spec.kubelet_version = "v1.36.3".to_owned();
+                }
+            });
+            let word = |member: &Member| {
+                let canary = if member.is_canary { "*" } else { "" };
+                let in_place = if member.in_place { "=" } else { "" };
+                format!("{}{canary}{in_place}", member.name)
+            };
+            members.iter().map(word).collect::<Vec<_>>().join(" ")
+        };
+        let goal = Goal::Revision(5);
+        assert_eq!(line("a=5:Synced b=0 -c=0 -d=5:Synced", goal), "a*= b* d");
+        assert_eq!(line("a=R:Restored b=0 -c=0", Goal::Restore), "a b c");
+    }
+
+    #[test]
+    fn a_canary_may_have_to_be_ready_for_longer() {
+        let mut spec = GlobalPullSecretSpec::default();
+        spec.rollout.min_ready_seconds = 5;
+        spec.rollout.canary.min_ready_seconds = 60;
+        assert_eq!(min_ready(&spec, true), SignedDuration::from_secs(60));
+        assert_eq!(min_ready(&spec, false), SignedDuration::from_secs(5));
+        spec.rollout.min_ready_seconds = 90;
+        assert_eq!(min_ready(&spec, true), SignedDuration::from_secs(90));
     }
 }

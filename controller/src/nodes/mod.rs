@@ -10,3 +10,4 @@ pub(crate) mod plan;
 mod plan_properties;
 mod progress;
 pub(crate) mod provider_paths;
+mod revision;

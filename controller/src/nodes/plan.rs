@@ -1,15 +1,16 @@
 //! The plan: what the controller writes next. Pure: every decision of the controller is made here.
 
-use globalps_core::api::{MAX_REVISION, NodePullSecretSpec, OnFailure};
-use globalps_core::provider::{Content, Delivery};
+use globalps_core::api::{DeliveryType, MAX_REVISION, NodePullSecretSpec, OnFailure};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::bootstrap::{bootstrap, fleet_revision};
 use super::input::Snapshot;
 use super::members::{assignments, members, missing};
+use super::revision::{config_file, content, last_revision, provider_since};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved, Scopes, resolve};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
+use crate::content::since::since;
 use crate::content::source::{Data, Source, Verdict};
 
 /// The state that the nodes shall reach.
@@ -50,6 +51,8 @@ pub(crate) struct Plan {
     /// Written before `global`, which no longer has this revision.
     pub(crate) rolled_out: Option<RolledOutWrite>,
     pub(crate) global: Option<GlobalWrite>,
+    /// Nodes get nothing any more, and all of them are restored: the syncers and their objects go.
+    pub(crate) removes_agents: bool,
     /// `NodePullSecret`s to write: node and spec, in this order.
     pub(crate) assignments: Vec<(String, NodePullSecretSpec)>,
 }
@@ -66,6 +69,7 @@ impl Plan {
             history: None,
             rolled_out: None,
             global: None,
+            removes_agents: false,
             assignments: Vec::new(),
         }
     }
@@ -178,9 +182,14 @@ fn reach(
     let members = &plan.members;
     plan.canary_passed =
         had_passed || rollout::has_canary_passed(members, goal, &snapshot.spec.rollout);
+    let is_off_nodes = is_off_nodes(snapshot, members);
+    let had_config_file = before.is_some_and(|global| global.config_file.is_some());
+    // That nothing is on the nodes any more is written first.
+    plan.removes_agents = is_off_nodes && !had_config_file && snapshot.may_be_on_nodes();
+    let members = &plan.members;
     let rolled_out = same
         .and_then(|global| global.rolled_out)
-        .or_else(|| is_complete(members).then_some(snapshot.now));
+        .or_else(|| is_complete(snapshot, members, revision).then_some(snapshot.now));
     let next = Global {
         revision,
         content: None,
@@ -201,7 +210,8 @@ fn reach(
         rejected_reason: before
             .filter(|_| resolved.rejected.is_some())
             .and_then(|global| global.rejected_reason.clone()),
-        config_file: config_file(snapshot, before),
+        config_file: config_file(snapshot, before).filter(|_| !is_off_nodes),
+        content_since: since(before, &desired.content, revision),
     };
     if same.is_none() {
         plan.history = before
@@ -237,45 +247,9 @@ fn reach(
     plan
 }
 
-/// Equivalent content keeps the bytes that the nodes have.
-fn content(same: Option<&Global>, desired: &Desired) -> Content {
-    let content = same.and_then(|global| global.content.clone());
-    content.unwrap_or_else(|| desired.content.clone())
-}
-
-/// Another configuration of the provider takes a restart of each kubelet, and a later revision with the same one none.
-fn provider_since(before: Option<&Global>, content: &Content, revision: i64) -> i64 {
-    let known = before.filter(|global| {
-        let before = global.content.as_ref().map(|content| &content.delivery);
-        before == Some(&content.delivery)
-    });
-    match &content.delivery {
-        Delivery::ConfigFile => 0,
-        Delivery::CredentialProvider(_) => known
-            .map(|global| global.provider_since)
-            .filter(|since| *since > 0)
-            .unwrap_or(revision),
-    }
-}
-
-/// The highest revision that the controller has written. Where the Secret or its revision was lost, the other objects that
-/// it wrote tell: a number must not get another meaning. What nodes report counts for nothing.
-fn last_revision(snapshot: &Snapshot) -> i64 {
-    let written = snapshot.global.as_ref().map_or(0, |global| global.revision);
-    let objects = snapshot.node_pull_secrets.values();
-    let assigned = objects.map(|object| object.spec.revision).max();
-    let last = assigned.unwrap_or_default().max(written);
-    if written > 0 {
-        return last;
-    }
-    let rolled_out = snapshot.rolled_out_revision.unwrap_or_default();
-    last.max(rolled_out).max(snapshot.reported_revision)
-}
-
-/// What the nodes were given first stays: at another path nobody would find what is to be restored.
-fn config_file(snapshot: &Snapshot, before: Option<&Global>) -> Option<String> {
-    let before = before.and_then(|global| global.config_file.clone());
-    before.or_else(|| Some(snapshot.spec.kubelet.config_file.clone()))
+/// Nodes get nothing, and every one is restored.
+fn is_off_nodes(snapshot: &Snapshot, members: &[Member]) -> bool {
+    snapshot.spec.kubelet.delivery == DeliveryType::None && members.iter().all(Member::is_done)
 }
 
 enum Rollback {
@@ -341,8 +315,11 @@ fn kept(global: &Global) -> Option<HistoryWrite> {
     })
 }
 
-/// Every node that can be reached has it, and there is one.
-fn is_complete(members: &[Member]) -> bool {
+/// Every node that can be reached has it, and there is one. Where nodes get nothing: every namespace.
+fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
+    if snapshot.spec.kubelet.delivery == DeliveryType::None {
+        return snapshot.namespaces_have == Some(revision);
+    }
     selected(members).any(Member::is_done)
         && selected(members).all(|m| m.is_done() || m.is_passed_over() && !m.has_failed())
 }

@@ -213,7 +213,9 @@ impl Cluster {
                 let delivery = &mut self.snapshot.spec.kubelet.delivery;
                 *delivery = match *delivery {
                     DeliveryType::ConfigFile => DeliveryType::CredentialProvider,
-                    DeliveryType::CredentialProvider => DeliveryType::ConfigFile,
+                    DeliveryType::CredentialProvider | DeliveryType::None => {
+                        DeliveryType::ConfigFile
+                    }
                 };
             }
             Event::Paused => self.snapshot.spec.rollout.paused = true,

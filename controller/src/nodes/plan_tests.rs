@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::{
     GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
+use globalps_core::provider::{Content, Delivery, ProviderConfig};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::input::{NodeView, NotReady, Syncers};
@@ -36,6 +37,7 @@ fn global(revision: i64, text: &str) -> Global {
         canary_passed: true,
         config_file: Some(GlobalPullSecretSpec::default().kubelet.config_file),
         rolled_out: Some(Timestamp::UNIX_EPOCH),
+        content_since: [(String::new(), revision)].into(),
         ..Global::default()
     }
 }
@@ -68,6 +70,7 @@ pub(crate) fn snapshot(
         sources: Vec::new(),
         namespaces: None,
         last_rolled_out: None,
+        namespaces_have: None,
         daemon_set: global.is_some(),
         syncers: Syncers::default(),
         global,
@@ -366,7 +369,7 @@ fn a_new_node_bootstraps_once_and_only_where_nothing_was_asked_of_it() {
 #[test]
 fn new_nodes_get_what_the_fleet_has() {
     let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
-    for (case, mut snapshot, slot, expected) in [
+    for (case, mut snapshot, slot, expected) in vec![
         (
             "a new node gets an object, which asks for nothing",
             snapshot(found(A), Some(global(1, A)), "a=1:Synced +b"),
@@ -556,16 +559,159 @@ fn without_a_global_pull_secret_everything_in_force_is_held() {
 }
 
 #[test]
+fn a_provider_counts_from_its_last_configuration_on() {
+    let content = |ports: &[&str]| Content {
+        delivery: Delivery::CredentialProvider(ProviderConfig {
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+            scopes: false,
+        }),
+        ..Content::default()
+    };
+    let before = |content: Content, provider_since| Global {
+        content: Some(content),
+        provider_since,
+        ..global(4, A)
+    };
+    let file = Content::default;
+    for (case, before, content, expected) in [
+        (
+            "the first revision by it",
+            Some(before(file(), 0)),
+            content(&[]),
+            5,
+        ),
+        ("nothing before", None, content(&[]), 5),
+        (
+            "as before",
+            Some(before(content(&["1"]), 3)),
+            content(&["1"]),
+            3,
+        ),
+        (
+            "with another port",
+            Some(before(content(&["1"]), 3)),
+            content(&["2"]),
+            5,
+        ),
+        (
+            "before it was counted",
+            Some(before(content(&["1"]), 0)),
+            content(&["1"]),
+            5,
+        ),
+        (
+            "back to the file",
+            Some(before(content(&["1"]), 3)),
+            file(),
+            0,
+        ),
+    ] {
+        assert_eq!(
+            provider_since(before.as_ref(), &content, 5),
+            expected,
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
+    let without_nodes = |global: Option<Global>, nodes| {
+        let mut snapshot = snapshot(found(A), global, nodes);
+        snapshot.spec.kubelet.delivery = DeliveryType::None;
+        snapshot
+    };
+    let off_nodes = || Global {
+        config_file: None,
+        ..global(5, A)
+    };
+    for (case, global, nodes, expected, removes_agents) in [
+        (
+            "nodes get nothing",
+            None,
+            "a b",
+            "Reach(Revision(1)) write 1",
+            false,
+        ),
+        (
+            "what they have is restored, within the limits",
+            Some(global(5, A)),
+            "a=5:Synced b=5:Synced",
+            "Reach(Revision(5)) a=5R",
+            false,
+        ),
+        (
+            "a node without an object may have something",
+            Some(global(5, A)),
+            "a=R:Restored b",
+            "Reach(Revision(5)) b=0?",
+            false,
+        ),
+        (
+            "that all are restored is written first",
+            Some(global(5, A)),
+            "a=R:Restored b=0",
+            "Reach(Revision(5)) write 5 passed rolled out",
+            false,
+        ),
+        (
+            "then the syncers go",
+            Some(off_nodes()),
+            "a=R:Restored b=0",
+            "Reach(Revision(5))",
+            true,
+        ),
+    ] {
+        let snapshot = without_nodes(global, nodes);
+        assert_eq!(line(&snapshot), expected, "{case}");
+        assert_eq!(plan(&snapshot).removes_agents, removes_agents, "{case}");
+    }
+    let mut gone = without_nodes(Some(off_nodes()), "a b");
+    gone.daemon_set = false;
+    assert_eq!(line(&gone), "Reach(Revision(5))");
+    assert!(!plan(&gone).removes_agents);
+}
+
+#[test]
+fn a_restore_keeps_what_it_needs_to_know() {
+    let before = Global {
+        last_original: Some(Data(Some(A.as_bytes().to_vec()))),
+        ..global(2, A)
+    };
+    let plan = plan(&snapshot(Source::Absent, Some(before), "a=2:Synced"));
+    let written = plan.global.unwrap().global;
+    assert!(written.restoring && written.revision == 2);
+    assert!(written.last_original.is_some() && written.config_file.is_some());
+    assert!(written.last_additional.is_none());
+}
+
+#[test]
+fn where_no_history_is_wanted_none_is_kept() {
+    let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
+    assert!(plan(&snapshot).history.is_some());
+    snapshot.spec.history_limit = 0;
+    assert!(plan(&snapshot).history.is_none());
+}
+
+#[test]
 fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
     deleted.global_deleted_out_of_band = true;
     let mut reported = snapshot(found(A), None, "a=0:Pending/3");
     reported.reported_revision = 7;
+    let mut known = snapshot(found(A), Some(global(2, A)), "a=2:Synced");
+    known.reported_revision = 7;
     for (case, snapshot, expected) in [
         (
             "deleted out of band: as it was",
             deleted,
             "Reach(Revision(2)) write 2 passed rolled out",
+        ),
+        ("what is written counts", known, "Reach(Revision(2))"),
+        (
+            "without its revision it is a new one",
+            snapshot(found(A), Some(without_canary(0, A)), "a=0"),
+            "Reach(Revision(1)) write 1 a=1",
         ),
         (
             "deleted while no controller ran: above what was ever assigned",
@@ -708,6 +854,17 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
         (
             "what is kept is what failed",
             failed(Some(found(B))),
+            "Reach(Revision(2)) write 2 passed",
+        ),
+        (
+            "both do not fit into one Secret",
+            {
+                let padded = |text: &str| format!("{text}{}", " ".repeat(600_000));
+                let mut snapshot = failed(Some(found(&padded(A))));
+                snapshot.additional = found(&padded(B));
+                snapshot.global.as_mut().unwrap().last_additional = Some(data(&padded(B)));
+                snapshot
+            },
             "Reach(Revision(2)) write 2 passed",
         ),
         (

@@ -49,6 +49,12 @@ pub(crate) enum ApplyError {
     },
 }
 
+impl ApplyError {
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api { source: kube::Error::Api(status), .. } if status.code == 403)
+    }
+}
+
 pub(crate) struct Applier {
     client: Client,
     namespace: String,
@@ -67,7 +73,7 @@ impl Applier {
         }
     }
 
-    fn leader(&self) -> (String, String) {
+    pub(super) fn leader(&self) -> (String, String) {
         (LEADER_ANNOTATION.to_owned(), self.leader.clone())
     }
 
@@ -227,9 +233,11 @@ impl Applier {
         within("write status of", "GlobalPullSecret", GLOBAL_SECRET, call).await
     }
 
-    /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the
-    /// cleanup.
-    pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
+    /// Deletes the syncer and the restorer, with their objects.
+    pub(crate) async fn remove_agents(
+        &self,
+        node_pull_secrets: &[String],
+    ) -> Result<(), ApplyError> {
         for agent in Agent::ALL {
             self.delete::<DaemonSetView>(agent.name()).await?;
         }
@@ -243,13 +251,34 @@ impl Applier {
             self.delete::<Role>(agent.name()).await?;
             self.delete::<ServiceAccount>(agent.name()).await?;
         }
+        Ok(())
+    }
+
+    /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the
+    /// cleanup.
+    pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
+        self.remove_agents(node_pull_secrets).await?;
         self.forget_history(0).await?;
         self.forget_rolled_out().await?;
         self.delete::<Secret>(GLOBAL_SECRET).await
     }
 
-    fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(super) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        self.in_namespace(&self.namespace)
+    }
+
+    pub(super) fn in_namespace<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     async fn apply<K>(&self, name: &str, object: &K) -> Result<K, ApplyError>
@@ -304,7 +333,7 @@ impl Applier {
     }
 }
 
-async fn within<T>(
+pub(super) async fn within<T>(
     action: &'static str,
     kind: &str,
     name: &str,

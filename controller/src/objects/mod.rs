@@ -2,4 +2,5 @@
 
 pub(crate) mod apply;
 pub(crate) mod managed;
+pub(crate) mod namespaced;
 pub(crate) mod views;

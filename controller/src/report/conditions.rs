@@ -5,9 +5,11 @@ use globalps_core::names::{ADDITIONAL_SECRET, SECRET_TYPE, SYNCER};
 use globalps_core::rollout::{self, Goal, Member};
 
 use super::counts::{NodeCounts, failures, list, restoring, rolling_out};
+use super::namespaces::namespaces_synced;
 use super::sources::first_bad;
 use super::statement::{MAY_NOT_READ, Statement, WAITS_FOR_PODS, sentences, statement};
 use crate::content::source::Verdict;
+use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
@@ -44,7 +46,12 @@ pub(super) fn revision(snapshot: &Snapshot, plan: &Plan) -> i64 {
     }
 }
 
-pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> Statement {
+pub(super) fn ready(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    counts: &NodeCounts,
+    namespaces: Option<&NamespacesReport>,
+) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     let status = counts.status;
     if let (Aim::Hold(reason), false) = (plan.aim, is_invalid(&plan.resolved.additional)) {
@@ -65,6 +72,7 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
             _ => no("Restoring", restoring(counts)),
         };
     };
+    let is_without_nodes = snapshot.spec.kubelet.delivery == DeliveryType::None;
     let revision = revision(snapshot, plan);
     if let Verdict::Invalid(findings) = &plan.resolved.additional {
         let message = format!(
@@ -87,6 +95,21 @@ pub(super) fn ready(snapshot: &Snapshot, plan: &Plan, counts: &NodeCounts) -> St
     }
     if counts.waiting + status.progressing > 0 {
         return no("RollingOut", rolling_out(revision, counts));
+    }
+    if let Some(namespaces) = namespaces.map(namespaces_synced)
+        && (namespaces.reason == "RollingOut" || is_without_nodes && namespaces.status != "True")
+    {
+        return no(namespaces.reason, namespaces.message);
+    }
+    if is_without_nodes {
+        return match namespaces.map(namespaces_synced) {
+            Some(namespaces) => statement(condition::READY, "True", "Synced", namespaces.message),
+            None => no(
+                "NoDelivery",
+                "`spec.kubelet.delivery` is `None`, and `spec.imagePullSecrets.enabled` is false"
+                    .to_owned(),
+            ),
+        };
     }
     let mut message = format!(
         "revision {revision} is in force on {} of {} nodes",

@@ -4,6 +4,7 @@ mod conditions;
 mod counts;
 pub(crate) mod events;
 pub(crate) mod figures;
+mod namespaces;
 mod sources;
 mod statement;
 
@@ -16,9 +17,11 @@ use conditions::{
     additional_valid, degraded, original_valid, progressing, ready, revision, syncers_healthy,
 };
 use counts::count;
+use namespaces::{namespaces_status, namespaces_synced};
 use sources::{source_statuses, sources_valid};
 use statement::{REGISTRY_LIMIT, Statement, shortened};
 
+use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
 use crate::nodes::plan::{Aim, Plan};
@@ -28,6 +31,7 @@ use crate::nodes::plan::{Aim, Plan};
 pub(crate) fn report(
     snapshot: &Snapshot,
     plan: &Plan,
+    namespaces: Option<&NamespacesReport>,
     observed_additional: &str,
     generation: i64,
     before: Option<&GlobalPullSecretStatus>,
@@ -46,7 +50,7 @@ pub(crate) fn report(
     };
     let counts = count(&members, goal);
     let statements = [
-        ready(snapshot, plan, &counts),
+        ready(snapshot, plan, &counts, namespaces),
         progressing(snapshot, plan, &counts, &members),
         degraded(snapshot, plan, &counts, &members),
         additional_valid(&plan.resolved.additional, snapshot),
@@ -56,6 +60,7 @@ pub(crate) fn report(
         .into_iter()
         .chain(sources_valid(&plan.resolved.sources))
         .chain(syncers_healthy(snapshot))
+        .chain(namespaces.map(namespaces_synced))
         .map(|new| dated(new, before, generation, snapshot.now))
         .collect();
     GlobalPullSecretStatus {
@@ -66,6 +71,7 @@ pub(crate) fn report(
         conflicts: named(&plan.resolved.conflicts),
         conflicts_total: u32::try_from(plan.resolved.conflicts.len()).unwrap_or(u32::MAX),
         sources: source_statuses(snapshot, &plan.resolved.sources),
+        image_pull_secrets: namespaces.map(namespaces_status),
         conditions,
     }
 }

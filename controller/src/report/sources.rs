@@ -86,9 +86,40 @@ fn source_fault(source: &ResolvedSource) -> Option<Fault> {
     })
 }
 
-/// A value of [`SourceStatus::delivery`].
+/// Values of [`SourceStatus::delivery`].
 const NODES: &str = "Nodes";
+const NAMESPACES: &str = "Namespaces";
+const BOTH: &str = "NodesAndNamespaces";
 const NOT_DELIVERABLE: &str = "NotDeliverable";
+
+/// How a source is delivered, by how nodes get it.
+fn delivery(
+    snapshot: &Snapshot,
+    source: &ResolvedSource,
+    scoped: Option<&(&'static str, String)>,
+) -> (&'static str, String) {
+    let by_nodes = match scoped {
+        _ if snapshot.spec.kubelet.delivery == DeliveryType::None => {
+            (NOT_DELIVERABLE, "nodes get nothing".to_owned())
+        }
+        Some((delivery, note)) if source.scope.is_some() => (*delivery, note.clone()),
+        _ => (NODES, String::new()),
+    };
+    if !snapshot.spec.image_pull_secrets.enabled {
+        return by_nodes;
+    }
+    let scope = source.scope.as_ref();
+    if scope.is_some_and(|scope| !scope.service_accounts.is_empty()) {
+        let why = "a scope with service accounts is not delivered into namespaces, where every pod can use a Secret";
+        let note = [by_nodes.1.as_str(), why];
+        let note: Vec<&str> = note.into_iter().filter(|text| !text.is_empty()).collect();
+        return (by_nodes.0, note.join("; "));
+    }
+    match by_nodes {
+        (NODES, note) => (BOTH, note),
+        _ => (NAMESPACES, String::new()),
+    }
+}
 
 pub(super) fn source_statuses(
     snapshot: &Snapshot,
@@ -99,10 +130,9 @@ pub(super) fn source_statuses(
     let scoped = has_scope.then(|| scoped_delivery(snapshot));
     let sources = sources.iter().map(|source| {
         let fault = source_fault(source);
-        let scoped = scoped.as_ref().filter(|_| source.scope.is_some());
-        let (delivery, note) = scoped.map_or((NODES, ""), |(delivery, note)| (*delivery, note));
+        let (delivery, note) = delivery(snapshot, source, scoped.as_ref());
         let message = fault.as_ref().map_or("", |(_, _, reason)| reason);
-        let sentences = [message, note].into_iter().filter(|text| !text.is_empty());
+        let sentences = [message, &note].into_iter().filter(|text| !text.is_empty());
         let registries = source.registries.iter().take(SOURCE_REGISTRIES);
         SourceStatus {
             name: source.name.clone(),
@@ -128,7 +158,7 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
         return (NOT_DELIVERABLE, WAITS_FOR_PODS.to_owned());
     }
     if snapshot.spec.kubelet.delivery == DeliveryType::ConfigFile {
-        let why = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider`";
+        let why = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider` or `spec.imagePullSecrets`";
         return (NOT_DELIVERABLE, why.to_owned());
     }
     let nodes = snapshot.nodes.values();

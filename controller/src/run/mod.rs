@@ -1,5 +1,7 @@
 //! The loop of the leader: wait for events, plan, write, report.
 
+mod delivering;
+mod namespaces;
 mod reconcile;
 mod sources;
 
@@ -15,10 +17,13 @@ use kube::Client;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
+use delivering::Delivering;
+
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
 use crate::leader::election::{Election, identity};
 use crate::leader::fencing::fenced_client;
 use crate::leader::lease_guard::{LeaseGuard, Lost};
+use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::report::events::EventRecorder;
@@ -154,6 +159,10 @@ struct Controller {
     original_events: BoxStream<'static, CacheEvent>,
     source_events: CacheEvents,
     namespace_events: CacheEvents,
+    pull_secret_events: CacheEvents,
+    delivering: Delivering,
+    /// What became of namespaces; `None`: they get nothing and have nothing.
+    namespaces: Option<NamespacesReport>,
     /// The last look-up of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
@@ -184,6 +193,9 @@ impl Controller {
             original_events: stream::pending().boxed(),
             source_events: CacheEvents::new(),
             namespace_events: CacheEvents::new(),
+            pull_secret_events: CacheEvents::new(),
+            delivering: Delivering::default(),
+            namespaces: None,
             openshift: (None, None),
             cache: Cache::default(),
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
@@ -220,6 +232,7 @@ impl Controller {
                 Some(event) = self.original_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.source_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.namespace_events.next() => self.cache.handle(event, Instant::now()),
+                Some(event) = self.pull_secret_events.next() => self.cache.handle(event, Instant::now()),
                 () = sleep_until(next) => next == wake,
             };
             changed |= self.handle_pending_events().await;
@@ -259,11 +272,12 @@ impl Controller {
         // The task of the connection passes events on and needs to run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
-            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 4] = [
+            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 5] = [
                 &mut self.events,
                 &mut self.original_events,
                 &mut self.source_events,
                 &mut self.namespace_events,
+                &mut self.pull_secret_events,
             ];
             for events in streams {
                 while let Some(Some(event)) = events.next().now_or_never() {

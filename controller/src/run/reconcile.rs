@@ -46,6 +46,8 @@ impl Controller {
             let _ = self.cache.put_config(config);
         }
         self.watch_sources();
+        self.look_up_policy().await;
+        self.watch_pull_secrets();
         self.watch_namespaces();
         match self.watch_original().await {
             Watched::Unchanged if self.cache.caches_synced() => {}
@@ -87,6 +89,7 @@ impl Controller {
         self.write_content(&plan, spec.history_limit, forgets_rolled_out)
             .await?;
         self.assign(&plan).await?;
+        let retry_delay = self.deliver_to_namespaces(&plan).await;
         let revert_delay = self.manage(&plan, &spec).await?;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await?;
@@ -102,7 +105,8 @@ impl Controller {
             RESYNC
         };
         let pause = pause.min(self.openshift_retry());
-        let sooner = report_delay.into_iter().chain(revert_delay).min();
+        let delays = [report_delay, revert_delay, retry_delay];
+        let sooner = delays.into_iter().flatten().min();
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
     }
 
@@ -144,14 +148,19 @@ impl Controller {
         plan: &Plan,
         spec: &GlobalPullSecretSpec,
     ) -> Result<Option<Duration>, ApplyError> {
-        let generation = self
-            .cache
-            .config()
-            .and_then(|config| config.metadata.generation)
-            .unwrap_or_default();
+        let generation = self.generation();
+        let is_without_nodes = self.cache.snapshot(Timestamp::now()).is_without_nodes();
         let mut revert_delay = None;
         match plan.aim {
             Aim::Nothing | Aim::Hold(_) => {}
+            Aim::Reach(Goal::Revision(_)) if plan.removes_agents => {
+                tracing::info!("every node is restored, removing the syncers");
+                let names = self.cache.node_pull_secrets.names();
+                self.applier.remove_agents(&names).await?;
+                self.cache.forget_agents();
+                self.installed = None;
+            }
+            Aim::Reach(_) if is_without_nodes => {}
             Aim::Reach(goal) => {
                 // Pods are not replaced while nodes change.
                 let keeps = goal == Goal::Restore || !self.at_rest();
@@ -160,6 +169,8 @@ impl Controller {
                 let restores = goal == Goal::Restore;
                 revert_delay = self.install(spec, generation, kept, restores).await?;
             }
+            // What is in namespaces can't be found without `global-pull-secret`.
+            Aim::CleanUp if !self.are_namespaces_clean() => {}
             Aim::CleanUp => {
                 tracing::info!("every node is restored, removing what was created");
                 let names = self.cache.node_pull_secrets.names();
@@ -313,6 +324,13 @@ impl Controller {
         Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
     }
 
+    /// Of the spec; 0: there is none.
+    pub(super) fn generation(&self) -> i64 {
+        let config = self.cache.config();
+        let generation = config.and_then(|config| config.metadata.generation);
+        generation.unwrap_or_default()
+    }
+
     fn at_rest(&self) -> bool {
         let ready = self
             .cache
@@ -339,12 +357,17 @@ impl Controller {
             .and_then(kube::ResourceExt::resource_version)
             .unwrap_or_default();
         let config = self.cache.config();
-        let generation = config
-            .and_then(|config| config.metadata.generation)
-            .unwrap_or_default();
+        let generation = self.generation();
         let before = config.and_then(|config| config.status.clone());
         let snapshot = self.cache.snapshot(now);
-        let after = report(&snapshot, plan, &additional, generation, before.as_ref());
+        let after = report(
+            &snapshot,
+            plan,
+            self.namespaces.as_ref(),
+            &additional,
+            generation,
+            before.as_ref(),
+        );
         self.metrics.set_fleet(
             figures(&snapshot, &after),
             rollout_seconds(before.as_ref(), &after, now),

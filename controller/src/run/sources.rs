@@ -39,13 +39,16 @@ impl Controller {
         self.cache.set_sources(&names);
     }
 
-    /// Watches namespaces while a source selects some by their labels.
+    /// Watches namespaces while a source selects some by their labels, or while they get pull secrets.
     pub(super) fn watch_namespaces(&mut self) {
         let sources = self.cache.config().map(|config| &config.spec.sources);
         let scopes = sources.into_iter().flatten();
         let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
-        let is_wanted = scopes.any(|scope| scope.namespace_selector.is_some());
+        let are_selected = scopes.any(|scope| scope.namespace_selector.is_some());
+        let have_secrets = self.cache.pull_secrets.watch().is_some();
+        let is_wanted = are_selected || have_secrets;
         if is_wanted == self.cache.are_namespaces_watched() {
+            self.cache.set_use_of_namespaces(are_selected, have_secrets);
             return;
         }
         self.namespace_events = if is_wanted {
@@ -55,6 +58,7 @@ impl Controller {
             CacheEvents::new()
         };
         self.cache.set_namespaces_watched(is_wanted);
+        self.cache.set_use_of_namespaces(are_selected, have_secrets);
     }
 
     /// Watches the original pull secret that the configuration names.

@@ -128,6 +128,7 @@ fn the_pod_monitor_finds_the_pods_of_the_manifest() {
         original: None,
         sources: Vec::new(),
         delivery: None,
+        image_pull_secrets: None,
         hosted_control_plane: None,
         allowed: globalps_core::manifests::Allowed::default(),
     };

@@ -27,7 +27,8 @@ pub struct Kubelet {
     pub restart: Restart,
     /// How credentials reach the kubelet. `ConfigFile`: by its credentials file and a restart. `CredentialProvider`: by a
     /// program that it runs at each pull, so that only a new port of a registry takes a restart, and a source can have a
-    /// scope. A node where that can't be set up keeps `ConfigFile` and says why.
+    /// scope. A node where that can't be set up keeps `ConfigFile` and says why. `None`: no node gets anything, and those
+    /// that had something are restored.
     #[serde(default)]
     pub delivery: DeliveryType,
     /// Where the kubelet's own flags for credential providers point to. Absent: it has none yet, and the syncer adds them
@@ -54,6 +55,8 @@ pub enum DeliveryType {
     #[default]
     ConfigFile,
     CredentialProvider,
+    /// Not at all: nothing of globalps runs on a node, and `imagePullSecrets` delivers.
+    None,
 }
 
 impl ProviderPaths {
@@ -83,6 +86,7 @@ impl DeliveryType {
         match self {
             Self::ConfigFile => "ConfigFile",
             Self::CredentialProvider => "CredentialProvider",
+            Self::None => "None",
         }
     }
 }

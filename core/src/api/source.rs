@@ -15,7 +15,7 @@ pub struct SourceRef {
     /// 236 at most, so that a key of a Secret can name it.
     #[schemars(length(min = 1, max = 236))]
     pub name: String,
-    /// The pods that may pull with it. Absent: every pod. A source with a scope is delivered by `CredentialProvider` only.
+    /// The pods that may pull with it. Absent: every pod. A source with a scope is delivered by `CredentialProvider` and into namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<SourceScope>,
 }
@@ -59,7 +59,7 @@ pub struct SourceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub scope: Option<String>,
-    /// How it is delivered: `Nodes`, or `NotDeliverable`, which `message` explains.
+    /// How it is delivered: `Nodes`, `Namespaces`, `NodesAndNamespaces`, or `NotDeliverable`, which `message` explains.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub delivery: String,

@@ -17,15 +17,15 @@ use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// `namespace`: the agents'.
-pub(super) fn objects(namespace: &str, allowed: &Allowed) -> Vec<Value> {
+/// `namespace`: the agents'. `pull_secret`: name of the Secrets in namespaces.
+pub(super) fn objects(namespace: &str, allowed: &Allowed, pull_secret: &str) -> Vec<Value> {
     let mut accounts = vec![(CONTROLLER, CONTROLLER_NAMESPACE.to_owned())];
     accounts.extend(Agent::ALL.map(|agent| (agent.name(), namespace.to_owned())));
     let policies = [
         ("globalps-daemonsets", daemon_sets(namespace, allowed)),
         ("globalps-roles", roles()),
         ("globalps-rolebindings", role_bindings(namespace)),
-        ("globalps-serviceaccounts", service_accounts()),
+        ("globalps-serviceaccounts", service_accounts(pull_secret)),
         ("globalps-secrets", secrets()),
     ];
     let mut objects = Vec::new();
@@ -231,11 +231,15 @@ fn covers(rule: &PolicyRule) -> String {
 }
 
 /// Clouds give an account's pods an identity of theirs by its annotations and labels.
-fn service_accounts() -> Policy {
-    let unchanged = |field: &str| {
+fn service_accounts(pull_secret: &str) -> Policy {
+    let list =
+        |object: &str| format!("(has({object}.imagePullSecrets) ? {object}.imagePullSecrets : [])");
+    // Whether the one has every reference of the other, but the controller's own.
+    let within = |one: &str, other: &str| {
         format!(
-            "!has(object.{field}) || (oldObject != null && has(oldObject.{field}) && \
-             object.{field} == oldObject.{field})"
+            "{}.all(s, (has(s.name) && s.name == '{pull_secret}') || s in {})",
+            list(one),
+            list(other)
         )
     };
     Policy {
@@ -243,10 +247,15 @@ fn service_accounts() -> Policy {
         validations: vec![
             validation(
                 "a ServiceAccount names no Secrets",
+                "!has(object.secrets) || (oldObject != null && has(oldObject.secrets) && \
+                 object.secrets == oldObject.secrets)",
+            ),
+            validation(
+                format!("a ServiceAccount gets and loses no imagePullSecrets but `{pull_secret}`"),
                 format!(
-                    "({}) && ({})",
-                    unchanged("secrets"),
-                    unchanged("imagePullSecrets")
+                    "oldObject == null ? !has(object.imagePullSecrets) : ({} && {})",
+                    within("object", "oldObject"),
+                    within("oldObject", "object")
                 ),
             ),
             validation(

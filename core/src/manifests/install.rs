@@ -13,7 +13,10 @@ use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
-use super::{Agent, Allowed, bounds, leader, named, network, own_node, quantities, syncer, value};
+use super::{
+    Agent, Allowed, NamespaceAccess, bounds, leader, named, network, own_node, quantities, syncer,
+    value,
+};
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
 };
@@ -41,6 +44,8 @@ pub struct Install {
     pub sources: Vec<SourceRef>,
     /// How credentials reach the kubelets; `None`: as it is configured.
     pub delivery: Option<DeliveryType>,
+    /// Delivery into namespaces; `None`: none, or as it is configured.
+    pub image_pull_secrets: Option<NamespaceAccess>,
     /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
     /// Units and files that `spec.kubelet` can name.
@@ -96,9 +101,16 @@ impl Install {
             objects.extend(by_name(&role_name, CONTROLLER_NAMESPACE, names));
         }
         objects.extend(audience_objects());
-        objects.extend(leader::objects(account));
+        let namespaces = self.image_pull_secrets.as_ref();
+        let pull_secret = namespaces.map_or(GLOBAL_SECRET, |access| &access.secret_name);
+        objects.extend(leader::objects(account, pull_secret));
         objects.extend(own_node::objects(&self.namespace));
-        objects.extend(bounds::objects(&self.namespace, &self.allowed));
+        objects.extend(bounds::objects(&self.namespace, &self.allowed, pull_secret));
+        objects.extend(
+            namespaces
+                .into_iter()
+                .flat_map(|access| access.objects(&self.namespace, account)),
+        );
         objects.extend(network::objects(&self.namespace));
         // After the policies: a new controller never runs without them.
         objects.push(value(self.deployment()));
@@ -115,6 +127,14 @@ impl Install {
         }
         if let Some(delivery) = self.delivery {
             spec.insert("kubelet".to_owned(), json!({"delivery": delivery}));
+        }
+        if let Some(access) = &self.image_pull_secrets {
+            let settings = json!({
+                "enabled": true,
+                "secretName": access.secret_name,
+                "attach": access.attach,
+            });
+            spec.insert("imagePullSecrets".to_owned(), settings);
         }
         if !spec.is_empty() {
             objects.push(json!({

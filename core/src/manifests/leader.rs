@@ -17,11 +17,12 @@ const POLICY: &str = "globalps-leader";
 /// What the API server says of a token that was made for a pod: the name of that pod.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
-pub(super) fn objects(account: (&'static str, &str)) -> Vec<Value> {
+/// `pull_secret`: name of the Secrets in namespaces.
+pub(super) fn objects(account: (&'static str, &str), pull_secret: &str) -> Vec<Value> {
     vec![
         value(role(CONTROLLER, CONTROLLER_NAMESPACE, lease_rules())),
         value(role_binding(CONTROLLER, CONTROLLER_NAMESPACE, account)),
-        value(policy(account).build(POLICY)),
+        value(policy(account, pull_secret).build(POLICY)),
         value(binding(POLICY, Some(param(LEASE)))),
     ]
 }
@@ -39,8 +40,11 @@ fn lease_rules() -> Vec<PolicyRule> {
 /// passes this. What moves the rollout names the process that wrote it. A deletion can't name anybody, and the other
 /// objects need not: for those the API server knows the pod that the token was made for, and the Lease's holder begins
 /// with the name of its pod.
-fn policy((name, namespace): (&'static str, &str)) -> Policy {
+fn policy((name, namespace): (&'static str, &str), pull_secret: &str) -> Policy {
     let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
+    if pull_secret != GLOBAL_SECRET {
+        secrets.push(pull_secret.to_owned());
+    }
     secrets.extend((0..HISTORY_SLOTS).map(history_secret));
     let agents = Agent::ALL.map(Agent::name);
     Policy {
@@ -71,7 +75,7 @@ fn policy((name, namespace): (&'static str, &str)) -> Policy {
                 "namesItself",
                 format!(
                     "request.operation != 'DELETE' && (request.resource.resource == 'nodepullsecrets' || \
-                     request.name in ['{GLOBAL_SECRET}', '{ROLLED_OUT_SECRET}'])"
+                     request.name in ['{GLOBAL_SECRET}', '{ROLLED_OUT_SECRET}', '{pull_secret}'])"
                 ),
             ),
         ],

@@ -5,6 +5,7 @@ mod bounds;
 mod daemon_set;
 mod install;
 mod leader;
+mod namespaced;
 mod network;
 mod own_node;
 mod policy;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 pub use allowed::Allowed;
 pub use daemon_set::provider_paths_of;
 pub use install::{Install, sources_access};
+pub use namespaced::NamespaceAccess;
 pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;
@@ -90,6 +92,7 @@ mod tests {
             original: None,
             sources: Vec::new(),
             delivery: None,
+            image_pull_secrets: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

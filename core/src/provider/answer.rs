@@ -103,7 +103,7 @@ pub fn offers(
 
 /// The entries of all, without those that are one to a kubelet with an entry of an earlier config. Two spellings in one
 /// config stay, as they do in the credentials file.
-fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
+pub(crate) fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
     let mut entries: Vec<Entry> = Vec::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
     for config in configs {

@@ -145,6 +145,7 @@ mod tests {
             ("a*b*c", "a-b-b-c-c", true),
             ("a*b*c", "a-c-b", false),
             ("a**c", "ac", true),
+            ("a*b*b", "ab", false),
             // Prefix and suffix do not share a character.
             ("ab*ba", "aba", false),
             ("a*a", "a", false),
@@ -159,6 +160,8 @@ mod tests {
             assert!(Pattern::try_from(text.to_owned()).is_err(), "{text}");
         }
         assert!(Pattern::try_from("a".repeat(254)).is_err());
+        let longest = "a".repeat(253);
+        assert_eq!(String::from(pattern(&longest)), longest);
     }
 
     #[test]

@@ -98,6 +98,13 @@ fn the_next_members_are_those_that_the_limits_allow() {
         ("a new revision goes to one first", FIVE, "a b c", "2", "a"),
         ("no other while it is in flight", FIVE, "a:5+ b c", "2", ""),
         (
+            "nor one that held a slot in vain before",
+            FIVE,
+            "a %b",
+            "3",
+            "a",
+        ),
+        (
             "then to as many as the limit allows",
             FIVE,
             "a:5. b c d",
@@ -426,10 +433,30 @@ fn no_zone_is_emptied_while_another_is_whole() {
             "2",
             "c",
         ),
+        (
+            "shares are compared without rounding",
+            "x:5.@z a:5+@1 b@1 c@1 d@1 e@1 f@2 g@2 h@2",
+            "2",
+            "f",
+        ),
         ("one zone alone", "x:5. a b c", "2", "a b"),
     ] {
         assert_eq!(line(FIVE, fleet, &limits(limit, "1")), expected, "{case}");
     }
+}
+
+#[test]
+fn of_those_that_held_a_slot_in_vain_the_longest_ago_goes_first() {
+    let mut members = members(FIVE, "x:5. %a %b");
+    members[1].assigned_for = SignedDuration::from_mins(1);
+    members[2].assigned_for = SignedDuration::from_hours(1);
+    let next = next(&Fleet {
+        members: &members,
+        limits: &limits("1", "1"),
+        canary_passed: true,
+        unavailable: 0,
+    });
+    assert_eq!(next.assignments, ["b"]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
         condition::ORIGINAL_VALID,
         condition::SOURCES_VALID,
         condition::SYNCERS_HEALTHY,
+        condition::NAMESPACES_SYNCED,
         condition::DEGRADED,
         condition::PROGRESSING,
         condition::READY,
@@ -93,6 +94,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             )),
             _ => None,
         },
+        condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
         // Pods that a new version replaces are not in the way.
         condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
             Some(line("syncers-unhealthy", &found.message).fail(
@@ -110,6 +112,9 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             _ => None,
         },
         condition::READY => match found.reason.as_str() {
+            "NoDelivery" => Some(line("no-delivery", &found.message).fail(
+                "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes",
+            )),
             "NoNodes" => Some(line("no-nodes", &found.message).warn(
                 "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
             )),
@@ -117,6 +122,24 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+fn of_namespaces(found: &Condition) -> Check {
+    let check = line("namespaces-synced", &found.message);
+    match found.reason.as_str() {
+        _ if found.status != "False" => check,
+        "RollingOut" => check,
+        "Forbidden" => check.fail("`kubectl globalps install --image-pull-secrets --apply` grants it"),
+        "InvalidSettings" => check.fail("change that field of the GlobalPullSecret; what namespaces have stays until then"),
+        "ForeignSecret" => check.fail(
+            "delete that Secret if nobody needs it, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
+        ),
+        "Conflict" => check.warn(
+            "find the other client in the object's `managedFields`, and stop it or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
+        ),
+        "WaitingForCanary" => check.warn("`spec.imagePullSecrets.canaryNamespace` must name a namespace that gets the Secret"),
+        _ => check.fail("`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{DeliveryType, GlobalPullSecret};
+use globalps_core::api::{DeliveryType, GlobalPullSecret, SourceScope};
 use globalps_core::names;
 use globalps_core::provider::{MIN_KUBELET, MIN_KUBELET_FOR_SCOPES, kubelet_version};
 
@@ -25,14 +25,8 @@ pub(crate) fn provider<'a>(
     audience: &Sight<()>,
 ) -> Vec<Check> {
     let has_scopes = has_scopes(gps);
-    if gps.spec.kubelet.delivery == DeliveryType::ConfigFile {
-        let check = well(
-            DELIVERY,
-            "scopes-not-delivered",
-            "sources with a scope reach no node: `spec.kubelet.delivery` is ConfigFile",
-        );
-        let check = check.warn("`kubectl globalps install --delivery CredentialProvider --apply`");
-        return has_scopes.then_some(check).into_iter().collect();
+    if gps.spec.kubelet.delivery != DeliveryType::CredentialProvider {
+        return scopes_not_delivered(gps).into_iter().collect();
     }
     let mut kinds: BTreeMap<Kind, BTreeMap<&str, u32>> = BTreeMap::new();
     for version in versions {
@@ -49,6 +43,31 @@ pub(crate) fn provider<'a>(
         checks.push(audience_rule(audience));
     }
     checks
+}
+
+/// Without the credential provider, only namespaces get what a source with a scope has.
+fn scopes_not_delivered(gps: &GlobalPullSecret) -> Option<Check> {
+    let delivery = gps.spec.kubelet.delivery.as_str();
+    let to_namespaces = gps.spec.image_pull_secrets.enabled;
+    let is_left_out = |scope: &SourceScope| !to_namespaces || !scope.service_accounts.is_empty();
+    let sources = gps.spec.sources.iter();
+    let left_out: Vec<&str> = sources
+        .filter(|source| source.scope.as_ref().is_some_and(is_left_out))
+        .map(|source| source.name.as_str())
+        .collect();
+    if left_out.is_empty() {
+        return None;
+    }
+    let message = if to_namespaces {
+        format!(
+            "no pod gets the credentials of `{}`: its scope has service accounts, and a Secret is for every pod of its namespace",
+            left_out.join("`, `")
+        )
+    } else {
+        format!("sources with a scope reach no node: `spec.kubelet.delivery` is {delivery}")
+    };
+    let check = well(DELIVERY, "scopes-not-delivered", message);
+    Some(check.warn("`kubectl globalps install --delivery CredentialProvider --apply`"))
 }
 
 fn audience_rule(audience: &Sight<()>) -> Check {

@@ -88,16 +88,67 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 52] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 62] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
-        ADDITIONAL_VALID, DEGRADED, ORIGINAL_VALID, PROGRESSING, READY, SOURCES_VALID,
-        SYNCERS_HEALTHY,
+        ADDITIONAL_VALID, DEGRADED, NAMESPACES_SYNCED, ORIGINAL_VALID, PROGRESSING, READY,
+        SOURCES_VALID, SYNCERS_HEALTHY,
     };
     const ADDITIONAL: &str = "additional-invalid";
     const ORIGINAL: &str = "original-invalid";
     const SOURCES: &str = "sources-invalid";
+    const NAMESPACES: &str = "namespaces-synced";
     [
+        (NAMESPACES_SYNCED, "True", "Synced", Some((NAMESPACES, Ok))),
+        (
+            NAMESPACES_SYNCED,
+            "Unknown",
+            "Listing",
+            Some((NAMESPACES, Ok)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "RollingOut",
+            Some((NAMESPACES, Ok)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "InvalidSettings",
+            Some((NAMESPACES, Failure)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "Forbidden",
+            Some((NAMESPACES, Failure)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "ForeignSecret",
+            Some((NAMESPACES, Failure)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "NamespacesFailed",
+            Some((NAMESPACES, Failure)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "Conflict",
+            Some((NAMESPACES, Warning)),
+        ),
+        (
+            NAMESPACES_SYNCED,
+            "False",
+            "WaitingForCanary",
+            Some((NAMESPACES, Warning)),
+        ),
+        (READY, "False", "NoDelivery", Some(("no-delivery", Failure))),
         (
             ADDITIONAL_VALID,
             "Unknown",
@@ -276,7 +327,7 @@ fn every_reason_is_told_as_it_deserves() {
 #[test]
 fn the_tables_have_every_reason_that_the_programs_write() {
     // What `Debug` shows, systemd's properties, statuses of conditions, deliveries of sources.
-    const NO_REASONS: [&str; 9] = [
+    const NO_REASONS: [&str; 11] = [
         "Absent",
         "ManagedEntries",
         "InvocationID",
@@ -285,6 +336,8 @@ fn the_tables_have_every_reason_that_the_programs_write() {
         "False",
         "Unknown",
         "Nodes",
+        "Namespaces",
+        "NodesAndNamespaces",
         "NotDeliverable",
     ];
     let of_nodes = REASONS_OF_NODES.map(|(_, reason, _)| reason);
@@ -296,6 +349,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
             &[
                 "controller/src/report/conditions.rs",
                 "controller/src/report/sources.rs",
+                "controller/src/report/namespaces.rs",
             ],
             &of_conditions,
         ),

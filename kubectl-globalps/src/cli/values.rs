@@ -88,6 +88,34 @@ impl FromStr for SourceName {
     }
 }
 
+/// Name of the Secret that each namespace gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecretName(pub String);
+
+impl FromStr for SecretName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const MAX: usize = 253;
+        let edge = |byte: Option<&u8>| {
+            byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        let is_of_a_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+        let bytes = text.as_bytes();
+        if text == names::ADDITIONAL_SECRET {
+            Err("must be another Secret than `additional-pull-secret`")
+        } else if bytes.len() <= MAX
+            && edge(bytes.first())
+            && edge(bytes.last())
+            && bytes.iter().copied().all(is_of_a_name)
+        {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("must be the name of a Secret, for example `global-pull-secret`")
+        }
+    }
+}
+
 /// A name, or a pattern of names.
 pub(super) fn pattern(text: &str) -> Result<Pattern, PatternError> {
     Pattern::try_from(text.to_owned())

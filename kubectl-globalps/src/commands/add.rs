@@ -20,12 +20,15 @@ use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
 use crate::logins::{self, Source};
 use crate::manifest::content;
+use crate::namespaces::{Who, affected};
 use crate::password;
 use crate::printer::Printer;
 use crate::status::Goal;
 
 /// Of a source with a scope, where it is so.
 const NOT_DELIVERED: &str = "nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider --apply` sets it";
+/// Of a source whose scope has service accounts, where it is so.
+const NOT_FOR_NAMESPACES: &str = "no pod gets it: a namespace's Secret is for every pod of the namespace, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
 pub(super) async fn run(
     args: &Add,
@@ -214,12 +217,12 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     }
 }
 
-/// What the change does to the nodes, with every credential masked, and what of it is not as it looks.
+/// What the change does to nodes and namespaces, with every credential masked, and what of it is not as it looks.
 #[derive(Default, PartialEq)]
 struct Announcement {
     changes: String,
     warnings: Vec<String>,
-    /// Nodes get it.
+    /// Nodes or namespaces get it.
     is_delivered: bool,
 }
 
@@ -262,15 +265,33 @@ async fn announcement(
     }
     let changes = changes(&in_force, &after);
     let deliveries = Deliveries::of(global.as_ref(), gps.as_ref());
-    let is_delivered = !has_scope || deliveries.wanted == DeliveryType::CredentialProvider;
+    let to_namespaces = gps
+        .as_ref()
+        .is_some_and(|gps| gps.spec.image_pull_secrets.enabled);
+    let is_for_namespaces = source.is_none_or(Planned::is_for_namespaces);
+    let is_delivered = !has_scope
+        || deliveries.wanted == DeliveryType::CredentialProvider
+        || to_namespaces && is_for_namespaces;
     let differs = !changes.is_empty() || source.is_some_and(Planned::is_change);
-    let effects = deliveries.effects(&after, differs, has_scope).sentences();
+    let mut effects = deliveries.effects(&after, differs, has_scope);
+    let who = match source {
+        _ if !differs => Vec::new(),
+        Some(source) => source.who(),
+        None => vec![Who::EveryPod],
+    };
+    effects.namespaces = affected(cluster, gps.as_ref(), &who).await?;
+    let effects = effects.sentences();
     let known = validate(&before);
     let new = validate(&after);
     let new = new.iter().filter(|finding| !known.contains(finding));
     let mut warnings: Vec<String> = new.map(ToString::to_string).collect();
     if !is_delivered {
-        warnings.push(NOT_DELIVERED.to_owned());
+        let why = if to_namespaces {
+            NOT_FOR_NAMESPACES
+        } else {
+            NOT_DELIVERED
+        };
+        warnings.push(why.to_owned());
     }
     let effects = effects.iter().map(|sentence| format!("{sentence}\n"));
     Ok(Announcement {

@@ -14,6 +14,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 
+use super::check_namespaces::of_namespaces;
 use super::check_registries::registries;
 use super::live_check::trust;
 use crate::check::{
@@ -115,6 +116,7 @@ async fn look(
             let objects = facts.node_secrets.iter();
             let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
             checks.extend(provider(gps, versions, &audience));
+            checks.extend(of_namespaces(&cluster, gps).await?);
         }
         let status = Status::of(facts, now);
         let lost: Vec<&str> = status
@@ -258,7 +260,7 @@ async fn audience(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
     })
 }
 
-fn sight<T>(answer: Result<Option<T>, Failure>) -> Result<Sight<T>, Failure> {
+pub(super) fn sight<T>(answer: Result<Option<T>, Failure>) -> Result<Sight<T>, Failure> {
     match answer {
         Ok(Some(found)) => Ok(Sight::Here(found)),
         Ok(None) => Ok(Sight::Absent),
@@ -267,7 +269,7 @@ fn sight<T>(answer: Result<Option<T>, Failure>) -> Result<Sight<T>, Failure> {
     }
 }
 
-fn map<T, U>(sight: Sight<T>, with: impl FnOnce(T) -> U) -> Sight<U> {
+pub(super) fn map<T, U>(sight: Sight<T>, with: impl FnOnce(T) -> U) -> Sight<U> {
     match sight {
         Sight::Here(found) => Sight::Here(with(found)),
         Sight::Absent => Sight::Absent,

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
-use globalps_core::api::DeliveryType;
+use globalps_core::api::{DeliveryType, SourceRef};
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
+use globalps_core::provider::Scope;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -17,8 +18,9 @@ use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
 use crate::manifest::{proposed, valid};
+use crate::namespaces::{Who, affected};
 use crate::printer::Printer;
-use crate::scope;
+use crate::scope::{self, ScopeChange};
 use crate::status::Status;
 
 pub(super) async fn run(
@@ -58,13 +60,22 @@ pub(super) async fn run(
         deliveries = deliveries.staying();
         Vec::new()
     } else {
-        let are_delivered = deliveries.wanted == DeliveryType::CredentialProvider;
+        let to_namespaces = facts.gps().map(|gps| gps.spec.image_pull_secrets.enabled);
+        let are_delivered = deliveries.wanted == DeliveryType::CredentialProvider
+            || to_namespaces.unwrap_or_default();
         let (scoped, everybodys) = (&in_force.scoped, &in_force.everybodys);
         scope::changes(spec, are_delivered, scoped, everybodys)
     };
     let differs = !changes.is_empty() || !scopes.is_empty();
+    let mut effects = deliveries.effects(&wanted, differs, has_scope);
+    let who = if changes.is_empty() {
+        of_scopes(&scopes, spec, &in_force.scoped)
+    } else {
+        vec![Who::EveryPod]
+    };
+    effects.namespaces = affected(&cluster, facts.gps(), &who).await?;
     let difference = Difference {
-        effects: deliveries.effects(&wanted, differs, has_scope),
+        effects,
         scopes,
         changes,
         lagging_nodes: status.lagging().map(|row| row.name.clone()).collect(),
@@ -94,6 +105,23 @@ pub(super) async fn run(
     } else {
         Exit::No
     })
+}
+
+/// Whose credentials another scope of a source changes: the pods of its scope, and those of the scope in force.
+fn of_scopes(
+    changes: &[ScopeChange],
+    spec: &[SourceRef],
+    in_force: &[(String, Scope)],
+) -> Vec<Who> {
+    let is_changed = |name: &str| changes.iter().any(|change| change.source == name);
+    let before = in_force.iter().filter(|(name, _)| is_changed(name));
+    let before = before.map(|(_, scope)| Who::InForce(scope.clone()));
+    let after = spec.iter().filter(|source| is_changed(&source.name));
+    let after = after.map(|source| match &source.scope {
+        Some(scope) => Who::Wanted(scope.clone()),
+        None => Who::EveryPod,
+    });
+    before.chain(after).collect()
 }
 
 fn show(printer: &Printer, difference: &Difference, format: TextFormat) -> Result<(), Failure> {

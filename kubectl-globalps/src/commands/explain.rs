@@ -11,6 +11,7 @@ use globalps_core::provider::{
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Secret, ServiceAccount};
 use kube::Api;
 
+use super::explain_namespace::{Delivered, OfPod};
 use super::read;
 use crate::additional::data_of;
 use crate::cli::{Connection, Explain, Named, TextFormat};
@@ -55,11 +56,17 @@ pub(super) async fn run(
 }
 
 async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    let gps = cluster.call("get the GlobalPullSecret", call).await;
+    // Judged later: a pod that is not there is the better answer.
+    let known = gps.as_ref().ok().and_then(Option::as_ref);
     let mut asked = Asked {
         image: args.image.clone(),
         ..Asked::default()
     };
     let mut node = None;
+    let mut referring = None;
     if let Some(named) = &args.pod {
         let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
         let pod = there(cluster, named, "Pod", api.get_opt(&named.name)).await?;
@@ -69,7 +76,7 @@ async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
             None => Puller::Static,
         };
         let references = spec.image_pull_secrets.unwrap_or_default();
-        secrets(cluster, &named.namespace, &references, &mut asked).await?;
+        referring = Some((named, references, Some(named.name.as_str())));
         asked.notes.extend(words_of_kubelet(&pod, &args.image));
         if let Some(name) = spec.node_name {
             let api = cluster.api::<NodePullSecret>();
@@ -86,19 +93,40 @@ async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
         let account = there(cluster, named, "ServiceAccount", api.get_opt(&named.name)).await?;
         asked.puller = of_account(&named.namespace, named.name.clone());
         let references = account.image_pull_secrets.unwrap_or_default();
-        secrets(cluster, &named.namespace, &references, &mut asked).await?;
+        referring = Some((named, references, None));
     }
-    let api = cluster.api::<GlobalPullSecret>();
-    let call = api.get_opt(names::GLOBAL_SECRET);
-    let gps = match cluster.call("get the GlobalPullSecret", call).await {
+    let delivered = match &referring {
+        Some((named, ..)) => Delivered::observe(cluster, known, &named.namespace).await?,
+        None => None,
+    };
+    let gps = match gps {
         Err(failure) if node.is_some() => return Err(failure),
         found => found.ok().flatten(),
     };
+    let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
+    if let Some((named, references, pod)) = referring {
+        let of_pod = OfPod {
+            namespace: &named.namespace,
+            references,
+            name: pod,
+        };
+        of_pod
+            .keyrings(cluster, delivered.as_ref(), global.as_ref(), &mut asked)
+            .await?;
+    }
     if let Some((name, object)) = &node {
         asked.notes.extend(node_lags(gps.as_ref(), name, object));
     }
     asked.notes.extend(not_delivered(gps.as_ref(), &args.image));
-    let global = secret(cluster, &cluster.namespace, names::GLOBAL_SECRET).await?;
+    if gps
+        .as_ref()
+        .is_some_and(|gps| gps.spec.kubelet.delivery == DeliveryType::None)
+    {
+        asked
+            .notes
+            .push("nodes get nothing of globalps: `spec.kubelet.delivery` is `None`".to_owned());
+        return Ok(asked);
+    }
     match global
         .as_ref()
         .and_then(|global| Some((global, data_of(global, names::DATA_KEY)?)))
@@ -136,28 +164,38 @@ fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Fa
     let Some(delivery) = annotations.and_then(|all| all.get(names::DELIVERY_ANNOTATION)) else {
         return Ok(None);
     };
-    let unreadable = || {
-        Failure::new(
-            format!(
-                "Secret `{}` is not as this plugin knows it",
-                names::GLOBAL_SECRET
-            ),
-            "check with `kubectl globalps version` that plugin and controller are of the same version",
-        )
-    };
     let delivery: Delivery = serde_json::from_str(delivery).map_err(|_| unreadable())?;
     if delivery == Delivery::ConfigFile {
         return Ok(None);
     }
+    content_of(global, bytes, delivery).map(Some)
+}
+
+/// What is in force: for every pod, and for some.
+pub(super) fn content_of(
+    global: &Secret,
+    bytes: &[u8],
+    delivery: Delivery,
+) -> Result<Content, Failure> {
     let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
-    Ok(Some(Content {
+    Ok(Content {
         config: parse(bytes).map_err(|_| unreadable())?,
         scoped: scoped
             .transpose()
             .map_err(|_| unreadable())?
             .unwrap_or_default(),
         delivery,
-    }))
+    })
+}
+
+fn unreadable() -> Failure {
+    Failure::new(
+        format!(
+            "Secret `{}` is not as this plugin knows it",
+            names::GLOBAL_SECRET
+        ),
+        "check with `kubectl globalps version` that plugin and controller are of the same version",
+    )
 }
 
 /// Which nodes have the credential provider: the pod's own, or as many as there are.
@@ -270,7 +308,7 @@ async fn secret(
 }
 
 /// The Secrets that a pod names. Those that are not there a kubelet goes on without.
-async fn secrets(
+pub(super) async fn secrets(
     cluster: &Cluster<'_>,
     namespace: &str,
     references: &[LocalObjectReference],

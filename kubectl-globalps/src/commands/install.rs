@@ -16,6 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
+use super::namespace_access;
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -26,51 +27,19 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let mut manifests = Manifests {
-        controller_image: args.controller_image.clone().unwrap_or_default(),
-        syncer_image: args.syncer_image.clone().unwrap_or_default(),
-        namespace: flags.namespace.clone(),
-        original: args.original.as_ref().map(|original| original.0.clone()),
-        sources: args.source.iter().map(|name| named(name)).collect(),
-        delivery: args.delivery.map(Into::into),
-        hosted_control_plane: args
-            .hosted_control_plane
-            .as_ref()
-            .zip(args.kubeconfig_secret.clone())
-            .map(
-                |(ControlPlane(namespace, name), secret)| HostedControlPlaneRef {
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                    kubeconfig_secret_ref: KubeconfigRef {
-                        name: secret,
-                        key: names::KUBECONFIG_KEY.to_owned(),
-                    },
-                },
-            ),
-        allowed: Allowed::with(
-            &args
-                .allow_unit
-                .iter()
-                .map(|unit| unit.0.clone())
-                .collect::<Vec<_>>(),
-            &args
-                .allow_config_file
-                .iter()
-                .map(|file| file.0.clone())
-                .collect::<Vec<_>>(),
-            &args
-                .allow_provider
-                .iter()
-                .map(|provider| provider.0.clone())
-                .collect::<Vec<_>>(),
-        ),
-    };
+    let mut manifests = asked(args, flags);
     if !args.apply {
+        manifests.image_pull_secrets = namespace_access::printed(args);
         printer.data(&to_yaml(&manifests.objects()));
         return Ok(Exit::Done);
     }
     let cluster = Cluster::connect(flags, printer).await?;
-    complete(&mut manifests, &cluster).await?;
+    complete(&mut manifests, args, &cluster).await?;
+    if manifests.delivery == Some(DeliveryType::None) && manifests.image_pull_secrets.is_none() {
+        printer.warning(
+            "neither nodes nor namespaces get credentials: `--image-pull-secrets` delivers to namespaces",
+        );
+    }
     let objects = manifests.objects();
     let deadline = Instant::now() + args.timeout.0;
     let late =
@@ -125,8 +94,56 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
+/// What the flags say.
+fn asked(args: &Install, flags: &Connection) -> Manifests {
+    Manifests {
+        controller_image: args.controller_image.clone().unwrap_or_default(),
+        syncer_image: args.syncer_image.clone().unwrap_or_default(),
+        namespace: flags.namespace.clone(),
+        original: args.original.as_ref().map(|original| original.0.clone()),
+        sources: args.source.iter().map(|name| named(name)).collect(),
+        delivery: args.delivery.map(Into::into),
+        image_pull_secrets: None,
+        hosted_control_plane: args
+            .hosted_control_plane
+            .as_ref()
+            .zip(args.kubeconfig_secret.clone())
+            .map(
+                |(ControlPlane(namespace, name), secret)| HostedControlPlaneRef {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    kubeconfig_secret_ref: KubeconfigRef {
+                        name: secret,
+                        key: names::KUBECONFIG_KEY.to_owned(),
+                    },
+                },
+            ),
+        allowed: Allowed::with(
+            &args
+                .allow_unit
+                .iter()
+                .map(|unit| unit.0.clone())
+                .collect::<Vec<_>>(),
+            &args
+                .allow_config_file
+                .iter()
+                .map(|file| file.0.clone())
+                .collect::<Vec<_>>(),
+            &args
+                .allow_provider
+                .iter()
+                .map(|provider| provider.0.clone())
+                .collect::<Vec<_>>(),
+        ),
+    }
+}
+
 /// With what is installed already, where nothing else was asked for: the images, the sources and the original.
-async fn complete(manifests: &mut Manifests, cluster: &Cluster<'_>) -> Result<(), Failure> {
+async fn complete(
+    manifests: &mut Manifests,
+    args: &Install,
+    cluster: &Cluster<'_>,
+) -> Result<(), Failure> {
     if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
         let api: Api<Deployment> =
             Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
@@ -150,17 +167,22 @@ async fn complete(manifests: &mut Manifests, cluster: &Cluster<'_>) -> Result<()
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let config = match cluster.call("see what is configured", call).await {
-        Ok(Some(config)) => config.spec,
-        Ok(None) => return Ok(()),
+        Ok(config) => config.map(|config| config.spec),
         // Not even its kind is known yet.
-        Err(failure) if failure.is(404) => return Ok(()),
+        Err(failure) if failure.is(404) => None,
         Err(failure) => return Err(failure),
+    };
+    let live = config.as_ref().map(|config| &config.image_pull_secrets);
+    manifests.image_pull_secrets = namespace_access::chosen(args, live, cluster).await?;
+    let Some(config) = config else {
+        return Ok(());
     };
     allows(&manifests.allowed, &config)?;
     let asks_nothing = manifests.original.is_none()
         && manifests.hosted_control_plane.is_none()
         && manifests.sources.is_empty()
-        && manifests.delivery.is_none();
+        && manifests.delivery.is_none()
+        && manifests.image_pull_secrets.is_none();
     if !asks_nothing {
         extend(manifests, config);
     }
@@ -384,6 +406,7 @@ mod tests {
             original: None,
             sources: vec![named("b"), named("c")],
             delivery: None,
+            image_pull_secrets: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };
@@ -437,6 +460,7 @@ mod tests {
             original: None,
             sources: Vec::new(),
             delivery: None,
+            image_pull_secrets: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

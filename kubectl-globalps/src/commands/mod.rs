@@ -2,18 +2,25 @@
 
 mod add;
 mod check;
+mod check_namespaces;
 mod check_registries;
 pub(crate) mod completion;
 mod diff;
 mod explain;
+mod explain_namespace;
 mod history;
 mod install;
+mod leftovers;
 mod live_check;
+mod migrate;
+mod migrate_facts;
+mod namespace_access;
 mod pause;
 mod remove;
 mod retry;
 mod source;
 mod status;
+mod status_namespaces;
 mod undo;
 mod uninstall;
 mod validate;
@@ -71,6 +78,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Undo(args) => undo::run(args, flags, printer).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
+            Command::Migrate(args) => migrate::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,
             Command::Version(args) => version::run(args, flags, printer).await,

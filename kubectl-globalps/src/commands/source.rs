@@ -17,6 +17,7 @@ use crate::additional::may_change_of;
 use crate::cli::DryRun;
 use crate::client::Cluster;
 use crate::error::Failure;
+use crate::namespaces::Who;
 use crate::scope::{ScopeChange, shown, with_source, without_source};
 
 /// How long a rollout that a source begins may take to begin.
@@ -192,6 +193,26 @@ impl Planned {
         find(&self.list, &self.name).is_some_and(|source| source["scope"].is_object())
     }
 
+    /// Whose credentials it changes: the pods of its scope, and those of the scope that it had.
+    pub(super) fn who(&self) -> Vec<Who> {
+        let lists = [&self.sources.list, &self.list];
+        let sources = lists.into_iter().filter_map(|list| find(list, &self.name));
+        let mut who: Vec<Who> = sources
+            .map(|source| match scope_of(source) {
+                Some(scope) => Who::Wanted(scope),
+                None => Who::EveryPod,
+            })
+            .collect();
+        who.dedup();
+        who
+    }
+
+    /// Whether a namespace's Secret can have it: that is for every pod of the namespace.
+    pub(super) fn is_for_namespaces(&self) -> bool {
+        let scope = find(&self.list, &self.name).and_then(scope_of);
+        scope.is_none_or(|scope| scope.service_accounts.is_empty())
+    }
+
     /// What it does beside the Secret, as `diff` shows it.
     pub(super) fn text(&self) -> String {
         let mut text = self.change.text();
@@ -271,9 +292,12 @@ fn who(list: &[Value], name: &str) -> String {
     let Some(source) = find(list, name) else {
         return String::new();
     };
-    let scope: Option<SourceScope> =
-        serde_json::from_value(source["scope"].clone()).unwrap_or_default();
-    shown(scope.as_ref())
+    shown(scope_of(source).as_ref())
+}
+
+/// `None`: the source is for every pod.
+fn scope_of(source: &Value) -> Option<SourceScope> {
+    serde_json::from_value(source["scope"].clone()).unwrap_or_default()
 }
 
 fn names_of(list: &[Value]) -> Vec<String> {

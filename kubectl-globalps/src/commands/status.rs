@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::status_namespaces;
 use crate::cli::{Connection, Status as Args, StatusFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -29,6 +30,9 @@ pub(super) async fn run(
         selector: args.selector.clone(),
     };
     let cluster = Cluster::connect(flags, printer).await?;
+    if args.namespaces {
+        return status_namespaces::show(&cluster, args).await;
+    }
     if args.watch {
         let how = Follow {
             goal: None,
@@ -122,7 +126,11 @@ fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
 
 /// There is nothing that a table could show.
 fn is_empty(status: &Status) -> bool {
-    status.nodes.is_empty() && status.revision == 0 && !status.paused
+    let namespaces = status.namespaces.as_ref();
+    status.nodes.is_empty()
+        && status.revision == 0
+        && !status.paused
+        && namespaces.is_none_or(|row| row.is_enabled && row.status.total == 0)
 }
 
 fn is_table(format: StatusFormat) -> bool {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use globalps_core::api::{
-    GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
+    Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{Agent, Allowed, Install as Manifests};
+use globalps_core::manifests::{Agent, Allowed, Install as Manifests, NamespaceAccess};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::install::Object;
+use super::leftovers;
 use crate::cli::{Connection, Uninstall};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -38,12 +39,15 @@ pub(super) async fn run(
     let cluster = Cluster::connect(flags, printer).await?;
     let facts = Facts::observe(&cluster).await?;
     let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
-    if to_restore && !controller_runs(&cluster).await? {
+    let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
+    let to_empty = of_namespaces.is_some() && facts.gps().is_some();
+    if (to_restore || to_empty) && !controller_runs(&cluster).await? {
+        let what = match (facts.node_secrets.len(), to_empty) {
+            (0, true) => "the pull secrets of namespaces are still to be removed".to_owned(),
+            (number, _) => format!("{} still to be put back", nodes(number as u64)),
+        };
         return Err(Failure::new(
-            format!(
-                "{} still to be put back, and the controller that does it is not running",
-                nodes(facts.node_secrets.len() as u64)
-            ),
+            format!("{what}, and the controller that does it is not running"),
             "see `kubectl -n globalps-system get pods`; once it runs, uninstall again",
         ));
     }
@@ -55,7 +59,7 @@ pub(super) async fn run(
         args.yes,
     )?;
     let deadline = Instant::now() + args.timeout.0;
-    forget_sources(&cluster, &facts).await?;
+    switch_off(&cluster, &facts).await?;
     delete_additional(&cluster).await?;
     if to_restore {
         let how = Follow {
@@ -69,6 +73,12 @@ pub(super) async fn run(
         if exit != Exit::Done {
             return Ok(exit);
         }
+    }
+    if to_empty {
+        leftovers::until_reported(&cluster, deadline).await?;
+    }
+    if let Some(name) = &of_namespaces {
+        leftovers::sweep(&cluster, name).await?;
     }
     // The controller cleans up after itself last of all, and must not go before it has.
     for object in syncer_objects(&cluster.namespace) {
@@ -116,13 +126,22 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Secrets of other teams stay, but are no sources any more.
-async fn forget_sources(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
-    if facts.gps().is_none_or(|gps| gps.spec.sources.is_empty()) {
+/// The Secrets of other teams stay, but are no sources any more; and no namespace gets a Secret any more.
+async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
+    let mut spec = json!({});
+    if let Some(gps) = facts.gps() {
+        if !gps.spec.sources.is_empty() {
+            spec["sources"] = json!([]);
+        }
+        if gps.spec.image_pull_secrets.enabled {
+            spec["imagePullSecrets"] = json!({"enabled": false});
+        }
+    }
+    if spec == json!({}) {
         return Ok(());
     }
     let api = cluster.api::<GlobalPullSecret>();
-    let patch = Patch::Merge(json!({"spec": {"sources": []}}));
+    let patch = Patch::Merge(json!({"spec": spec}));
     let params = PatchParams {
         field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
         ..PatchParams::default()
@@ -130,7 +149,7 @@ async fn forget_sources(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Fail
     let name = names::GLOBAL_SECRET;
     cluster
         .call(
-            &format!("forget the sources of GlobalPullSecret `{name}`"),
+            &format!("switch delivery off in GlobalPullSecret `{name}`"),
             api.patch(name, &params, &patch),
         )
         .await?;
@@ -180,6 +199,11 @@ fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
             scope: None,
         }],
         delivery: None,
+        // Of both forms: with the policy there is all of them.
+        image_pull_secrets: Some(NamespaceAccess {
+            secret_name: String::new(),
+            attach: Attach::Admission,
+        }),
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),
@@ -226,7 +250,12 @@ async fn until_gone(
                 &format!("see whether `{title}` is gone"),
                 api.get_metadata_opt(&object.name()),
             )
-            .await?;
+            .await;
+        let found = match found {
+            // Not even its kind is there.
+            Err(failure) if failure.is(404) => None,
+            found => found?,
+        };
         if found.is_none() {
             return Ok(());
         }
@@ -237,5 +266,31 @@ async fn until_gone(
             ));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_objects_of_every_form_of_an_installation_are_removed() {
+        let titles: Vec<String> = objects("kube-system", &Facts::default())
+            .iter()
+            .map(Object::title)
+            .collect();
+        for expected in [
+            "clusterrole.rbac.authorization.k8s.io/globalps-image-pull-secrets",
+            "clusterrolebinding.rbac.authorization.k8s.io/globalps-image-pull-secrets",
+            "mutatingadmissionpolicy.admissionregistration.k8s.io/globalps-image-pull-secrets",
+            "mutatingadmissionpolicybinding.admissionregistration.k8s.io/globalps-image-pull-secrets",
+            "role.rbac.authorization.k8s.io/globalps-controller-sources",
+            "deployment.apps/globalps-controller",
+        ] {
+            assert!(
+                titles.iter().any(|title| title == expected),
+                "{expected}: {titles:?}"
+            );
+        }
     }
 }

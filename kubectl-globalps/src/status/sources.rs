@@ -9,7 +9,7 @@ pub(crate) struct SourceRow {
     pub valid: bool,
     /// Who may pull with it: namespaces and service accounts; `null`: every pod.
     pub scope: Option<String>,
-    /// `Nodes` or `NotDeliverable`; empty: of an older controller.
+    /// `Nodes`, `Namespaces`, `NodesAndNamespaces` or `NotDeliverable`; empty: of an older controller.
     pub delivery: String,
     pub message: String,
 }

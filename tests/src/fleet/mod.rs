@@ -9,6 +9,7 @@ mod stage;
 mod syncers;
 
 pub mod fit;
+pub mod namespaces;
 pub mod plugin;
 
 use std::time::Duration;

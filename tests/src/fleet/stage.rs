@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::manifests::{Allowed, Install};
+use globalps_core::api::DeliveryType;
+use globalps_core::manifests::{Allowed, Install, NamespaceAccess};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -26,6 +27,11 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn up(nodes: usize) -> Result<Self> {
+        Self::with(&format!("fleet-{nodes}"), None)
+    }
+
+    /// `name`: of the cluster. `access`: delivery into namespaces, where nodes get nothing.
+    pub(super) fn with(name: &str, access: Option<NamespaceAccess>) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile);
         setrlimit(
             Resource::Nofile,
@@ -34,7 +40,7 @@ impl Stage {
                 maximum: limit.maximum,
             },
         )?;
-        let dir = kubernetes::target_dir().join(format!("clusters/fleet-{nodes}"));
+        let dir = kubernetes::target_dir().join("clusters").join(name);
         let cluster = Cluster::up(&Options { dir, nodes: 0 })?;
         // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
         for component in ["kube-controller-manager", "kube-scheduler"] {
@@ -47,14 +53,25 @@ impl Stage {
             namespace: NAMESPACE.to_owned(),
             original: None,
             sources: Vec::new(),
-            delivery: None,
+            delivery: access.is_some().then_some(DeliveryType::None),
+            image_pull_secrets: access,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };
         let mut objects = install.objects();
         objects.push(pod(&objects)?);
+        // Its kind must be known first.
+        let (configuration, objects): (Vec<Value>, Vec<Value>) = objects
+            .into_iter()
+            .partition(|object| object["kind"] == "GlobalPullSecret");
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         stage.apply(&list.to_string())?;
+        for object in configuration {
+            let (deadline, poll) = (Duration::from_secs(10), Duration::from_millis(100));
+            until("the configuration", deadline, poll, || {
+                Ok(stage.apply(&object.to_string()).ok())
+            })?;
+        }
         stage.apply(&permissions().to_string())?;
         Ok(stage)
     }

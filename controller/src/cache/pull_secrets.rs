@@ -1,0 +1,140 @@
+//! Secrets and service accounts of the namespaces that get pull secrets: known only while some do.
+
+use futures::StreamExt as _;
+use futures::stream;
+use globalps_core::provider::Pattern;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, PartialObjectMeta};
+use kube::runtime::watcher::{self, Event};
+
+use super::event::CacheEvent;
+use super::list_watch::{Update, list_watch};
+use super::store::Store;
+use super::versioned::Versioned;
+use super::watches::CacheEvents;
+use crate::namespaces::views::{AccountView, PullSecretView};
+
+/// Objects of one response; each has its managed fields, of about a kilobyte.
+const PAGE: u32 = 100;
+
+impl Versioned for PullSecretView {
+    fn key(&self) -> String {
+        self.namespace.clone()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn means_the_same(&self, other: &Self) -> bool {
+        let same = Self {
+            version: self.version,
+            ..other.clone()
+        };
+        *self == same
+    }
+}
+
+impl Versioned for AccountView {
+    fn key(&self) -> String {
+        Self::key_of(&self.namespace, &self.name)
+    }
+
+    fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+}
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PullSecretsWatch {
+    /// Of the Secret in each namespace.
+    pub(crate) secret_name: String,
+    /// Service accounts that may get a reference; `None`: none of them is watched.
+    pub(crate) accounts: Option<Vec<Pattern>>,
+}
+
+#[derive(Default)]
+pub(crate) struct PullSecrets {
+    watch: Option<PullSecretsWatch>,
+    pub(crate) secrets: Store<PullSecretView>,
+    pub(crate) accounts: Store<AccountView>,
+    /// The controller may not list them.
+    pub(crate) is_forbidden: bool,
+}
+
+impl PullSecrets {
+    pub(crate) fn new(watch: Option<PullSecretsWatch>) -> Self {
+        Self {
+            watch,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn watch(&self) -> Option<&PullSecretsWatch> {
+        self.watch.as_ref()
+    }
+
+    /// Everything that is watched has been listed.
+    pub(crate) fn is_synced(&self) -> bool {
+        let Some(watch) = &self.watch else {
+            return false;
+        };
+        self.secrets.synced && (watch.accounts.is_none() || self.accounts.synced)
+    }
+
+    pub(super) fn handle_secret(&mut self, update: Update<PullSecretView>) -> bool {
+        self.note(&update) | self.secrets.handle(update)
+    }
+
+    pub(super) fn handle_account(&mut self, update: Update<AccountView>) -> bool {
+        self.note(&update) | self.accounts.handle(update)
+    }
+
+    /// Whether it is news that they may not be listed, or may again.
+    fn note<T>(&mut self, update: &Update<T>) -> bool {
+        let is_forbidden = match update {
+            Update::Failed(error) => self.is_forbidden || error.is_forbidden,
+            Update::Event(Event::InitDone) => false,
+            _ => self.is_forbidden,
+        };
+        std::mem::replace(&mut self.is_forbidden, is_forbidden) != is_forbidden
+    }
+}
+
+/// The Secrets of the name, without their content, and the service accounts that matter.
+pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> CacheEvents {
+    let name = watch.secret_name.clone();
+    let config = watcher::Config::default()
+        .fields(&format!("metadata.name={name}"))
+        .page_size(PAGE);
+    let secrets = Api::<PartialObjectMeta<Secret>>::all(client.clone());
+    let secrets = list_watch(secrets, config, "pull secrets of namespaces")
+        .map(|update| CacheEvent::PullSecret(update.map(PullSecretView::from)));
+    let mut events = stream::select_all([secrets.boxed()]);
+    if let Some(patterns) = watch.accounts.clone() {
+        let accounts = Api::<ServiceAccount>::all(client.clone());
+        let config = watcher::Config::default().page_size(PAGE);
+        let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
+            let view = |account: ServiceAccount| AccountView::new(&account, &name);
+            CacheEvent::ServiceAccount(only(update.map(view), &patterns))
+        });
+        events.push(accounts.boxed());
+    }
+    events
+}
+
+/// One that does not matter counts as deleted: there are thousands.
+fn only(update: Update<AccountView>, patterns: &[Pattern]) -> Update<AccountView> {
+    let matters = |account: &AccountView| {
+        let mut patterns = patterns.iter();
+        account.attached.is_some() || patterns.any(|pattern| pattern.matches(&account.name))
+    };
+    match update {
+        Update::Event(Event::Apply(account) | Event::InitApply(account)) if !matters(&account) => {
+            Update::Event(Event::Delete(account))
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,96 @@
+//! Since which revision each part of the content is as it is. Pure.
+
+use globalps_core::dockerconfig::DockerConfig;
+use globalps_core::provider::Content;
+
+use super::secret::{Global, Since};
+
+/// Instead of a source's name: what every pod may use.
+pub(crate) const EVERY_POD: &str = "";
+
+/// `revision`: of this content. A part that is as in `before` keeps its revision.
+pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -> Since {
+    let known = |source: &str, config: &DockerConfig| {
+        let global = before?;
+        let before = global.content.as_ref()?;
+        let was = match source {
+            EVERY_POD => Some(&before.config),
+            source => {
+                let mut scoped = before.scoped.iter();
+                scoped.find(|s| s.source == source).map(|s| &s.config)
+            }
+        };
+        was.filter(|was| was.means_the_same(config))?;
+        // The release before did not count.
+        Some(
+            global
+                .content_since
+                .get(source)
+                .copied()
+                .unwrap_or(global.revision),
+        )
+    };
+    let scoped = content.scoped.iter();
+    let scoped = scoped.map(|scoped| (scoped.source.as_str(), &scoped.config));
+    [(EVERY_POD, &content.config)]
+        .into_iter()
+        .chain(scoped)
+        .map(|(source, config)| {
+            let since = known(source, config).unwrap_or(revision);
+            (source.to_owned(), since)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::dockerconfig::parse;
+    use globalps_core::provider::{Scope, ScopedConfig};
+
+    use super::*;
+
+    #[test]
+    fn only_what_changed_counts_from_this_revision_on() {
+        let config = |auth: &str| {
+            parse(format!(r#"{{"auths":{{"quay.io":{{"auth":"{auth}"}}}}}}"#).as_bytes()).unwrap()
+        };
+        let content = |every_pod: &str, scoped: &[(&str, &str)]| Content {
+            config: config(every_pod),
+            scoped: scoped
+                .iter()
+                .map(|(source, auth)| ScopedConfig {
+                    source: (*source).to_owned(),
+                    scope: Scope::default(),
+                    config: config(auth),
+                })
+                .collect(),
+            ..Content::default()
+        };
+        let counted = |since: &Since| -> Vec<i64> { since.values().copied().collect() };
+        let first = content("MTpw", &[("a", "MTpw")]);
+        let mut global = Global {
+            revision: 3,
+            content: Some(first.clone()),
+            ..Global::default()
+        };
+        assert_eq!(counted(&since(None, &first, 1)), [1, 1]);
+        assert_eq!(
+            counted(&since(Some(&global), &first, 3)),
+            [3, 3],
+            "an upgrade"
+        );
+        global.content_since = [(EVERY_POD.to_owned(), 2), ("a".to_owned(), 1)].into();
+        for (next, expected) in [
+            (content("MTpw", &[("a", "MTpw")]), vec![2, 1]),
+            (content("Mjpw", &[("a", "MTpw")]), vec![4, 1]),
+            (
+                content("MTpw", &[("a", "Mjpw"), ("b", "MTpw")]),
+                vec![2, 4, 4],
+            ),
+            (content("MTpw", &[]), vec![2]),
+        ] {
+            assert_eq!(counted(&since(Some(&global), &next, 4)), expected);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the plan depends on, and the Secrets that there should be. Pure.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::Attach;
+use globalps_core::namespaces::{Selected, Selection, parts_of};
+use globalps_core::provider::Pattern;
+use jiff::{SignedDuration, Timestamp};
+
+use super::identity::Parts;
+use super::memory::Memory;
+use super::summary::Summary;
+use super::views::{AccountView, NamespaceView, PullSecretView};
+
+/// What the plan depends on. The maps are by namespace, and by [`AccountView::key_of`].
+pub(crate) struct Input<'a> {
+    /// `None`: everything of the controller is removed.
+    pub(crate) delivery: Option<Delivery<'a>>,
+    /// Namespace of the pull secrets themselves. What has the Secret's name there is the controller's state.
+    pub(crate) own_namespace: &'a str,
+    pub(crate) namespaces: &'a BTreeMap<String, NamespaceView>,
+    pub(crate) secrets: &'a BTreeMap<String, PullSecretView>,
+    pub(crate) accounts: &'a BTreeMap<String, AccountView>,
+    pub(crate) memory: &'a Memory,
+    pub(crate) now: Timestamp,
+}
+
+/// What namespaces get, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Delivery<'a> {
+    pub(crate) secret_name: &'a str,
+    pub(crate) selection: &'a Selection,
+    pub(crate) parts: Parts<'a>,
+    /// The content that the whole fleet had last: for new namespaces, while the present one waits for its canary.
+    pub(crate) stable: Option<Parts<'a>>,
+    pub(crate) attach: Attach,
+    pub(crate) accounts: &'a [Pattern],
+    /// `None`: any namespace.
+    pub(crate) canary: Option<&'a str>,
+    /// A canary has passed when its Secret is this old.
+    pub(crate) min_ready: SignedDuration,
+    pub(crate) paused: bool,
+}
+
+/// The Secret that a namespace should have.
+pub(super) struct Wanted {
+    pub(super) parts: Vec<usize>,
+    pub(super) identity: String,
+}
+
+impl Wanted {
+    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.identity.split(',')
+    }
+}
+
+/// The Secrets that there should be, by namespace.
+pub(super) fn wanted<'a>(input: &Input<'a>, summary: &mut Summary) -> BTreeMap<&'a str, Wanted> {
+    let mut wanted = BTreeMap::new();
+    let Some(delivery) = &input.delivery else {
+        return wanted;
+    };
+    for (name, namespace) in input.namespaces {
+        if namespace.is_terminating || name == input.own_namespace {
+            continue;
+        }
+        let selected = delivery.selection.covers(
+            name,
+            || namespace.labels.to_map(),
+            namespace.is_marked_excluded,
+        );
+        if selected != Selected::Yes {
+            summary.excluded += 1;
+            continue;
+        }
+        let parts = parts_of(delivery.parts.content, name);
+        if let Some(identity) = delivery.parts.identity(&parts) {
+            summary.total += 1;
+            wanted.insert(name.as_str(), Wanted { parts, identity });
+        }
+    }
+    wanted
+}
+
+pub(super) fn is_as(secret: &PullSecretView, wanted: &Wanted) -> bool {
+    secret.is_managed
+        && secret.is_intact
+        && !secret.is_being_deleted
+        && *secret.content == *wanted.identity
+}

@@ -1,0 +1,240 @@
+//! The plan for namespaces: which Secrets and references are written and removed next. Pure.
+
+use std::collections::BTreeMap;
+
+use globalps_core::namespaces::parts_of;
+use jiff::Timestamp;
+
+use super::attach::Change;
+use super::identity::Parts;
+use super::input::{Delivery, Input, Wanted, is_as, wanted};
+use super::references::{References, Trouble, references_of_ours};
+use super::stage::Stage;
+use super::summary::Summary;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// The Secret of the namespace, with these parts of the sources with a scope.
+    Apply {
+        namespace: String,
+        parts: Vec<usize>,
+        identity: String,
+        /// Of [`Delivery::stable`].
+        is_stable: bool,
+        /// Another client has changed or deleted what the controller wrote.
+        is_restore: bool,
+    },
+    Delete {
+        namespace: String,
+    },
+    /// The reference of the service account of this key.
+    Account {
+        key: String,
+        change: Change,
+        is_restore: bool,
+    },
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamespacesPlan {
+    /// In their order: no reference comes before its Secret, and no Secret goes before its references.
+    pub(crate) writes: Vec<Write>,
+    /// New namespaces wait for [`Delivery::stable`].
+    pub(crate) needs_stable: bool,
+    /// When to plan again without an event.
+    pub(crate) again_at: Option<Timestamp>,
+    pub(crate) summary: Summary,
+}
+
+/// Writes of one plan, at most, beside those that remove something: more take longer than a reconcile may.
+const WRITES: usize = 2048;
+
+pub(crate) fn plan(input: &Input) -> NamespacesPlan {
+    let mut plan = NamespacesPlan::default();
+    let wanted = wanted(input, &mut plan.summary);
+    let stage = input
+        .delivery
+        .as_ref()
+        .map(|delivery| Stage::of(input, delivery, &wanted));
+    if let Some(stage) = &stage {
+        plan.summary.canary.clone_from(&stage.trouble);
+        plan.again_at = stage.again_at;
+    }
+    let mut references = References::of(input, &wanted);
+    let is_full = |plan: &NamespacesPlan| plan.writes.len() >= WRITES;
+    for (namespace, wanted) in &wanted {
+        let Some((delivery, stage)) = input.delivery.as_ref().zip(stage.as_ref()) else {
+            continue;
+        };
+        let next = next(input, delivery, stage, namespace, wanted);
+        let account = references.of.remove(namespace);
+        let has_secret = next.is_synced || input.secrets.contains_key(*namespace);
+        plan.needs_stable |= next.needs_stable;
+        let mut is_synced = next.is_synced;
+        let mut failure = next.failure;
+        plan.writes.extend(next.write.filter(|_| !is_full(&plan)));
+        for reference in account.into_iter().flatten() {
+            is_synced &= reference.change.is_none();
+            failure = failure.or(reference.failure);
+            let is_due = has_secret || reference.change == Some(Change::Detach);
+            let is_due = is_due && reference.is_due && !is_full(&plan);
+            if let (Some(change), true) = (reference.change, is_due) {
+                plan.writes.push(Write::Account {
+                    key: reference.key,
+                    change,
+                    is_restore: reference.is_restore,
+                });
+            }
+        }
+        match failure {
+            Some((reason, message)) => plan.summary.fail(namespace, reason, &message),
+            None => plan.summary.synced += usize::from(is_synced),
+        }
+    }
+    remove(input, &wanted, references, &mut plan);
+    plan.summary.accounts = references_of_ours(input).count();
+    let retry_at = input.memory.next_retry();
+    plan.again_at = plan.again_at.into_iter().chain(retry_at).min();
+    plan
+}
+
+#[derive(Default)]
+struct Next {
+    is_synced: bool,
+    failure: Option<Trouble>,
+    write: Option<Write>,
+    needs_stable: bool,
+}
+
+fn next(
+    input: &Input,
+    delivery: &Delivery,
+    stage: &Stage,
+    namespace: &str,
+    wanted: &Wanted,
+) -> Next {
+    let mut next = Next::default();
+    let secret = input.secrets.get(namespace);
+    if secret.is_some_and(|secret| is_as(secret, wanted)) {
+        next.is_synced = true;
+        return next;
+    }
+    let name = delivery.secret_name;
+    if secret.is_some_and(|secret| !secret.is_managed) {
+        let message =
+            format!("Secret `{namespace}/{name}` is not globalps' own: it is left as it is");
+        next.failure = Some(("ForeignSecret", message));
+        return next;
+    }
+    if secret.is_some_and(|secret| secret.is_being_deleted) {
+        return next;
+    }
+    let is_restore = input.memory.has_written(namespace, &wanted.identity);
+    if is_restore && input.memory.is_contested(namespace) {
+        let message = format!(
+            "another client has changed or deleted Secret `{namespace}/{name}` five times: it is left as it is"
+        );
+        next.failure = Some(("Conflict", message));
+        return next;
+    }
+    if let Some(failure) = input.memory.failure(namespace) {
+        next.failure = Some((failure.reason, failure.message.clone()));
+        if failure.retry_at > input.now {
+            return next;
+        }
+    }
+    let is_due = stage.may_have(namespace, wanted) && !(delivery.paused && secret.is_some());
+    next.write = match (secret, is_restore || is_due) {
+        (_, true) => Some(Write::Apply {
+            namespace: namespace.to_owned(),
+            parts: wanted.parts.clone(),
+            identity: wanted.identity.clone(),
+            is_stable: false,
+            is_restore,
+        }),
+        // A namespace that has something keeps it.
+        (Some(_), false) => None,
+        (None, false) => {
+            next.needs_stable = delivery.stable.is_none();
+            delivery
+                .stable
+                .and_then(|stable| with_stable(stable, namespace))
+        }
+    };
+    next
+}
+
+fn with_stable(stable: Parts, namespace: &str) -> Option<Write> {
+    let parts = parts_of(stable.content, namespace);
+    let identity = stable.identity(&parts)?;
+    Some(Write::Apply {
+        namespace: namespace.to_owned(),
+        parts,
+        identity,
+        is_stable: true,
+        is_restore: false,
+    })
+}
+
+/// Takes the references, and then the Secrets, out of namespaces that should have none.
+fn remove(
+    input: &Input,
+    wanted: &BTreeMap<&str, Wanted>,
+    references: References,
+    plan: &mut NamespacesPlan,
+) {
+    let is_terminating = |namespace: &str| {
+        let namespace = input.namespaces.get(namespace);
+        namespace.is_none_or(|namespace| namespace.is_terminating)
+    };
+    let mut is_clean = wanted.is_empty();
+    let mut referring = references.of;
+    for (namespace, secret) in input.secrets {
+        let is_left_over = secret.is_managed && !wanted.contains_key(namespace.as_str());
+        let is_own = namespace == input.own_namespace;
+        if !is_left_over || is_own || is_terminating(namespace) {
+            continue;
+        }
+        is_clean = false;
+        let has_references = referring.contains_key(namespace.as_str());
+        let failure = input.memory.failure(namespace);
+        let is_due = failure.is_none_or(|failure| failure.retry_at <= input.now);
+        if let Some(failure) = failure {
+            plan.summary
+                .fail(namespace, failure.reason, &failure.message);
+        }
+        if is_due && !has_references && !secret.is_being_deleted {
+            plan.writes.push(Write::Delete {
+                namespace: namespace.clone(),
+            });
+        }
+    }
+    for (namespace, references) in &mut referring {
+        if is_terminating(namespace) {
+            continue;
+        }
+        for reference in references.drain(..) {
+            is_clean = false;
+            if let Some((reason, message)) = &reference.failure {
+                plan.summary.fail(namespace, reason, message);
+            }
+            if let (Some(change), true) = (reference.change, reference.is_due) {
+                plan.writes.push(Write::Account {
+                    key: reference.key,
+                    change,
+                    is_restore: false,
+                });
+            }
+        }
+    }
+    plan.summary.is_clean = is_clean;
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+#[path = "plan_properties.rs"]
+mod properties;

@@ -1,0 +1,471 @@
+//! Whatever happens, in the end exactly the wanted Secrets and references are there, and nothing of others has changed.
+
+use std::collections::BTreeSet;
+
+use globalps_core::dockerconfig::parse;
+use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
+use globalps_core::namespaces::Selection;
+use globalps_core::provider::{Content, Pattern, Scope, ScopedConfig};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::input::{Delivery, Input};
+use super::super::memory::Memory;
+use super::super::views::{AccountView, NamespaceView, PullSecretView};
+use super::*;
+use crate::content::secret::Global;
+use globalps_core::api::{Attach, ImagePullSecrets};
+
+const NAME: &str = GLOBAL_SECRET;
+const NAMESPACES: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Create(usize),
+    Delete(usize),
+    Exclude(usize, bool),
+    /// Every pod's content, or that of the source for even namespaces, changes.
+    Rotate(bool),
+    Enable(bool),
+    Attach(bool),
+    Pause(bool),
+    Canary(Option<usize>),
+    /// Another client writes the Secret's data, deletes it, or has one of its own.
+    Rob(usize),
+    DeleteSecret(usize),
+    Foreign(usize),
+    /// Another client removes the reference, or adds one of its own.
+    RemoveReference(usize),
+    OwnReference(usize),
+    /// The API server refuses writes in this namespace, or takes them again.
+    Refuse(usize, bool),
+    Plan,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let at = 0..NAMESPACES;
+    prop_oneof![
+        3 => at.clone().prop_map(Event::Create),
+        1 => at.clone().prop_map(Event::Delete),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, on)| Event::Exclude(at, on)),
+        2 => any::<bool>().prop_map(Event::Rotate),
+        1 => any::<bool>().prop_map(Event::Enable),
+        1 => any::<bool>().prop_map(Event::Attach),
+        1 => any::<bool>().prop_map(Event::Pause),
+        1 => proptest::option::of(at.clone()).prop_map(Event::Canary),
+        1 => at.clone().prop_map(Event::Rob),
+        1 => at.clone().prop_map(Event::DeleteSecret),
+        1 => at.clone().prop_map(Event::Foreign),
+        1 => at.clone().prop_map(Event::RemoveReference),
+        1 => at.clone().prop_map(Event::OwnReference),
+        1 => (at, any::<bool>()).prop_map(|(at, on)| Event::Refuse(at, on)),
+        6 => Just(Event::Plan),
+    ]
+}
+
+/// A reference to the Secret on the service account `default`, and whether the record of it is there.
+#[derive(Clone, Copy, Default)]
+struct Account {
+    has_reference: bool,
+    is_recorded: bool,
+    is_theirs: bool,
+}
+
+struct World {
+    namespaces: BTreeMap<String, NamespaceView>,
+    secrets: BTreeMap<String, PullSecretView>,
+    accounts: BTreeMap<String, Account>,
+    refused: BTreeSet<String>,
+    global: Global,
+    is_enabled: bool,
+    attach: Attach,
+    paused: bool,
+    canary: Option<String>,
+    memory: Memory,
+    now: Timestamp,
+}
+
+fn name(at: usize) -> String {
+    format!("n{at}")
+}
+
+impl World {
+    fn new() -> Self {
+        let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
+        let even = ["n0", "n2", "n4"].map(|name| name.to_owned().try_into().unwrap());
+        Self {
+            namespaces: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            global: Global {
+                revision: 1,
+                content: Some(Content {
+                    config: config.clone(),
+                    scoped: vec![ScopedConfig {
+                        source: "even".to_owned(),
+                        scope: Scope {
+                            namespaces: even.into(),
+                            service_accounts: Vec::new(),
+                        },
+                        config,
+                    }],
+                    ..Content::default()
+                }),
+                content_since: [(String::new(), 1), ("even".to_owned(), 1)].into(),
+                ..Global::default()
+            },
+            is_enabled: true,
+            attach: Attach::Admission,
+            paused: false,
+            canary: None,
+            memory: Memory::default(),
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        self.now += SignedDuration::from_secs(1);
+        match event {
+            Event::Create(at) => {
+                let name = name(*at);
+                self.namespaces
+                    .entry(name.clone())
+                    .or_insert(NamespaceView {
+                        name: name.clone(),
+                        version: 1,
+                        labels: (&BTreeMap::new()).into(),
+                        is_marked_excluded: false,
+                        is_terminating: false,
+                    });
+                self.accounts.entry(name).or_default();
+            }
+            Event::Delete(at) => {
+                let name = name(*at);
+                self.namespaces.remove(&name);
+                self.secrets.remove(&name);
+                self.accounts.remove(&name);
+            }
+            Event::Exclude(at, on) => {
+                if let Some(namespace) = self.namespaces.get_mut(&name(*at)) {
+                    namespace.is_marked_excluded = *on;
+                }
+            }
+            Event::Rotate(every_pod) => {
+                self.global.revision += 1;
+                let part = if *every_pod { "" } else { "even" };
+                let since = &mut self.global.content_since;
+                since.insert(part.to_owned(), self.global.revision);
+            }
+            Event::Enable(on) => self.is_enabled = *on,
+            Event::Attach(by_accounts) => {
+                self.attach = if *by_accounts {
+                    Attach::ServiceAccounts
+                } else {
+                    Attach::Admission
+                }
+            }
+            Event::Pause(on) => self.paused = *on,
+            Event::Canary(at) => self.canary = at.map(name),
+            Event::Rob(at) => {
+                if let Some(secret) = self.secrets.get_mut(&name(*at)) {
+                    secret.is_intact = false;
+                }
+            }
+            Event::DeleteSecret(at) => {
+                self.secrets.remove(&name(*at));
+            }
+            Event::Foreign(at) => {
+                let name = name(*at);
+                if self.namespaces.contains_key(&name) && !self.secrets.contains_key(&name) {
+                    let secret = secret(&name, "", self.now);
+                    let theirs = PullSecretView {
+                        is_managed: false,
+                        is_intact: false,
+                        ..secret
+                    };
+                    self.secrets.insert(name, theirs);
+                }
+            }
+            Event::RemoveReference(at) => {
+                if let Some(account) = self.accounts.get_mut(&name(*at)) {
+                    account.has_reference = false;
+                    account.is_theirs = false;
+                }
+            }
+            Event::OwnReference(at) => {
+                if let Some(account) = self.accounts.get_mut(&name(*at))
+                    && !account.is_recorded
+                    && !account.has_reference
+                {
+                    account.has_reference = true;
+                    account.is_theirs = true;
+                }
+            }
+            Event::Refuse(at, on) => {
+                if *on {
+                    self.refused.insert(name(*at));
+                } else {
+                    self.refused.remove(&name(*at));
+                }
+            }
+            Event::Plan => {
+                self.act();
+            }
+        }
+    }
+
+    fn plan(&self) -> NamespacesPlan {
+        let settings = ImagePullSecrets::default();
+        let selection = Selection::new(&settings).unwrap();
+        let patterns: [Pattern; 1] = ["default".to_owned().try_into().unwrap()];
+        let accounts = self.accounts.iter().map(|(namespace, account)| {
+            let key = AccountView::key_of(namespace, "default");
+            (key, view(namespace, *account))
+        });
+        let accounts = accounts.collect();
+        let delivery = self.is_enabled.then(|| Delivery {
+            secret_name: NAME,
+            selection: &selection,
+            parts: Parts::of(&self.global).unwrap(),
+            stable: None,
+            attach: self.attach,
+            accounts: &patterns,
+            canary: self.canary.as_deref(),
+            min_ready: SignedDuration::ZERO,
+            paused: self.paused,
+        });
+        super::plan(&Input {
+            delivery,
+            own_namespace: "own",
+            namespaces: &self.namespaces,
+            secrets: &self.secrets,
+            accounts: &accounts,
+            memory: &self.memory,
+            now: self.now,
+        })
+    }
+
+    /// Does what the plan says; returns whether it said anything.
+    fn act(&mut self) -> bool {
+        let names: BTreeSet<String> = self.namespaces.keys().cloned().collect();
+        self.memory.retain(|name| names.contains(name));
+        let plan = self.plan();
+        for write in &plan.writes {
+            self.write(write);
+        }
+        !plan.writes.is_empty()
+    }
+
+    fn write(&mut self, write: &Write) {
+        let namespace = match write {
+            Write::Apply { namespace, .. } | Write::Delete { namespace } => namespace.clone(),
+            Write::Account { key, .. } => key.split('/').next().unwrap_or_default().to_owned(),
+        };
+        let key = match write {
+            Write::Account { key, .. } => key.clone(),
+            _ => namespace.clone(),
+        };
+        let is_restore = matches!(
+            write,
+            Write::Apply {
+                is_restore: true,
+                ..
+            } | Write::Account {
+                is_restore: true,
+                ..
+            }
+        );
+        if is_restore {
+            self.memory.restored(&key, self.now);
+        }
+        if self.refused.contains(&namespace) {
+            self.memory
+                .failed(&key, "Rejected", String::new(), self.now, 1.0);
+            return;
+        }
+        match write {
+            Write::Apply { identity, .. } => {
+                let known = self.secrets.get(&namespace);
+                assert!(
+                    known.is_none_or(|secret| secret.is_managed),
+                    "others' is never written"
+                );
+                self.memory.wrote(&key, identity);
+                let secret = secret(&namespace, identity, self.now);
+                self.secrets.insert(namespace, secret);
+            }
+            Write::Delete { .. } => {
+                let secret = self.secrets.remove(&namespace).unwrap();
+                assert!(secret.is_managed, "others' is never deleted");
+                assert!(
+                    !self.accounts[&namespace].is_recorded,
+                    "references go first"
+                );
+                self.memory.removed(&key);
+            }
+            Write::Account { change, .. } => {
+                let account = self.accounts.get_mut(&namespace).unwrap();
+                match change {
+                    Change::Attach => {
+                        assert!(!account.has_reference && self.secrets.contains_key(&namespace));
+                        account.has_reference = true;
+                        account.is_recorded = true;
+                        self.memory.wrote(&key, "");
+                    }
+                    Change::Detach => {
+                        assert!(account.is_recorded && !account.is_theirs);
+                        account.has_reference = false;
+                        account.is_recorded = false;
+                        self.memory.removed(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody disturbs any more, and time goes by.
+    fn settle(&mut self) {
+        self.refused.clear();
+        self.paused = false;
+        self.canary = None;
+        for _ in 0..60 {
+            self.now += SignedDuration::from_mins(6);
+            self.act();
+        }
+        assert!(!self.act(), "it comes to rest");
+    }
+
+    fn check(&self) {
+        let parts = Parts::of(&self.global).unwrap();
+        for (name, namespace) in &self.namespaces {
+            let is_wanted = self.is_enabled && !namespace.is_marked_excluded;
+            let secret = self.secrets.get(name);
+            let account = self.accounts[name];
+            let is_contested = self.memory.is_contested(name);
+            match secret.filter(|secret| secret.is_managed) {
+                Some(secret) if is_wanted => {
+                    let wanted = parts.identity(&parts_of(parts.content, name));
+                    let is_right = secret.is_intact && Some(&*secret.content) == wanted.as_deref();
+                    assert!(is_right || is_contested, "{name} has its content");
+                }
+                Some(_) => panic!("{name} has something left over"),
+                None => assert!(
+                    !is_wanted || secret.is_some() || is_contested,
+                    "{name} has one"
+                ),
+            }
+            let key = AccountView::key_of(name, "default");
+            let is_attached = is_wanted && self.attach == Attach::ServiceAccounts;
+            if !is_attached {
+                assert!(!account.is_recorded, "{name} keeps no reference");
+                assert_eq!(account.has_reference, account.is_theirs, "{name}");
+            } else if secret.is_some() && !self.memory.is_contested(&key) {
+                assert!(account.has_reference, "{name} has its reference");
+            }
+        }
+        let summary = self.plan().summary;
+        let is_empty = self.secrets.values().all(|secret| !secret.is_managed);
+        assert!(self.is_enabled || summary.is_clean && is_empty);
+    }
+}
+
+fn secret(namespace: &str, identity: &str, now: Timestamp) -> PullSecretView {
+    PullSecretView {
+        namespace: namespace.to_owned(),
+        version: 1,
+        is_managed: true,
+        is_intact: true,
+        content: identity.into(),
+        written: now,
+        is_being_deleted: false,
+    }
+}
+
+fn view(namespace: &str, account: Account) -> AccountView {
+    let mut object =
+        json!({"metadata": {"name": "default", "namespace": namespace, "resourceVersion": "1"}});
+    if account.has_reference {
+        object["imagePullSecrets"] = json!([{"name": NAME}]);
+    }
+    if account.is_recorded {
+        object["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
+    }
+    let object: ServiceAccount = serde_json::from_value(object).unwrap();
+    AccountView::new(&object, NAME)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_happens_namespaces_end_with_what_they_should_have(
+        events in proptest::collection::vec(event(), 1..60),
+    ) {
+        let mut world = World::new();
+        for event in &events {
+            let before = world.proven();
+            world.happen(event);
+            if matches!(event, Event::Plan) {
+                world.check_canaries(&before);
+            }
+        }
+        world.settle();
+        world.check();
+    }
+}
+
+impl World {
+    /// Parts that some namespace has.
+    fn proven(&self) -> BTreeSet<String> {
+        let intact = self
+            .secrets
+            .values()
+            .filter(|secret| secret.is_managed && secret.is_intact);
+        intact
+            .flat_map(|secret| secret.content.split(','))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// One plan brings a part that nobody had to one namespace, unless it restores what was there.
+    fn check_canaries(&self, before: &BTreeSet<String>) {
+        for part in self.proven().difference(before) {
+            let newly = self.secrets.values().filter(|secret| {
+                secret.is_managed
+                    && secret.written == self.now
+                    && secret.content.split(',').any(|word| word == part)
+            });
+            let count = newly.count();
+            let was_restored = count > 1
+                && self
+                    .memory
+                    .has_written(&self.first_with(part), &self.content_of(part));
+            assert!(
+                count <= 1 || was_restored,
+                "{part} came to {count} namespaces at once"
+            );
+        }
+    }
+
+    fn first_with(&self, part: &str) -> String {
+        let has = |secret: &&PullSecretView| secret.content.split(',').any(|word| word == part);
+        let found = self.secrets.values().find(has);
+        found
+            .map(|secret| secret.namespace.clone())
+            .unwrap_or_default()
+    }
+
+    fn content_of(&self, part: &str) -> String {
+        let name = self.first_with(part);
+        self.secrets
+            .get(&name)
+            .map(|secret| secret.content.to_string())
+            .unwrap_or_default()
+    }
+}

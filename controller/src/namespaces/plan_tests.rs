@@ -1,0 +1,474 @@
+#![allow(clippy::unwrap_used)]
+
+use globalps_core::api::{Attach, ImagePullSecrets};
+use globalps_core::dockerconfig::parse;
+use globalps_core::names::{ATTACHED_ANNOTATION, GLOBAL_SECRET};
+use globalps_core::namespaces::Selection;
+use globalps_core::provider::{Content, Scope, ScopedConfig};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use serde_json::json;
+
+use super::super::input::{Delivery, Input};
+use super::super::memory::Memory;
+use super::super::views::{AccountView, NamespaceView, PullSecretView};
+use super::*;
+use crate::content::secret::Global;
+
+const NAME: &str = GLOBAL_SECRET;
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1)
+}
+
+/// Every pod's content since revision 5, and `a-source` for `a*` since 6.
+fn global() -> Global {
+    let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
+    Global {
+        revision: 7,
+        content: Some(Content {
+            config: config.clone(),
+            scoped: vec![ScopedConfig {
+                source: "a-source".to_owned(),
+                scope: Scope {
+                    namespaces: vec!["a*".to_owned().try_into().unwrap()],
+                    service_accounts: Vec::new(),
+                },
+                config,
+            }],
+            ..Content::default()
+        }),
+        content_since: [(String::new(), 5), ("a-source".to_owned(), 6)].into(),
+        ..Global::default()
+    }
+}
+
+/// The revision before.
+fn stable() -> Global {
+    Global {
+        revision: 4,
+        content_since: [(String::new(), 4), ("a-source".to_owned(), 4)].into(),
+        ..global()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret; `!`: another client has changed it, `?`: not the
+    /// controller's, `~`: the namespace is being deleted, `-`: it says that it gets nothing.
+    namespaces: &'a str,
+    /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with the record of it only, `own`:
+    /// with somebody's.
+    accounts: &'a str,
+    attach: Attach,
+    is_enabled: bool,
+    paused: bool,
+    canary: Option<&'a str>,
+    min_ready: i64,
+    has_stable: bool,
+}
+
+const CASE: Case = Case {
+    namespaces: "",
+    accounts: "",
+    attach: Attach::Admission,
+    is_enabled: true,
+    paused: false,
+    canary: None,
+    min_ready: 0,
+    has_stable: false,
+};
+
+fn run(case: Case, memory: &Memory) -> NamespacesPlan {
+    let mut namespaces = BTreeMap::new();
+    let mut secrets = BTreeMap::new();
+    for word in case.namespaces.split_whitespace() {
+        let (name, content) = word.split_once('=').unwrap_or((word, ""));
+        let marks = ['!', '?', '~', '-'];
+        let bare = name.trim_end_matches(marks).to_owned();
+        namespaces.insert(
+            bare.clone(),
+            NamespaceView {
+                name: bare.clone(),
+                version: 1,
+                labels: (&BTreeMap::new()).into(),
+                is_marked_excluded: name.ends_with('-'),
+                is_terminating: name.ends_with('~'),
+            },
+        );
+        if word.contains('=') {
+            secrets.insert(
+                bare.clone(),
+                PullSecretView {
+                    namespace: bare,
+                    version: 1,
+                    is_managed: !content.ends_with('?'),
+                    is_intact: !content.ends_with(['!', '?']),
+                    content: content.trim_end_matches(marks).into(),
+                    written: now() - SignedDuration::from_secs(10),
+                    is_being_deleted: false,
+                },
+            );
+        }
+    }
+    let mut accounts = BTreeMap::new();
+    for word in case.accounts.split_whitespace() {
+        let (key, state) = word.split_once('=').unwrap_or((word, ""));
+        let (namespace, name) = key.split_once('/').unwrap();
+        let mut account =
+            json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "1"}});
+        if ["ref", "own"].contains(&state) {
+            account["imagePullSecrets"] = json!([{"name": NAME}]);
+        }
+        if ["ref", "mark"].contains(&state) {
+            account["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
+        }
+        let account: ServiceAccount = serde_json::from_value(account).unwrap();
+        accounts.insert(key.to_owned(), AccountView::new(&account, NAME));
+    }
+    let settings = ImagePullSecrets::default();
+    let selection = Selection::new(&settings).unwrap();
+    let patterns = ["default".to_owned().try_into().unwrap()];
+    let (global, stable) = (global(), stable());
+    let delivery = case.is_enabled.then(|| Delivery {
+        secret_name: NAME,
+        selection: &selection,
+        parts: Parts::of(&global).unwrap(),
+        stable: case.has_stable.then(|| Parts::of(&stable).unwrap()),
+        attach: case.attach,
+        accounts: &patterns,
+        canary: case.canary,
+        min_ready: SignedDuration::from_secs(case.min_ready),
+        paused: case.paused,
+    });
+    plan(&Input {
+        delivery,
+        own_namespace: "own",
+        namespaces: &namespaces,
+        secrets: &secrets,
+        accounts: &accounts,
+        memory,
+        now: now(),
+    })
+}
+
+/// The writes in their order: `a=5` (`~`: the revision before), `-a`, `+a/default`, `-a/default`; then `synced/total`, and
+/// reasons of failures.
+fn line(case: Case, memory: &Memory) -> String {
+    let plan = run(case, memory);
+    let mut words: Vec<String> = plan
+        .writes
+        .iter()
+        .map(|write| match write {
+            Write::Apply {
+                namespace,
+                identity,
+                is_stable,
+                ..
+            } => format!(
+                "{namespace}={identity}{}",
+                if *is_stable { "~" } else { "" }
+            ),
+            Write::Delete { namespace } => format!("-{namespace}"),
+            Write::Account { key, change, .. } => match change {
+                Change::Attach => format!("+{key}"),
+                Change::Detach => format!("-{key}"),
+            },
+        })
+        .collect();
+    words.push(format!("{}/{}", plan.summary.synced, plan.summary.total));
+    words.extend(plan.summary.failures.into_iter().map(|f| f.reason));
+    if plan.needs_stable {
+        words.push("stable?".to_owned());
+    }
+    if plan.summary.is_clean {
+        words.push("clean".to_owned());
+    }
+    words.join(" ")
+}
+
+#[test]
+fn each_namespace_gets_what_is_for_it_one_first() {
+    for (sentence, namespaces, expected) in [
+        ("one first", "a b c", "a=5,a-source@6 0/3 stable?"),
+        ("then all", "a=5,a-source@6 b c", "b=5 c=5 1/3"),
+        (
+            "one first for each part that nobody has yet",
+            "b=5 b2=5 a a2",
+            "a=5,a-source@6 2/4 stable?",
+        ),
+        ("what is there stays", "a=5,a-source@6 b=5", "2/2"),
+        (
+            "content that some namespace has waits for nobody",
+            "a=4 b=5 b2=4",
+            "a=5,a-source@6 b2=5 1/3",
+        ),
+        (
+            "nothing for kube-*, marked and dying ones",
+            "kube-x b- c~ d",
+            "d=5 0/1",
+        ),
+        (
+            "what others changed is restored",
+            "a=5,a-source@6 b=5!",
+            "b=5 1/2",
+        ),
+        (
+            "what is others' stays",
+            "a=5,a-source@6 b=?",
+            "1/2 ForeignSecret",
+        ),
+        (
+            "the controller's state is no left-over",
+            "a=5,a-source@6 own=7",
+            "1/1",
+        ),
+        (
+            "left over",
+            "a=5,a-source@6 kube-x=5 b-=5",
+            "-b -kube-x 1/1",
+        ),
+        (
+            "others' is never deleted",
+            "a=5,a-source@6 kube-x=5?",
+            "1/1",
+        ),
+    ] {
+        let case = Case { namespaces, ..CASE };
+        assert_eq!(line(case, &Memory::default()), expected, "{sentence}");
+    }
+}
+
+#[test]
+fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
+    for (sentence, case, expected) in [
+        (
+            "paused: what is there stays, and new ones get what the others have",
+            Case {
+                namespaces: "a=4,a-source@4 n",
+                paused: true,
+                has_stable: true,
+                ..CASE
+            },
+            "n=4~ 0/2",
+        ),
+        (
+            "a canary that was chosen",
+            Case {
+                namespaces: "a=4,a-source@4 a2=4,a-source@4 n",
+                canary: Some("a2"),
+                has_stable: true,
+                ..CASE
+            },
+            "a2=5,a-source@6 n=4~ 0/3",
+        ),
+        (
+            "one that has all of it",
+            Case {
+                namespaces: "a=4,a-source@4 b=5",
+                canary: Some("b"),
+                ..CASE
+            },
+            "a=5,a-source@6 1/2",
+        ),
+        (
+            "one that does not exist",
+            Case {
+                namespaces: "a=4,a-source@4 n",
+                canary: Some("x"),
+                has_stable: true,
+                ..CASE
+            },
+            "n=4~ 0/2",
+        ),
+        (
+            "it has to be old enough",
+            Case {
+                namespaces: "a=5,a-source@6 a2=4,a-source@4",
+                min_ready: 11,
+                ..CASE
+            },
+            "1/2",
+        ),
+        (
+            "and is",
+            Case {
+                namespaces: "a=5,a-source@6 a2=4,a-source@4",
+                min_ready: 10,
+                ..CASE
+            },
+            "a2=5,a-source@6 1/2",
+        ),
+    ] {
+        assert_eq!(line(case, &Memory::default()), expected, "{sentence}");
+    }
+    let waiting = Case {
+        namespaces: "a=5,a-source@6 a2",
+        min_ready: 11,
+        ..CASE
+    };
+    let again_at = run(waiting, &Memory::default()).again_at;
+    assert_eq!(again_at, Some(now() + SignedDuration::from_secs(1)));
+    let absent = Case {
+        namespaces: "a",
+        canary: Some("x"),
+        ..CASE
+    };
+    assert!(run(absent, &Memory::default()).summary.canary.is_some());
+}
+
+#[test]
+fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
+    let mut memory = Memory::default();
+    let message = "exceeded quota".to_owned();
+    memory.failed("a", "QuotaExceeded", message.clone(), now(), 1.0);
+    let case = Case {
+        namespaces: "a a2 b",
+        ..CASE
+    };
+    assert_eq!(
+        line(case, &memory),
+        "a2=5,a-source@6 0/3 QuotaExceeded stable?"
+    );
+    let done = Case {
+        namespaces: "a a2=5,a-source@6 b",
+        ..CASE
+    };
+    assert_eq!(line(done, &memory), "b=5 1/3 QuotaExceeded");
+    let mut memory = Memory::default();
+    let earlier = now() - SignedDuration::from_secs(2);
+    memory.failed("a", "QuotaExceeded", message, earlier, 1.0);
+    assert_eq!(
+        line(done, &memory),
+        "a=5,a-source@6 b=5 1/3 QuotaExceeded",
+        "its backoff is over"
+    );
+    let alone = Case {
+        namespaces: "a",
+        ..CASE
+    };
+    assert_eq!(
+        line(alone, &memory),
+        "a=5,a-source@6 0/1 QuotaExceeded",
+        "there is no other canary"
+    );
+    let mut memory = Memory::default();
+    memory.wrote("b", "5");
+    for _ in 0..5 {
+        memory.restored("b", now());
+    }
+    let robbed = Case {
+        namespaces: "a=5,a-source@6 b=5!",
+        ..CASE
+    };
+    assert_eq!(line(robbed, &memory), "1/2 Conflict");
+}
+
+#[test]
+fn references_come_after_secrets_and_go_before_them() {
+    let accounts = Attach::ServiceAccounts;
+    for (sentence, case, expected) in [
+        (
+            "a Secret first",
+            Case {
+                namespaces: "a",
+                accounts: "a/default a/ci",
+                attach: accounts,
+                ..CASE
+            },
+            "a=5,a-source@6 0/1",
+        ),
+        (
+            "then the reference",
+            Case {
+                namespaces: "a=5,a-source@6",
+                accounts: "a/default a/ci",
+                attach: accounts,
+                ..CASE
+            },
+            "+a/default 0/1",
+        ),
+        (
+            "which somebody removed",
+            Case {
+                namespaces: "a=5,a-source@6 b=5",
+                accounts: "a/default=mark b/default=ref",
+                attach: accounts,
+                ..CASE
+            },
+            "+a/default 1/2",
+        ),
+        (
+            "somebody's own does as well",
+            Case {
+                namespaces: "a=5,a-source@6",
+                accounts: "a/default=own",
+                attach: accounts,
+                ..CASE
+            },
+            "1/1",
+        ),
+        (
+            "with admission none is needed",
+            Case {
+                namespaces: "a=5,a-source@6",
+                accounts: "a/default=ref a/ci=own",
+                ..CASE
+            },
+            "-a/default 0/1",
+        ),
+        (
+            "an excluded namespace loses the reference",
+            Case {
+                namespaces: "a-=5",
+                accounts: "a/default=ref",
+                attach: accounts,
+                ..CASE
+            },
+            "-a/default 0/0",
+        ),
+        (
+            "and then the Secret",
+            Case {
+                namespaces: "a-=5",
+                accounts: "a/default",
+                attach: accounts,
+                ..CASE
+            },
+            "-a 0/0",
+        ),
+        (
+            "everything goes",
+            Case {
+                namespaces: "a=5 b=5 c=5? d",
+                accounts: "a/default=ref c/default=own",
+                is_enabled: false,
+                ..CASE
+            },
+            "-b -a/default 0/0",
+        ),
+        (
+            "nothing is left",
+            Case {
+                namespaces: "a c=5? d~=5",
+                accounts: "c/default=own",
+                is_enabled: false,
+                ..CASE
+            },
+            "0/0 clean",
+        ),
+    ] {
+        assert_eq!(line(case, &Memory::default()), expected, "{sentence}");
+    }
+    let mut memory = Memory::default();
+    for _ in 0..5 {
+        memory.restored("a/default", now());
+    }
+    let fought_over = Case {
+        namespaces: "a=5,a-source@6",
+        accounts: "a/default=mark",
+        attach: accounts,
+        ..CASE
+    };
+    assert_eq!(line(fought_over, &memory), "0/1 Conflict");
+}

@@ -1,0 +1,90 @@
+//! Which namespaces get new content first. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::input::{Delivery, Input, Wanted, is_as};
+
+/// How far new content has come. A part of the content is proven once some namespace has it.
+pub(super) struct Stage<'a> {
+    /// Parts of identities.
+    proven: BTreeSet<&'a str>,
+    /// They get parts that are not proven before the others do.
+    canaries: BTreeSet<&'a str>,
+    pub(super) trouble: Option<String>,
+    pub(super) again_at: Option<Timestamp>,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn of(
+        input: &Input<'a>,
+        delivery: &Delivery<'a>,
+        wanted: &'a BTreeMap<&'a str, Wanted>,
+    ) -> Self {
+        let mut stage = Self {
+            proven: BTreeSet::new(),
+            canaries: BTreeSet::new(),
+            trouble: None,
+            again_at: None,
+        };
+        // What a canary has, or gets now.
+        let mut under_way = BTreeSet::new();
+        for (namespace, wanted) in wanted {
+            let Some(secret) = input.secrets.get(*namespace).filter(|s| is_as(s, wanted)) else {
+                continue;
+            };
+            let passes_at = secret.written + delivery.min_ready;
+            if passes_at <= input.now {
+                stage.proven.extend(wanted.parts());
+            } else {
+                under_way.extend(wanted.parts());
+                stage.again_at = stage.again_at.into_iter().chain([passes_at]).min();
+            }
+        }
+        let is_new =
+            |stage: &Self, wanted: &Wanted| !wanted.parts().all(|p| stage.proven.contains(p));
+        if let Some(canary) = delivery.canary {
+            let Some((canary, own)) = wanted.get_key_value(canary) else {
+                if wanted.values().any(|wanted| is_new(&stage, wanted)) {
+                    stage.trouble = Some(format!(
+                        "`spec.imagePullSecrets.canaryNamespace` names `{canary}`, which gets no Secret"
+                    ));
+                }
+                return stage;
+            };
+            if is_new(&stage, own) {
+                stage.canaries.insert(canary);
+                return stage;
+            }
+        }
+        // One that was refused before is asked again only where there is no other.
+        for has_failed in [false, true] {
+            for (namespace, wanted) in wanted {
+                let secret = input.secrets.get(*namespace);
+                let failure = input.memory.failure(namespace);
+                let is_held_up = failure.is_some_and(|failure| failure.retry_at > input.now)
+                    || input.memory.is_contested(namespace)
+                    || secret.is_some_and(|secret| !secret.is_managed || secret.is_being_deleted);
+                let mut parts = wanted.parts();
+                let has_news = parts.any(|p| !stage.proven.contains(p) && !under_way.contains(p));
+                if has_news && !is_held_up && failure.is_some() == has_failed {
+                    stage.canaries.insert(namespace);
+                    under_way.extend(wanted.parts());
+                }
+            }
+        }
+        let is_stuck = |wanted: &Wanted| {
+            let mut parts = wanted.parts();
+            parts.any(|p| !stage.proven.contains(p) && !under_way.contains(p))
+        };
+        if wanted.values().any(is_stuck) {
+            stage.trouble = Some("no namespace can take the new content first".to_owned());
+        }
+        stage
+    }
+
+    pub(super) fn may_have(&self, namespace: &str, wanted: &Wanted) -> bool {
+        self.canaries.contains(namespace) || wanted.parts().all(|p| self.proven.contains(p))
+    }
+}

@@ -1,0 +1,154 @@
+//! Writes Secrets and references into other namespaces.
+
+use std::collections::BTreeMap;
+
+use globalps_core::names::{
+    CONTENT_ANNOTATION, CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, IMAGE_PULL_SECRET_LABEL,
+    IMAGE_PULL_SECRETS, ROLLED_OUT_SECRET, SECRET_TYPE,
+};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::Api;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta,
+    Patch, PatchParams, Preconditions,
+};
+use serde_json::Value;
+
+use super::apply::{Applier, ApplyError, within};
+
+/// Why the API server did not accept a write: a reason for the status.
+pub(crate) enum Refusal {
+    /// The namespace, or the object, is gone or going: no trouble at all.
+    Gone,
+    Because(&'static str),
+}
+
+impl ApplyError {
+    pub(crate) fn refusal(&self) -> Refusal {
+        let Self::Api {
+            source: kube::Error::Api(status),
+            ..
+        } = self
+        else {
+            return Refusal::Because("Unavailable");
+        };
+        let message = &status.message;
+        let says = |text: &str| message.contains(text);
+        match status.code {
+            404 => Refusal::Gone,
+            403 if says("being terminated") => Refusal::Gone,
+            403 if says("exceeded quota") => Refusal::Because("QuotaExceeded"),
+            _ if says("admission webhook") || says("ValidatingAdmissionPolicy") => {
+                Refusal::Because("Rejected")
+            }
+            403 => Refusal::Because("Forbidden"),
+            409 => Refusal::Because("Changed"),
+            422 if says("test") => Refusal::Because("Changed"),
+            422 => Refusal::Because("Invalid"),
+            _ => Refusal::Because("WriteFailed"),
+        }
+    }
+}
+
+impl Applier {
+    /// Writes the Secret of a namespace. `identity`: which content that is.
+    pub(crate) async fn pull_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        content: Vec<u8>,
+        identity: &str,
+    ) -> Result<PartialObjectMeta<Secret>, ApplyError> {
+        let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let labels = [
+            text(IMAGE_PULL_SECRET_LABEL, "true"),
+            text("app.kubernetes.io/managed-by", CONTROLLER),
+        ];
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(BTreeMap::from(labels)),
+                annotations: Some([text(CONTENT_ANNOTATION, identity), self.leader()].into()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(SECRET_TYPE.to_owned()),
+            data: Some([(DATA_KEY.to_owned(), ByteString(content))].into()),
+            ..Secret::default()
+        };
+        let api: Api<Secret> = self.in_namespace(namespace);
+        let params = PatchParams::apply(CONTROLLER_MANAGER).force();
+        let patch = Patch::Apply(&secret);
+        let call = api.patch_metadata(name, &params, &patch);
+        within("apply", "Secret", &format!("{namespace}/{name}"), call).await
+    }
+
+    /// Deletes the Secret of a namespace, unless somebody has written it since.
+    pub(crate) async fn delete_pull_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: u64,
+    ) -> Result<(), ApplyError> {
+        let api: Api<Secret> = self.in_namespace(namespace);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                resource_version: Some(version.to_string()),
+                uid: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let call = api.delete(name, &params);
+        within("delete", "Secret", &format!("{namespace}/{name}"), call).await?;
+        Ok(())
+    }
+
+    /// Changes the references of a service account.
+    pub(crate) async fn reference(
+        &self,
+        namespace: &str,
+        name: &str,
+        operations: &Value,
+    ) -> Result<ServiceAccount, ApplyError> {
+        let api: Api<ServiceAccount> = self.in_namespace(namespace);
+        let operations = serde_json::from_value(operations.clone()).unwrap_or_default();
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch: Patch<()> = Patch::Json(operations);
+        let call = api.patch(name, &params, &patch);
+        within(
+            "patch",
+            "ServiceAccount",
+            &format!("{namespace}/{name}"),
+            call,
+        )
+        .await
+    }
+
+    /// `global-pull-secret-rolled-out`; `None`: there is none.
+    pub(crate) async fn rolled_out(&self) -> Result<Option<Secret>, ApplyError> {
+        let api: Api<Secret> = self.api();
+        let call = api.get_opt(ROLLED_OUT_SECRET);
+        within("read", "Secret", ROLLED_OUT_SECRET, call).await
+    }
+
+    /// Whether the policy that attaches Secrets to pods is in force.
+    pub(crate) async fn has_admission_policy(&self) -> Result<bool, ApplyError> {
+        for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
+            let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+            let resource = ApiResource::from_gvk(&kind);
+            let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
+            let call = api.get_metadata_opt(IMAGE_PULL_SECRETS);
+            match within("read", &kind.kind, IMAGE_PULL_SECRETS, call).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(false),
+                // The API server does not serve them, or the installation is older than they are.
+                Err(error) if error.is_forbidden() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}

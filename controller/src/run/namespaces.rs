@@ -1,0 +1,255 @@
+//! Delivery into namespaces: watches, plans and writes.
+
+use std::time::Duration;
+
+use globalps_core::api::{Attach, ImagePullSecrets, ImagePullSecretsStatus};
+use globalps_core::namespaces::Selection;
+use globalps_core::provider::Pattern;
+use globalps_core::rollout::Goal;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use super::delivering::NamespaceWrites;
+use super::{Controller, RESYNC};
+use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch};
+use crate::content::secret::{self, Global};
+use crate::namespaces::identity::Parts;
+use crate::namespaces::input::{Delivery, Input};
+use crate::namespaces::plan::{self, NamespacesPlan};
+use crate::namespaces::summary::NamespacesReport;
+use crate::nodes::plan::{Aim, Plan};
+
+/// Between two look-ups of the admission policy while there is none.
+const POLICY_RETRY: Duration = Duration::from_mins(1);
+
+impl Controller {
+    /// Watches Secrets and service accounts of namespaces while they get pull secrets, or have some left.
+    pub(super) fn watch_pull_secrets(&mut self) {
+        let wanted = self.wanted_watch();
+        if wanted.as_ref() == self.cache.pull_secrets.watch() {
+            return;
+        }
+        self.pull_secret_events = match &wanted {
+            Some(watch) => {
+                tracing::info!(
+                    secret = watch.secret_name,
+                    "watching the pull secrets of namespaces"
+                );
+                cache::pull_secret_events(&self.client, watch)
+            }
+            None => CacheEvents::new(),
+        };
+        self.cache.pull_secrets = PullSecrets::new(wanted);
+    }
+
+    fn settings(&self) -> Option<(&ImagePullSecrets, Option<&ImagePullSecretsStatus>)> {
+        let config = self.cache.config()?;
+        let status = config.status.as_ref();
+        let status = status.and_then(|status| status.image_pull_secrets.as_ref());
+        Some((&config.spec.image_pull_secrets, status))
+    }
+
+    /// Where nothing is left, nothing is watched. What has another name than the spec says is removed first.
+    fn wanted_watch(&self) -> Option<PullSecretsWatch> {
+        let (settings, status) = self.settings()?;
+        if !settings.enabled && status.is_none() {
+            return None;
+        }
+        let known = status.map(|status| &status.secret_name);
+        let secret_name = known.unwrap_or(&settings.secret_name).clone();
+        let has_references = status.is_some_and(|status| status.service_accounts > 0);
+        let uses_accounts = self.attach(settings).0 == Attach::ServiceAccounts && settings.enabled;
+        Some(PullSecretsWatch {
+            secret_name,
+            accounts: (uses_accounts || has_references).then(|| accounts(settings)),
+        })
+    }
+
+    /// How Secrets are attached, and why not as the spec says.
+    fn attach(&self, settings: &ImagePullSecrets) -> (Attach, Option<&'static str>) {
+        let has_policy = self.delivering.policy.is_some_and(|(_, _, found)| found);
+        match (settings.attach, has_policy) {
+            (None, false) => (
+                Attach::ServiceAccounts,
+                Some("the admission policy is not installed, or the API server does not serve it"),
+            ),
+            (Some(Attach::Admission), false) => (
+                Attach::Admission,
+                Some(
+                    "the admission policy is not installed: `kubectl globalps install --image-pull-secrets --apply` installs it where the API server serves MutatingAdmissionPolicy v1",
+                ),
+            ),
+            (wanted, _) => (wanted.unwrap_or(Attach::Admission), None),
+        }
+    }
+
+    /// Looks up the admission policy, seldom.
+    pub(super) async fn look_up_policy(&mut self) {
+        let Some((settings, _)) = self.settings() else {
+            return;
+        };
+        if !settings.enabled {
+            return;
+        }
+        let generation = self.generation();
+        if let Some((at, of, found)) = self.delivering.policy {
+            let again = if found { RESYNC } else { POLICY_RETRY };
+            if of == generation && at.elapsed() < again {
+                return;
+            }
+        }
+        match self.applier.has_admission_policy().await {
+            Ok(found) => self.delivering.policy = Some((Instant::now(), generation, found)),
+            Err(error) => tracing::warn!(%error, "the admission policy could not be looked up"),
+        }
+    }
+
+    /// Writes what is missing in namespaces and removes what is left over. Returns the time until the next attempt, if one
+    /// waits. Never fails: a namespace that can't be written is named in the report, and holds up no other.
+    pub(super) async fn deliver_to_namespaces(&mut self, plan: &Plan) -> Option<Duration> {
+        self.namespaces = None;
+        let (settings, status) = self.settings()?;
+        if !settings.enabled && status.is_none() {
+            return None;
+        }
+        let settings = settings.clone();
+        let watch = self.cache.pull_secrets.watch()?.clone();
+        let (attach, note) = self.attach(&settings);
+        let mut report = NamespacesReport {
+            secret_name: watch.secret_name.clone(),
+            attach,
+            note,
+            is_forbidden: self.cache.pull_secrets.is_forbidden,
+            problem: None,
+            summary: None,
+        };
+        let is_known = self.cache.pull_secrets.is_synced() && self.cache.are_namespaces_synced();
+        if !is_known {
+            self.namespaces = Some(report);
+            return None;
+        }
+        let global = self.cache.decoded_global();
+        let selection = match Selection::new(&settings) {
+            Ok(selection) => selection,
+            Err(problem) => {
+                // What is there stays.
+                report.problem = Some(problem);
+                self.namespaces = Some(report);
+                return None;
+            }
+        };
+        let accounts = accounts(&settings);
+        let rollout = self
+            .cache
+            .config()
+            .map(|config| config.spec.rollout.clone());
+        let rollout = rollout.unwrap_or_default();
+        let is_wanted = settings.enabled && settings.secret_name == watch.secret_name;
+        let parts = global
+            .as_ref()
+            .filter(|global| is_wanted && has_content(plan, global))
+            .and_then(Parts::of);
+        let delivery = parts.map(|parts| Delivery {
+            secret_name: &watch.secret_name,
+            selection: &selection,
+            parts,
+            stable: None,
+            attach,
+            accounts: &accounts,
+            canary: settings.canary_namespace.as_deref(),
+            min_ready: SignedDuration::from_secs(rollout.canary.min_ready_seconds.into()),
+            paused: rollout.paused,
+        });
+        let live = self.cache.live_namespaces();
+        self.delivering
+            .memory
+            .retain(|name| live.contains_key(name));
+        let mut namespaces = self.plan_namespaces(delivery);
+        let stable = if namespaces.needs_stable {
+            self.stable(global.as_ref()).await
+        } else {
+            None
+        };
+        let delivery = delivery.map(|delivery| Delivery {
+            stable: stable.as_ref().and_then(Parts::of),
+            ..delivery
+        });
+        if stable.is_some() {
+            namespaces = self.plan_namespaces(delivery);
+        }
+        let wrote = !namespaces.writes.is_empty();
+        let name = &watch.secret_name;
+        let writes = NamespaceWrites {
+            applier: &self.applier,
+            memory: &mut self.delivering.memory,
+            watched: &mut self.cache.pull_secrets,
+            name,
+        };
+        writes.perform(namespaces.writes, delivery.as_ref()).await;
+        let done = self.plan_namespaces(delivery);
+        let summary = done.summary;
+        let revision = global.as_ref().map(|global| global.revision);
+        let is_complete = delivery.is_some()
+            && summary.waiting() == 0
+            && summary.synced > 0
+            && summary.canary.is_none();
+        self.cache.namespaces_have = revision.filter(|_| is_complete);
+        report.summary = Some(summary);
+        // Where nothing is left, the status says nothing more, and another name can be used.
+        self.namespaces = Some(report).filter(|report| is_wanted || !report.is_clean());
+        if !done.writes.is_empty() && wrote {
+            return Some(Duration::ZERO);
+        }
+        let again = done.again_at.map(|at| {
+            let left = at.duration_since(Timestamp::now());
+            Duration::try_from(left).unwrap_or_default()
+        });
+        let again = again.map(|again| again.max(Duration::from_millis(10)));
+        let policy = note.map(|_| POLICY_RETRY);
+        again.into_iter().chain(policy).min()
+    }
+
+    /// Whether nothing of the controller is left in any namespace.
+    pub(super) fn are_namespaces_clean(&self) -> bool {
+        self.namespaces
+            .as_ref()
+            .is_none_or(NamespacesReport::is_clean)
+    }
+
+    fn plan_namespaces(&self, delivery: Option<Delivery>) -> NamespacesPlan {
+        plan::plan(&Input {
+            delivery,
+            own_namespace: &self.namespace,
+            namespaces: self.cache.live_namespaces(),
+            secrets: &self.cache.pull_secrets.secrets.live,
+            accounts: &self.cache.pull_secrets.accounts.live,
+            memory: &self.delivering.memory,
+            now: Timestamp::now(),
+        })
+    }
+
+    /// The revision that the whole fleet had last, where the present one is another.
+    async fn stable(&self, global: Option<&Global>) -> Option<Global> {
+        let secret = self.applier.rolled_out().await;
+        let secret = secret.inspect_err(
+            |error| tracing::warn!(%error, "the last revision of the whole fleet could not be read"),
+        );
+        let stable = secret::decode(&secret.ok()??);
+        let is_older = global.is_some_and(|global| stable.revision < global.revision);
+        (stable.revision > 0 && is_older).then_some(stable)
+    }
+}
+
+/// Names or patterns of service accounts; one that is no pattern matches none.
+fn accounts(settings: &ImagePullSecrets) -> Vec<Pattern> {
+    let patterns = settings.service_accounts.iter();
+    patterns
+        .filter_map(|text| Pattern::try_from(text.clone()).ok())
+        .collect()
+}
+
+/// Whether namespaces get what `global-pull-secret` has.
+fn has_content(plan: &Plan, global: &Global) -> bool {
+    let is_in_force = matches!(plan.aim, Aim::Reach(Goal::Revision(_)) | Aim::Hold(_));
+    is_in_force && !global.restoring
+}

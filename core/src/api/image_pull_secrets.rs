@@ -1,0 +1,141 @@
+//! Pull secrets in namespaces.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+
+/// Namespaces that a [`ImagePullSecretsStatus`] names at most.
+pub const STATUS_NAMESPACES: usize = 20;
+
+/// A pull secret in each selected namespace, beside what the nodes have or instead of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!(self.enabled && oldSelf.enabled) || self.secretName == oldSelf.secretName",
+    "message": "imagePullSecrets.secretName can't be changed while enabled is true: set enabled to false first",
+}]))]
+pub struct ImagePullSecrets {
+    /// false: what globalps created in namespaces is removed.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Labels of the namespaces that get the Secret. Absent: every namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<LabelSelector>,
+    /// Names of namespaces that don't get it, in which `*` matches any characters. The label `globalps.io/exclude: "true"` on
+    /// a namespace excludes it, too.
+    #[serde(default = "default_excluded")]
+    #[schemars(
+        length(max = 64),
+        inner(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9*-]+$"))
+    )]
+    pub excluded_namespaces: Vec<String>,
+    /// Name of the Secret. The controller may write only the one that `kubectl globalps install --image-pull-secrets` names.
+    #[serde(default = "default_secret_name")]
+    #[schemars(
+        length(max = 253),
+        regex(pattern = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    )]
+    pub secret_name: String,
+    /// How pods refer to the Secret. Absent: `Admission` where its admission policy is installed, else `ServiceAccounts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attach: Option<Attach>,
+    /// Names of the service accounts that `attach: ServiceAccounts` changes; `*`: every one.
+    #[serde(default = "default_service_accounts")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    pub service_accounts: Vec<String>,
+    /// Namespace that gets new content before the others. Absent: any of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub canary_namespace: Option<String>,
+}
+
+impl Default for ImagePullSecrets {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            namespace_selector: None,
+            excluded_namespaces: default_excluded(),
+            secret_name: default_secret_name(),
+            attach: None,
+            service_accounts: default_service_accounts(),
+            canary_namespace: None,
+        }
+    }
+}
+
+/// How pods refer to the Secret of their namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Attach {
+    /// A `MutatingAdmissionPolicy` adds the reference to each pod as it is created.
+    Admission,
+    /// The controller adds the reference to service accounts.
+    ServiceAccounts,
+}
+
+impl Attach {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admission => "Admission",
+            Self::ServiceAccounts => "ServiceAccounts",
+        }
+    }
+}
+
+/// The state of the namespaces. Absent once nothing of globalps is left in any of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImagePullSecretsStatus {
+    /// Name of the Secret in the namespaces.
+    #[serde(default)]
+    pub secret_name: String,
+    /// `Admission` or `ServiceAccounts`.
+    #[serde(default)]
+    pub attach: String,
+    /// Namespaces that should have the Secret.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub total: u32,
+    /// Those that have it with its present content.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub synced: u32,
+    /// Those that don't, for a reason that `failures` names.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub failed: u32,
+    /// Namespaces that are not selected, or excluded.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub excluded: u32,
+    /// Service accounts that refer to the Secret because of globalps.
+    #[serde(default)]
+    #[schemars(extend("format" = "int32"))]
+    pub service_accounts: u32,
+    /// Namespaces in trouble, 20 at most. Written when empty too: a merge patch keeps what it omits.
+    #[serde(default)]
+    pub failures: Vec<NamespaceFailure>,
+}
+
+/// Why a namespace does not have what it should have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceFailure {
+    pub namespace: String,
+    /// Such as `QuotaExceeded`, `Rejected`, `ForeignSecret`, `Conflict`, `TooLarge`.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    #[schemars(length(max = 1024))]
+    pub message: String,
+}
+
+fn default_excluded() -> Vec<String> {
+    vec!["kube-*".to_owned(), names::CONTROLLER_NAMESPACE.to_owned()]
+}
+fn default_secret_name() -> String {
+    names::GLOBAL_SECRET.to_owned()
+}
+fn default_service_accounts() -> Vec<String> {
+    vec!["default".to_owned()]
+}

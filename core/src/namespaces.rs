@@ -1,0 +1,190 @@
+//! Which namespaces get a pull secret, and which credentials. Pure.
+
+use std::collections::BTreeMap;
+
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::api::ImagePullSecrets;
+use crate::dockerconfig::DockerConfig;
+use crate::names::{EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
+use crate::provider::{Content, Pattern, ScopedConfig, without_later};
+
+/// Which namespaces [`ImagePullSecrets`] selects. The admission policy says the same in CEL.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    selector: Option<Selector>,
+    excluded: Vec<Pattern>,
+}
+
+/// Whether a namespace gets the Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selected {
+    Yes,
+    /// Its labels don't match the selector.
+    NotSelected,
+    /// By its name, by a label or by the annotation of imagepullsecret-patcher.
+    Excluded,
+}
+
+impl Selection {
+    /// Why the selector or a pattern can't be used is a sentence.
+    pub fn new(settings: &ImagePullSecrets) -> Result<Self, String> {
+        let selector = settings.namespace_selector.clone().map(Selector::try_from);
+        let excluded = settings.excluded_namespaces.iter().map(|text| {
+            Pattern::try_from(text.clone()).map_err(|error| {
+                format!("`imagePullSecrets.excludedNamespaces`: `{text}`: {error}")
+            })
+        });
+        Ok(Self {
+            selector: selector.transpose().map_err(|error| {
+                format!("`imagePullSecrets.namespaceSelector` can't be used: {error}")
+            })?,
+            excluded: excluded.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// `labels`: asked for only where there is a selector. `is_marked`: [`is_marked_excluded`].
+    pub fn covers(
+        &self,
+        name: &str,
+        labels: impl FnOnce() -> BTreeMap<String, String>,
+        is_marked: bool,
+    ) -> Selected {
+        if is_marked || self.excluded.iter().any(|pattern| pattern.matches(name)) {
+            Selected::Excluded
+        } else if self
+            .selector
+            .as_ref()
+            .is_none_or(|selector| selector.matches(&labels()))
+        {
+            Selected::Yes
+        } else {
+            Selected::NotSelected
+        }
+    }
+}
+
+/// Whether the namespace itself says that it gets nothing.
+pub fn is_marked_excluded(
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> bool {
+    let is_true = |map: &BTreeMap<String, String>, key| map.get(key).is_some_and(|v| v == "true");
+    is_true(labels, EXCLUDE_LABEL) || is_true(annotations, PATCHER_EXCLUDE_ANNOTATION)
+}
+
+/// The parts of the content that a namespace gets: those of the sources whose scope has it, in their order, by their place
+/// in `content.scoped`. A Secret is for every pod of its namespace, so that a scope with service accounts is not delivered by
+/// it.
+pub fn parts_of(content: &Content, namespace: &str) -> Vec<usize> {
+    let has = |scoped: &ScopedConfig| {
+        scoped.scope.service_accounts.is_empty()
+            && scoped
+                .scope
+                .namespaces
+                .iter()
+                .any(|pattern| pattern.matches(namespace))
+    };
+    let scoped = content.scoped.iter().enumerate();
+    scoped.filter(|(_, s)| has(s)).map(|(at, _)| at).collect()
+}
+
+/// The credentials of these parts, and those for every pod. Where two have the same registry, the scoped and then the earlier
+/// one is effective, as with the credential provider.
+pub fn config_of(content: &Content, parts: &[usize]) -> DockerConfig {
+    let scoped = parts.iter().filter_map(|at| content.scoped.get(*at));
+    let configs = scoped.map(|scoped| &scoped.config).chain([&content.config]);
+    without_later(configs)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::dockerconfig::parse;
+    use crate::provider::Scope;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_namespace_is_selected_by_labels_and_excluded_by_name_or_mark() {
+        let settings: ImagePullSecrets = serde_json::from_value(json!({
+            "enabled": true,
+            "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]},
+            "excludedNamespaces": ["kube-*", "infra"],
+        }))
+        .unwrap();
+        let selection = Selection::new(&settings).unwrap();
+        let (label, annotation) = (EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION);
+        for (name, labels, annotations, expected) in [
+            ("a", map(&[]), map(&[]), Selected::Yes),
+            ("a", map(&[("team", "x")]), map(&[]), Selected::NotSelected),
+            ("kube-system", map(&[]), map(&[]), Selected::Excluded),
+            ("infra", map(&[]), map(&[]), Selected::Excluded),
+            ("infra-2", map(&[]), map(&[]), Selected::Yes),
+            ("a", map(&[(label, "true")]), map(&[]), Selected::Excluded),
+            ("a", map(&[(label, "false")]), map(&[]), Selected::Yes),
+            (
+                "a",
+                map(&[]),
+                map(&[(annotation, "true")]),
+                Selected::Excluded,
+            ),
+        ] {
+            let is_marked = is_marked_excluded(&labels, &annotations);
+            let found = selection.covers(name, || labels.clone(), is_marked);
+            assert_eq!(found, expected, "{name} {labels:?} {annotations:?}");
+        }
+        let bad = ImagePullSecrets {
+            excluded_namespaces: vec!["Team".to_owned()],
+            ..ImagePullSecrets::default()
+        };
+        assert!(Selection::new(&bad).is_err());
+    }
+
+    #[test]
+    fn a_namespace_gets_what_is_for_all_its_pods() {
+        let pattern = |text: &str| Pattern::try_from(text.to_owned()).unwrap();
+        let scoped = |namespaces: &str, accounts: &[&str], auth: &str| ScopedConfig {
+            source: auth.to_owned(),
+            scope: Scope {
+                namespaces: vec![pattern(namespaces)],
+                service_accounts: accounts.iter().map(|a| pattern(a)).collect(),
+            },
+            config: entry("quay.io", auth),
+        };
+        let content = Content {
+            config: entry("quay.io", "YWxsOnA="),
+            scoped: vec![
+                scoped("team-*", &["ci"], "Y2k6cA=="),
+                scoped("team-a", &[], "YTpw"),
+                scoped("team-*", &[], "dDpw"),
+            ],
+            ..Content::default()
+        };
+        for (namespace, expected, auth) in [
+            ("other", vec![], "YWxsOnA="),
+            ("team-b", vec![2], "dDpw"),
+            ("team-a", vec![1, 2], "YTpw"),
+        ] {
+            let parts = parts_of(&content, namespace);
+            assert_eq!(parts, expected, "{namespace}");
+            let config = config_of(&content, &parts);
+            assert!(
+                config.means_the_same(&entry("quay.io", auth)),
+                "{namespace}"
+            );
+        }
+    }
+
+    fn entry(key: &str, auth: &str) -> DockerConfig {
+        parse(format!(r#"{{"auths":{{"{key}":{{"auth":"{auth}"}}}}}}"#).as_bytes()).unwrap()
+    }
+}

@@ -1,0 +1,124 @@
+//! `check`: what is looked at for delivery into namespaces.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
+use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::{Api, ResourceExt};
+
+use super::check::{map, sight};
+use crate::check::{Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged};
+use crate::client::Cluster;
+use crate::error::Failure;
+use crate::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
+
+/// Nothing where namespaces get no Secrets.
+pub(super) async fn of_namespaces(
+    cluster: &Cluster<'_>,
+    gps: &GlobalPullSecret,
+) -> Result<Vec<Check>, Failure> {
+    let settings = &gps.spec.image_pull_secrets;
+    if !settings.enabled {
+        return Ok(Vec::new());
+    }
+    let name = &settings.secret_name;
+    let (role, policy, seen, secrets, pods) = Box::pin(async {
+        tokio::join!(
+            role(cluster, name),
+            admission_policy(cluster),
+            namespaces(cluster),
+            secrets(cluster, name),
+            early_pods(cluster, name),
+        )
+    })
+    .await;
+    let seen = sight(seen.map(Some))?;
+    let selection = Selection::new(settings).ok();
+    let is_selected = |namespace: &str| is_selected(&seen, selection.as_ref(), namespace);
+    let secrets = sight(secrets.map(Some))?;
+    let pods = sight(pods.map(Some))?;
+    let delivering = Delivering {
+        role: role?,
+        policy: policy?,
+        foreign: map(secrets, |secrets| {
+            let foreign = secrets.iter().filter(|secret| !is_ours(*secret));
+            let namespaces = foreign.filter_map(ResourceExt::namespace);
+            namespaces.filter(|name| is_selected(name)).collect()
+        }),
+        early: map(pods, |pods| {
+            let pods = pods.into_iter();
+            pods.filter(|pod| is_selected(&pod.namespace)).collect()
+        }),
+    };
+    Ok(judged(gps, &delivering))
+}
+
+async fn early_pods(cluster: &Cluster<'_>, name: &str) -> Result<Vec<EarlyPod>, Failure> {
+    let pods: Api<Pod> = Api::all(cluster.client.clone());
+    // A pod whose container waits for its image is pending.
+    let pending = ListParams::default().fields("status.phase=Pending");
+    let mut early = Vec::new();
+    each(cluster, &pods, pending, "list the pending pods", |pod| {
+        early.extend(early_pod(&pod, name));
+    })
+    .await?;
+    Ok(early)
+}
+
+fn is_selected(
+    seen: &Sight<BTreeMap<String, NamespaceSeen>>,
+    selection: Option<&Selection>,
+    name: &str,
+) -> bool {
+    let (Sight::Here(seen), Some(selection)) = (seen, selection) else {
+        return false;
+    };
+    seen.get(name).is_some_and(|namespace| {
+        let is_marked = is_marked_excluded(&namespace.labels, &namespace.annotations);
+        !namespace.is_terminating
+            && selection.covers(name, || namespace.labels.clone(), is_marked) == Selected::Yes
+    })
+}
+
+/// The `ClusterRole`, where its binding is there too.
+async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen>, Failure> {
+    let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
+    let name = names::IMAGE_PULL_SECRETS;
+    let (role, binding) = tokio::join!(
+        cluster.call("get the ClusterRole of namespaces", roles.get_opt(name)),
+        cluster.call("get its binding", bindings.get_metadata_opt(name)),
+    );
+    Ok(match (sight(role)?, sight(binding)?) {
+        (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
+        (role, _) => map(role, |role| RoleSeen::of(&role, secret_name)),
+    })
+}
+
+/// The policy that attaches Secrets to pods, and its binding. An API server without their kinds has neither.
+pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
+    let get = async |kind: &str| {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let resource = ApiResource::from_gvk(&gvk);
+        let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &resource);
+        let name = names::IMAGE_PULL_SECRETS;
+        let doing = format!("get {kind} `{name}`");
+        match cluster.call(&doing, api.get_metadata_opt(name)).await {
+            Err(failure) if failure.is(404) => Ok(Sight::Absent),
+            found => sight(found),
+        }
+    };
+    let (policy, binding) = tokio::join!(
+        get("MutatingAdmissionPolicy"),
+        get("MutatingAdmissionPolicyBinding"),
+    );
+    Ok(match (policy?, binding?) {
+        (Sight::Here(_), Sight::Here(_)) => Sight::Here(()),
+        (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
+        _ => Sight::Hidden,
+    })
+}

@@ -1,0 +1,412 @@
+//! `migrate`: from imagepullsecret-patcher to the pull secrets that globalps keeps in namespaces.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use globalps_core::api::Attach;
+use globalps_core::names;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::Selector;
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::migrate_facts::{Found, observe};
+use super::{ATTEMPTS, pause};
+use crate::cli::{Connection, Migrate, Tool};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::migration::{Old, PATCHER, Step, account, list, number, refusal, step, table};
+use crate::namespaces::{is_ours, json_patch, without_reference};
+use crate::printer::Printer;
+use crate::prompt::{can_confirm, confirm};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+pub(super) async fn run(
+    args: &Migrate,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let Tool::ImagepullsecretPatcher = args.tool;
+    can_confirm(args.yes || args.dry_run)?;
+    let cluster = Cluster::connect(flags, printer).await?;
+    let name = args.secret_name.as_ref().map(|name| name.0.as_str());
+    let found = observe(&cluster, name).await?;
+    let running: Vec<&Deployment> = found.deployments.iter().filter(|d| is_running(d)).collect();
+    if found.places.is_empty() && running.is_empty() {
+        printer.note(format!("nothing of {PATCHER} is left in any namespace"));
+        return Ok(Exit::Done);
+    }
+    let steps: BTreeMap<String, Step> = found
+        .places
+        .iter()
+        .map(|(name, place)| {
+            (
+                name.clone(),
+                step(place, found.attach, args.ignore_running_pods),
+            )
+        })
+        .collect();
+    announce(&found, &running, &steps, printer);
+    if let Some(refused) = refusal(&found.places, &found.secret_name) {
+        return Err(refused);
+    }
+    let changes = |step: &Step| step.deletes || !step.accounts.is_empty();
+    if running.is_empty() && !steps.values().any(changes) {
+        return Ok(finish(&found, &steps, &Summary::default(), printer));
+    }
+    if args.dry_run {
+        printer.note("a dry run: nothing was changed");
+        return Ok(Exit::Done);
+    }
+    confirm(
+        &format!("Replace {PATCHER} by globalps as shown?"),
+        args.yes,
+    )?;
+    let deadline = Instant::now() + args.timeout.0;
+    for deployment in &running {
+        stop(&cluster, deployment, deadline).await?;
+    }
+    let mut summary = Summary::default();
+    for (namespace, step) in &steps {
+        let migrated = migrate(&cluster, &found, namespace, step, &mut summary).await;
+        match migrated {
+            Err(failure) if failure.is(401) || failure.is(403) => return Err(failure),
+            Err(failure) => summary
+                .failed
+                .push(format!("{namespace}: {}", failure.message)),
+            Ok(()) => {}
+        }
+    }
+    Ok(finish(&found, &steps, &summary, printer))
+}
+
+fn is_running(deployment: &Deployment) -> bool {
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    replicas.unwrap_or(1) > 0
+}
+
+fn title(deployment: &Deployment) -> String {
+    let namespace = deployment.namespace().unwrap_or_default();
+    format!("{namespace}/{}", deployment.name_any())
+}
+
+/// The plan: data is the table, and everything else a message.
+fn announce(
+    found: &Found,
+    running: &[&Deployment],
+    steps: &BTreeMap<String, Step>,
+    printer: &Printer,
+) {
+    if !found.places.is_empty() {
+        printer.data(&table(&found.places, steps, &found.secret_name));
+    }
+    for deployment in running {
+        printer.note(format!("scales Deployment `{}` to 0", title(deployment)));
+    }
+    if found.deployments.is_empty() {
+        printer.warning(format!(
+            "there is no Deployment with an image `{PATCHER}`: if it still runs under another name, it creates its Secrets again"
+        ));
+    }
+    if !found.foreign.is_empty() {
+        let names: Vec<&str> = found.foreign.iter().map(String::as_str).collect();
+        printer.warning(format!(
+            "Secret `{}` is not of {PATCHER} in {}, and stays with its references: {}",
+            found.secret_name,
+            number(names.len(), "namespace"),
+            list(&names)
+        ));
+    }
+    let mut different: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, place) in found.places.iter().filter(|(_, place)| place.is_selected) {
+        for registry in place.old.iter().flat_map(|old| &old.different) {
+            different.entry(registry).or_default().push(name);
+        }
+    }
+    for (registry, namespaces) in different {
+        printer.warning(format!(
+            "globalps has other credentials for `{registry}` than the Secret `{}` in {}",
+            found.secret_name,
+            list(&namespaces)
+        ));
+    }
+}
+
+/// Scales it to 0 and waits until its pods are gone: it would put everything back.
+async fn stop(
+    cluster: &Cluster<'_>,
+    deployment: &Deployment,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let title = title(deployment);
+    let (namespace, name) = (
+        deployment.namespace().unwrap_or_default(),
+        deployment.name_any(),
+    );
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &namespace);
+    let params = PatchParams {
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    let doing = format!("scale Deployment `{title}` to 0");
+    cluster
+        .call(&doing, api.patch(&name, &params, &patch))
+        .await?;
+    let line = format!("deployment.apps/{name} of namespace {namespace} scaled to 0");
+    cluster.printer().data(&line);
+    let selector = deployment.spec.as_ref().map(|spec| spec.selector.clone());
+    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
+    // One that selects nothing can't be waited for.
+    let Some(selector) = selector.filter(|selector| !selector.selects_all()) else {
+        return Ok(());
+    };
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &namespace);
+    loop {
+        let params = ListParams::default().labels_from(&selector).limit(1);
+        let doing = format!("list the pods of Deployment `{title}`");
+        let left = cluster.call(&doing, pods.list_metadata(&params)).await?;
+        if left.items.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::no(
+                format!("the pods of Deployment `{title}` are still there, so nothing was removed"),
+                "does an autoscaler or GitOps tool scale it up again? Stop that, then migrate again",
+            ));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Summary {
+    accounts: usize,
+    secrets: usize,
+    /// Sentences.
+    failed: Vec<String>,
+}
+
+/// References first, then the Secret; nothing where globalps' Secret went meanwhile.
+async fn migrate(
+    cluster: &Cluster<'_>,
+    found: &Found,
+    namespace: &str,
+    step: &Step,
+    summary: &mut Summary,
+) -> Result<(), Failure> {
+    if step.accounts.is_empty() && !step.deletes {
+        return Ok(());
+    }
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
+    let ours = &found.ours;
+    let doing = format!("get Secret `{namespace}/{ours}`");
+    let own = cluster.call(&doing, secrets.get_metadata_opt(ours)).await?;
+    if !own.is_some_and(|secret| is_ours(&secret)) {
+        return Err(Failure::no(
+            format!("Secret `{namespace}/{ours}` of globalps is gone, so nothing was removed"),
+            "`kubectl globalps status --namespaces` shows the reason; then migrate again",
+        ));
+    }
+    for name in &step.accounts {
+        if detach(cluster, found, namespace, name).await? {
+            summary.accounts += 1;
+            let line = format!("serviceaccount/{name} of namespace {namespace} detached");
+            cluster.printer().data(&line);
+        }
+    }
+    let old = found
+        .places
+        .get(namespace)
+        .and_then(|place| place.old.as_ref());
+    if let Some(old) = old.filter(|_| step.deletes)
+        && delete(cluster, &secrets, namespace, &found.secret_name, old).await?
+    {
+        summary.secrets += 1;
+        let name = &found.secret_name;
+        let line = format!("secret/{name} of namespace {namespace} deleted");
+        cluster.printer().data(&line);
+    }
+    Ok(())
+}
+
+/// Removes every reference to the patcher's Secret from the service account. `false`: there was none any more.
+async fn detach(
+    cluster: &Cluster<'_>,
+    found: &Found,
+    namespace: &str,
+    name: &str,
+) -> Result<bool, Failure> {
+    let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
+    let title = format!("ServiceAccount `{namespace}/{name}`");
+    let params = PatchParams {
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let mut has_changed = false;
+    let mut attempt = 1;
+    loop {
+        let call = api.get_opt(name);
+        let Some(current) = cluster.call(&format!("get {title}"), call).await? else {
+            return Ok(has_changed);
+        };
+        let Some(refers) = account(&current, &found.secret_name, &found.ours) else {
+            return Ok(has_changed);
+        };
+        if found.attach == Attach::ServiceAccounts && !refers.has_ours {
+            return Err(Failure::no(
+                format!(
+                    "{title} has lost the reference of globalps, so nothing was removed from it"
+                ),
+                "`kubectl globalps status --namespaces` shows the reason; then migrate again",
+            ));
+        }
+        let patch = json_patch(without_reference(&current, &found.secret_name))?;
+        let doing = format!("remove the reference from {title}");
+        match cluster.call(&doing, api.patch(name, &params, &patch)).await {
+            Ok(_) => has_changed = true,
+            // Another client has written it since: the test of the patch fails.
+            Err(failure) if (failure.is(422) || failure.is(409)) && attempt < ATTEMPTS => {
+                attempt += 1;
+                pause(attempt).await;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Deletes it if it is still as it was read. `false`: it was gone.
+async fn delete(
+    cluster: &Cluster<'_>,
+    api: &Api<Secret>,
+    namespace: &str,
+    name: &str,
+    old: &Old,
+) -> Result<bool, Failure> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            resource_version: old.version.clone(),
+            uid: old.uid.clone(),
+        }),
+        ..DeleteParams::default()
+    };
+    let doing = format!("delete Secret `{namespace}/{name}`");
+    match cluster.call(&doing, api.delete(name, &params)).await {
+        Err(failure) if failure.is(404) => Ok(false),
+        deleted => deleted.map(|_| true),
+    }
+}
+
+fn finish(
+    found: &Found,
+    steps: &BTreeMap<String, Step>,
+    summary: &Summary,
+    printer: &Printer,
+) -> Exit {
+    printer.note(format!(
+        "removed {} and {} of {PATCHER}",
+        number(summary.accounts, "reference"),
+        number(summary.secrets, "Secret"),
+    ));
+    for sentence in &summary.failed {
+        printer.warning(sentence);
+    }
+    let is_selected = |name: &String| {
+        found
+            .places
+            .get(name)
+            .is_some_and(|place| place.is_selected)
+    };
+    let stays = |wanted: bool| -> Vec<&str> {
+        let steps = steps.iter().filter(|(_, step)| !step.stays.is_empty());
+        let names = steps
+            .map(|(name, _)| name)
+            .filter(|name| is_selected(name) == wanted);
+        names.map(String::as_str).collect()
+    };
+    let (waiting, outside) = (stays(true), stays(false));
+    if !outside.is_empty() {
+        printer.warning(format!(
+            "nobody updates the Secret `{}` any more in {} that globalps does not select: {}",
+            found.secret_name,
+            number(outside.len(), "namespace"),
+            list(&outside)
+        ));
+    }
+    if !waiting.is_empty() {
+        printer.warning(format!(
+            "something is left in {}: {}",
+            number(waiting.len(), "namespace"),
+            list(&waiting)
+        ));
+        printer.hint(
+            "the column STAYS says what: restart pods with `kubectl -n NAMESPACE rollout restart deployment`, add service accounts to `spec.imagePullSecrets.serviceAccounts`, then migrate again",
+        );
+    } else if summary.failed.is_empty() {
+        for deployment in &found.deployments {
+            printer.note(format!(
+                "Deployment `{}` has no replicas any more; remove it in the way it was installed",
+                title(deployment)
+            ));
+        }
+    }
+    if waiting.is_empty() && summary.failed.is_empty() {
+        Exit::Done
+    } else {
+        Exit::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Color;
+    use crate::migration::{Account, Place};
+
+    fn found(place: Place) -> Found {
+        Found {
+            secret_name: "image-pull-secret".to_owned(),
+            ours: "global-pull-secret".to_owned(),
+            attach: Attach::Admission,
+            deployments: Vec::new(),
+            places: [("a".to_owned(), place)].into(),
+            foreign: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_answer_is_no_while_something_is_left_that_globalps_can_replace() {
+        let printer = Printer::new(Color::Never, 0);
+        let place = |is_selected, pods: &[&str]| Place {
+            old: Some(Old::default()),
+            accounts: vec![Account {
+                name: "default".to_owned(),
+                has_ours: false,
+            }],
+            is_selected,
+            is_synced: is_selected,
+            pods: pods.iter().map(|pod| (*pod).to_owned()).collect(),
+        };
+        for (place, failed, expected) in [
+            (place(true, &[]), "", Exit::Done),
+            (place(true, &["web"]), "", Exit::No),
+            (place(false, &["web"]), "", Exit::Done),
+            (place(true, &[]), "a: why", Exit::No),
+        ] {
+            let steps = [("a".to_owned(), step(&place, Attach::Admission, false))];
+            let summary = Summary {
+                failed: Some(failed.to_owned())
+                    .filter(|f| !f.is_empty())
+                    .into_iter()
+                    .collect(),
+                ..Summary::default()
+            };
+            let exit = finish(&found(place), &steps.into(), &summary, &printer);
+            assert_eq!(exit, expected);
+        }
+    }
+}

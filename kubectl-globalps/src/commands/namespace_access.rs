@@ -1,0 +1,195 @@
+//! What `install` grants for delivery into namespaces: the name of the Secret, and how pods refer to it.
+
+use globalps_core::api::{Attach, ImagePullSecrets};
+use globalps_core::manifests::NamespaceAccess;
+
+use crate::cli::{Install, SecretName};
+use crate::client::Cluster;
+use crate::error::Failure;
+
+const POLICIES: &str = "admissionregistration.k8s.io/v1";
+
+/// Of the flags alone: no cluster is asked.
+pub(super) fn printed(args: &Install) -> Option<NamespaceAccess> {
+    let SecretName(name) = args.image_pull_secrets.as_ref()?;
+    Some(NamespaceAccess {
+        secret_name: name.clone(),
+        attach: args.attach.map_or(Attach::Admission, Into::into),
+    })
+}
+
+/// Of the flags and, where they leave something open, of what is configured. `None`: namespaces get nothing.
+pub(super) async fn chosen(
+    args: &Install,
+    live: Option<&ImagePullSecrets>,
+    cluster: &Cluster<'_>,
+) -> Result<Option<NamespaceAccess>, Failure> {
+    let name = args.image_pull_secrets.as_ref().map(|name| name.0.as_str());
+    let live = live.filter(|live| live.enabled);
+    if name.is_none() && live.is_none() {
+        return Ok(None);
+    }
+    let is_served = serves_policies(cluster).await?;
+    let (access, note) = choose(name, args.attach.map(Into::into), live, is_served)?;
+    if let Some(note) = note {
+        cluster.printer().note(note);
+    }
+    Ok(access)
+}
+
+/// Whether the API server serves `MutatingAdmissionPolicy` in v1.
+pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool, Failure> {
+    let found = cluster
+        .call(
+            "see whether the API server serves MutatingAdmissionPolicy",
+            cluster.client.list_api_group_resources(POLICIES),
+        )
+        .await;
+    match found {
+        Ok(list) => {
+            let mut resources = list.resources.iter();
+            Ok(resources.any(|resource| resource.name == "mutatingadmissionpolicies"))
+        }
+        Err(failure) if failure.is(404) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+type Choice = (Option<NamespaceAccess>, Option<&'static str>);
+
+/// `name` and `attach`: what the flags ask for. `live`: what is configured, and enabled. Beside the choice, what is to be said
+/// of it.
+fn choose(
+    name: Option<&str>,
+    attach: Option<Attach>,
+    live: Option<&ImagePullSecrets>,
+    is_served: bool,
+) -> Result<Choice, Failure> {
+    let known = live.map(|live| live.secret_name.as_str());
+    let Some(secret_name) = name.or(known) else {
+        return Ok((None, None));
+    };
+    if let Some(known) = known.filter(|known| *known != secret_name) {
+        return Err(Failure::new(
+            format!(
+                "namespaces have the Secret `{known}`, and its name can't change while they do"
+            ),
+            "set `spec.imagePullSecrets.enabled: false`, wait until `kubectl globalps status` shows no namespaces, and install again",
+        ));
+    }
+    let wanted = attach.or(live.and_then(|live| live.attach));
+    if wanted == Some(Attach::Admission) && !is_served {
+        return Err(Failure::new(
+            "`attach: Admission` needs MutatingAdmissionPolicy v1, and the API server does not serve it",
+            "`--image-pull-secrets --attach service-accounts` goes without",
+        ));
+    }
+    let note = (wanted.is_none() && !is_served).then_some(
+        "the API server does not serve MutatingAdmissionPolicy v1, so the controller adds the Secret to service accounts \
+         (`attach: ServiceAccounts`); pods of other service accounts don't get it: see `spec.imagePullSecrets.serviceAccounts`",
+    );
+    let by_default = if is_served {
+        Attach::Admission
+    } else {
+        Attach::ServiceAccounts
+    };
+    let access = NamespaceAccess {
+        secret_name: secret_name.to_owned(),
+        attach: wanted.unwrap_or(by_default),
+    };
+    Ok((Some(access), note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_come_before_what_is_configured_and_that_before_the_default() {
+        use Attach::{Admission, ServiceAccounts};
+        let settings = |attach| ImagePullSecrets {
+            enabled: true,
+            secret_name: "s".to_owned(),
+            attach,
+            ..ImagePullSecrets::default()
+        };
+        let none = None::<Option<Attach>>;
+        for (name, attach, live, is_served, expected) in [
+            (None, None, none, true, Ok(None)),
+            (
+                Some("a"),
+                None,
+                none,
+                true,
+                Ok(Some(("a", Admission, false))),
+            ),
+            (
+                Some("a"),
+                None,
+                none,
+                false,
+                Ok(Some(("a", ServiceAccounts, true))),
+            ),
+            (
+                Some("a"),
+                Some(ServiceAccounts),
+                none,
+                true,
+                Ok(Some(("a", ServiceAccounts, false))),
+            ),
+            (
+                Some("a"),
+                Some(Admission),
+                none,
+                false,
+                Err("MutatingAdmissionPolicy"),
+            ),
+            (
+                None,
+                None,
+                Some(None),
+                true,
+                Ok(Some(("s", Admission, false))),
+            ),
+            (
+                None,
+                None,
+                Some(Some(ServiceAccounts)),
+                true,
+                Ok(Some(("s", ServiceAccounts, false))),
+            ),
+            (
+                Some("s"),
+                None,
+                Some(Some(ServiceAccounts)),
+                true,
+                Ok(Some(("s", ServiceAccounts, false))),
+            ),
+            (
+                Some("s"),
+                Some(Admission),
+                Some(Some(ServiceAccounts)),
+                true,
+                Ok(Some(("s", Admission, false))),
+            ),
+            (Some("other"), None, Some(None), true, Err("Secret `s`")),
+        ] {
+            let case = format!("{name:?} {attach:?} {live:?} {is_served}");
+            let live = live.map(settings);
+            let chosen = choose(name, attach, live.as_ref(), is_served);
+            let found = chosen.map(|(access, note)| {
+                access.map(|access| (access.secret_name, access.attach, note.is_some()))
+            });
+            match expected {
+                Ok(expected) => {
+                    let expected = expected.map(|(name, by, said)| (name.to_owned(), by, said));
+                    assert_eq!(found, Ok(expected), "{case}");
+                }
+                Err(expected) => {
+                    let failure = found.expect_err(&case);
+                    assert!(failure.message.contains(expected), "{case}: {failure:?}");
+                }
+            }
+        }
+    }
+}

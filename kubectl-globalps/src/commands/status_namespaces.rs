@@ -1,0 +1,128 @@
+//! `status --namespaces`: every namespace, with the state of its pull secret.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::GlobalPullSecret;
+use globalps_core::names;
+use globalps_core::namespaces::Selection;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use serde::Serialize;
+
+use crate::cli::{Status as Args, StatusFormat};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::namespaces::{
+    InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
+};
+use crate::printer::Stream;
+use crate::table::Layout;
+
+/// `status --namespaces -o json`: scripts rely on its shape.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listing<'a> {
+    /// Name of the Secret in the namespaces.
+    secret_name: &'a str,
+    /// `Admission` or `ServiceAccounts`; empty: unknown.
+    attach: &'a str,
+    namespaces: &'a [NamespaceRow],
+}
+
+pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Failure> {
+    let api = cluster.api::<GlobalPullSecret>();
+    let call = api.get_opt(names::GLOBAL_SECRET);
+    let gps = cluster.call("get the GlobalPullSecret", call).await?;
+    let settings = gps.as_ref().map(|gps| gps.spec.image_pull_secrets.clone());
+    let settings = settings.unwrap_or_default();
+    let status = gps.as_ref().and_then(|gps| gps.status.as_ref());
+    let status = status.and_then(|status| status.image_pull_secrets.as_ref());
+    if !settings.enabled && status.is_none() {
+        return Err(Failure::no(
+            "namespaces get no pull secrets: `spec.imagePullSecrets.enabled` is false",
+            "`kubectl globalps install --image-pull-secrets --apply` switches it on",
+        ));
+    }
+    let selection = Selection::new(&settings)
+        .map_err(|why| Failure::no(why, "change it with `kubectl edit` in the GlobalPullSecret"))?;
+    let known = status.map(|status| &status.secret_name);
+    let name = known.filter(|name| !name.is_empty());
+    let name = name.unwrap_or(&settings.secret_name);
+    let global = cluster.api::<Secret>();
+    let (namespaces, secrets, global) = futures::join!(
+        namespaces(cluster),
+        secrets(cluster, name),
+        cluster.call(
+            "see what is in force",
+            global.get_metadata_opt(names::GLOBAL_SECRET)
+        ),
+    );
+    // Who may not read it sees no old content.
+    let in_force = match global {
+        Err(failure) if failure.is(403) => None,
+        found => found?.as_ref().map(InForce::of),
+    };
+    let secrets = secrets?;
+    let secrets: BTreeMap<String, SecretSeen> = secrets
+        .iter()
+        .map(|secret| {
+            (
+                secret.namespace().unwrap_or_default(),
+                SecretSeen::of(secret),
+            )
+        })
+        .collect();
+    let rows = rows(&Snapshot {
+        settings: &settings,
+        selection: &selection,
+        status,
+        namespaces: &namespaces?,
+        secrets: &secrets,
+        in_force: in_force.as_ref(),
+    });
+    let listing = Listing {
+        secret_name: name,
+        attach: status.map_or("", |status| &status.attach),
+        namespaces: &rows,
+    };
+    print(cluster, &listing, args)?;
+    Ok(if rows.iter().all(|row| row.state.is_settled()) {
+        Exit::Done
+    } else {
+        Exit::No
+    })
+}
+
+fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Failure> {
+    let printer = cluster.printer();
+    let unprintable = || {
+        Failure::new(
+            "the namespaces could not be written in that format",
+            "leave out `-o`",
+        )
+    };
+    match args.output {
+        StatusFormat::Table | StatusFormat::Wide => {
+            let layout = Layout {
+                wide: args.output == StatusFormat::Wide,
+                no_headers: args.no_headers,
+                color: printer.has_color(Stream::Out),
+                ..Layout::default()
+            };
+            printer.data(&table(listing.namespaces, Timestamp::now(), layout));
+        }
+        StatusFormat::Json => {
+            printer.data(&serde_json::to_string_pretty(listing).map_err(|_| unprintable())?);
+        }
+        StatusFormat::Yaml => {
+            printer.data(&serde_saphyr::to_string(listing).map_err(|_| unprintable())?);
+        }
+        StatusFormat::Name => {
+            for row in listing.namespaces {
+                printer.data(&format!("namespace/{}", row.name));
+            }
+        }
+    }
+    Ok(())
+}

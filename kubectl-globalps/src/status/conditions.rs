@@ -1,0 +1,51 @@
+//! What the controller's conditions say of a rollout that goes on. Pure.
+
+use globalps_core::api::{GlobalPullSecretStatus, condition};
+
+use super::verdict::{CHECK, said};
+use super::{CANARY, SYNCERS, Status};
+
+/// Where namespaces don't get what they should have.
+pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
+const NO_DELIVERY: &str = "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes";
+
+/// Why pull secrets are still in namespaces although there is nothing to deliver; `None`: none is, or none is in trouble.
+pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
+    let found = status.namespaces.as_ref()?.status.failures.first()?;
+    Some(format!(
+        "the pull secrets of namespaces are still being removed; namespace `{}`: {}",
+        found.namespace, found.message
+    ))
+}
+
+/// What slows the rollout down, without stopping it.
+pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
+    let find = |type_, value, reasons: &[&str]| {
+        let found = super::find(status, type_).filter(|found| found.status == value)?;
+        reasons
+            .contains(&found.reason.as_str())
+            .then(|| said(found))
+    };
+    let not_running = ["NotRunning", "PodsNotCreated"];
+    if let Some(message) = find(condition::SYNCERS_HEALTHY, "False", &not_running) {
+        return Some((message.to_owned(), SYNCERS));
+    }
+    if let Some(message) = find(condition::PROGRESSING, "True", &["WaitingForCanary"]) {
+        let message = format!("the rollout waits for a canary: {message}");
+        return Some((message, CANARY));
+    }
+    if let Some(message) = find(condition::READY, "False", &["NoDelivery"]) {
+        return Some((message.to_owned(), NO_DELIVERY));
+    }
+    if let Some(found) = super::find(status, condition::NAMESPACES_SYNCED)
+        && found.status == "False"
+        && found.reason != "RollingOut"
+    {
+        return Some((said(found).to_owned(), NAMESPACES));
+    }
+    let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
+    Some((
+        format!("the rollout goes on without blocked nodes: {message}"),
+        CHECK,
+    ))
+}

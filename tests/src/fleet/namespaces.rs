@@ -1,0 +1,237 @@
+//! Pull secrets in thousands of namespaces: API server, etcd and controller are real, and there is no node.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretStatus};
+use globalps_core::manifests::NamespaceAccess;
+use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::meter::{Requests, Usage};
+use super::stage::Stage;
+use crate::product::NAMESPACE;
+
+const POLL: Duration = Duration::from_millis(10);
+const DEADLINE: Duration = Duration::from_mins(5);
+/// How long the API server's capacity is measured.
+const TIME: Duration = Duration::from_secs(5);
+const NEW: usize = 20;
+
+/// How long something took, and the controller's writes of Secrets meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub time: Duration,
+    pub writes: usize,
+}
+
+/// All that is known about one number of namespaces.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    pub namespaces: usize,
+    /// From the write of the additional Secret until the status says that every namespace has it.
+    pub fill: Step,
+    pub rotation: Step,
+    /// From the answer to the creation of a namespace until its Secret is there; sorted.
+    pub new: Vec<Duration>,
+    /// From the exclusion of all of them until none has it.
+    pub removal: Step,
+    /// Secrets of that size that this API server applies a second, by nobody who waits for anything.
+    pub capacity: f64,
+    /// Requests in the idle minute that follows, watches beside.
+    pub idle: Vec<(String, usize)>,
+    /// Of the controller, before the first fill and after everything.
+    pub fresh: Usage,
+    pub last: Usage,
+}
+
+/// Brings a control plane up, with that many namespaces, and takes all the figures.
+pub fn measure(namespaces: usize, idle: Duration) -> Result<Figures> {
+    let access = NamespaceAccess {
+        secret_name: GLOBAL_SECRET.to_owned(),
+        attach: Attach::Admission,
+    };
+    let stage = Stage::with(&format!("namespaces-{namespaces}"), Some(access))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(&stage, namespaces, idle))
+}
+
+async fn run(stage: &Stage, namespaces: usize, idle: Duration) -> Result<Figures> {
+    let client = stage.admin_client().await?;
+    stream::iter(0..namespaces)
+        .map(|at| create(&client, format!("bench-{at}")))
+        .buffer_unordered(32)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let pid = stage.start_controller()?;
+    let all = |status: &GlobalPullSecretStatus| {
+        let found = status.image_pull_secrets.as_ref();
+        found.is_some_and(|found| found.synced == found.total && found.total as usize >= namespaces)
+    };
+    sleep(Duration::from_secs(3)).await;
+    let fresh = Usage::of(pid)?;
+    let fill = step(&client, || apply(&client, "1"), all).await?;
+    sleep(Duration::from_secs(1)).await;
+    let rotation = step(&client, || apply(&client, "2"), all).await?;
+    let mut new = Vec::new();
+    for at in 0..NEW {
+        new.push(created(&client, &format!("new-{at}")).await?);
+    }
+    new.sort();
+    let exclude =
+        json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["bench-*", "kube-*"]}}});
+    let removal = step(
+        &client,
+        || configure(&client, &exclude),
+        |status| {
+            let found = status.image_pull_secrets.as_ref();
+            found.is_some_and(|found| {
+                found.excluded as usize >= namespaces && found.synced == found.total
+            })
+        },
+    )
+    .await?;
+    let include = json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["kube-*"]}}});
+    step(&client, || configure(&client, &include), all).await?;
+    sleep(Duration::from_secs(2)).await;
+    let before = Requests::read(&client).await?;
+    sleep(idle).await;
+    let requests = Requests::read(&client).await?.since(&before);
+    let last = Usage::of(pid)?;
+    let capacity = capacity(&client, namespaces).await?;
+    stage.stop_controller()?;
+    Ok(Figures {
+        namespaces,
+        fill,
+        rotation,
+        new,
+        removal,
+        capacity,
+        idle: requests.counts.into_iter().collect(),
+        fresh,
+        last,
+    })
+}
+
+async fn create(client: &Client, name: String) -> Result<()> {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    let api: Api<Namespace> = Api::all(client.clone());
+    api.create(&PostParams::default(), &namespace).await?;
+    Ok(())
+}
+
+/// How long a new namespace is without its Secret.
+async fn created(client: &Client, name: &str) -> Result<Duration> {
+    create(client, name.to_owned()).await?;
+    let begun = Instant::now();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), name);
+    while begun.elapsed() < DEADLINE {
+        if secrets.get_metadata_opt(GLOBAL_SECRET).await?.is_some() {
+            return Ok(begun.elapsed());
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+    bail!("no Secret in `{name}`")
+}
+
+async fn apply(client: &Client, password: &str) -> Result<()> {
+    let secret = secret(ADDITIONAL_SECRET, password)?;
+    let api: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let params = PatchParams::apply("bench").force();
+    api.patch(ADDITIONAL_SECRET, &params, &Patch::Apply(&secret))
+        .await?;
+    Ok(())
+}
+
+fn secret(name: &str, password: &str) -> Result<Secret> {
+    let entry = json!({"username": "u", "password": password});
+    let config = json!({"auths": {"quay.io": entry, "ghcr.io": entry}}).to_string();
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config},
+    }))?)
+}
+
+async fn configure(client: &Client, patch: &serde_json::Value) -> Result<()> {
+    let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), NAMESPACE);
+    let params = PatchParams::default();
+    api.patch(GLOBAL_SECRET, &params, &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+/// From the write until the status is about it and `is_done`.
+async fn step<F: Future<Output = Result<()>>>(
+    client: &Client,
+    write: impl FnOnce() -> F,
+    is_done: impl Fn(&GlobalPullSecretStatus) -> bool,
+) -> Result<Step> {
+    let before = Requests::read(client).await?;
+    let begun = Instant::now();
+    write().await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let configs: Api<GlobalPullSecret> = Api::namespaced(client.clone(), NAMESPACE);
+    let version = secrets.get_metadata(ADDITIONAL_SECRET).await?;
+    let version = version.metadata.resource_version.unwrap_or_default();
+    loop {
+        if begun.elapsed() > DEADLINE {
+            bail!("not within {} s", DEADLINE.as_secs());
+        }
+        let config = configs.get(GLOBAL_SECRET).await?;
+        let generation = config.metadata.generation;
+        let status = config.status.unwrap_or_default();
+        let is_about_it =
+            status.observed_additional == version && Some(status.observed_generation) == generation;
+        if is_about_it && is_done(&status) {
+            break;
+        }
+        sleep(POLL).await;
+    }
+    let time = begun.elapsed();
+    let requests = Requests::read(client).await?.since(&before);
+    let of = |verb: &str| requests.counts.get(&format!("{verb} secrets")).copied();
+    let writes = ["APPLY", "PATCH", "DELETE"].map(|verb| of(verb).unwrap_or_default());
+    Ok(Step {
+        time,
+        writes: writes.iter().sum(),
+    })
+}
+
+/// The best of several numbers of clients.
+async fn capacity(client: &Client, namespaces: usize) -> Result<f64> {
+    let mut best = 0.0_f64;
+    for clients in [16, 64] {
+        let begun = Instant::now();
+        let writers = (0..clients).map(|writer| {
+            let client = client.clone();
+            async move {
+                let mut writes = 0_u32;
+                while begun.elapsed() < TIME {
+                    let at = (usize::try_from(writes)? * clients + writer) % namespaces;
+                    let api: Api<Secret> = Api::namespaced(client.clone(), &format!("bench-{at}"));
+                    let secret = secret("capacity", &format!("{writes}-{clients}"))?;
+                    let params = PatchParams::apply("bench").force();
+                    api.patch_metadata("capacity", &params, &Patch::Apply(&secret))
+                        .await
+                        .context("a write of the capacity")?;
+                    writes += 1;
+                }
+                anyhow::Ok(writes)
+            }
+        });
+        let writes: u32 = futures::future::try_join_all(writers)
+            .await?
+            .into_iter()
+            .sum();
+        best = best.max(f64::from(writes) / begun.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}

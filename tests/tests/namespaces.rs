@@ -1,0 +1,569 @@
+//! Pull secrets in namespaces, on a cluster whose nodes get nothing: by admission, by service accounts, and what goes wrong.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{cluster, docker_config};
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge, run};
+use globalps_tests::{Access, Cluster, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(50);
+const NAME: &str = "global-pull-secret";
+
+/// A cluster with globalps, its nodes untouched.
+fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {
+    let flags = [
+        "--image-pull-secrets",
+        "--attach",
+        attach,
+        "--delivery",
+        "none",
+    ];
+    Product::install_with(cluster, &flags).unwrap()
+}
+
+fn apply(cluster: &Cluster, objects: &[Value]) {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let mut kubectl = cluster.kubectl_command();
+    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+    let ran = run(&mut kubectl, &list.to_string()).unwrap();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+fn account(namespace: &str, name: &str, references: &[&str]) -> Value {
+    let references: Vec<Value> = references
+        .iter()
+        .map(|name| json!({"name": name}))
+        .collect();
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace},
+        "imagePullSecrets": references,
+    })
+}
+
+fn pod(namespace: &str, name: &str, image: &str, more: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}],
+        },
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        pod["spec"][field] = value.clone();
+    }
+    pod
+}
+
+fn get(cluster: &Cluster, namespace: &str, what: &str) -> Value {
+    let args = [
+        "get",
+        what,
+        "-n",
+        namespace,
+        "-o",
+        "json",
+        "--ignore-not-found",
+    ];
+    let text = cluster.kubectl(&args).unwrap();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// The registries of the Secret's content; empty: there is none.
+fn registries(cluster: &Cluster, namespace: &str) -> Vec<String> {
+    use base64::Engine as _;
+    let secret = get(cluster, namespace, &format!("secret/{NAME}"));
+    let data = secret["data"][".dockerconfigjson"]
+        .as_str()
+        .unwrap_or_default();
+    let data = base64::prelude::BASE64_STANDARD.decode(data).unwrap();
+    let config: Value = serde_json::from_slice(&data).unwrap_or_default();
+    let auths = config["auths"].as_object().cloned().unwrap_or_default();
+    auths.into_iter().map(|(registry, _)| registry).collect()
+}
+
+fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
+    until(
+        &format!("{wanted:?} in {namespace}"),
+        DEADLINE,
+        POLL,
+        || Ok((registries(cluster, namespace) == wanted).then_some(())),
+    )
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", registries(cluster, namespace)));
+}
+
+fn references(cluster: &Cluster, namespace: &str, account: &str) -> Vec<String> {
+    let account = get(cluster, namespace, &format!("serviceaccount/{account}"));
+    let references = account["imagePullSecrets"].as_array().cloned();
+    let names = references.unwrap_or_default().into_iter();
+    names
+        .map(|one| one["name"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn wait_references(cluster: &Cluster, namespace: &str, account: &str, wanted: &[&str]) {
+    let what = format!("{wanted:?} in {namespace}/{account}");
+    until(&what, DEADLINE, POLL, || {
+        Ok((references(cluster, namespace, account) == wanted).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", references(cluster, namespace, account)));
+}
+
+fn wait_pod(cluster: &Cluster, namespace: &str, name: &str, is_refused: bool) {
+    let what = format!("{namespace}/{name}, refused: {is_refused}");
+    until(&what, DEADLINE, POLL, || {
+        let pod = get(cluster, namespace, &format!("pod/{name}"));
+        if !is_refused {
+            return Ok((pod["status"]["phase"] == "Running").then_some(()));
+        }
+        let reason = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
+        Ok((reason == "ErrImagePull" || reason == "ImagePullBackOff").then_some(()))
+    })
+    .unwrap_or_else(|error| {
+        panic!(
+            "{error:#}: {}",
+            get(cluster, namespace, &format!("pod/{name}"))["status"]
+        )
+    });
+}
+
+/// Status, reason and message of `NamespacesSynced`, once it has this reason.
+fn wait_reason(product: &Product, reason: &str) -> String {
+    let what = format!("NamespacesSynced: {reason}");
+    until(&what, DEADLINE, POLL, || {
+        let (_, found, message) = product.condition("NamespacesSynced")?;
+        Ok((found == reason).then_some(message))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("NamespacesSynced")))
+}
+
+fn nothing_runs_on_nodes(cluster: &Cluster) {
+    for what in [
+        "daemonsets",
+        "nodepullsecrets",
+        "serviceaccounts/global-pull-secret-syncer",
+    ] {
+        let args = [
+            "get",
+            what,
+            "-n",
+            "kube-system",
+            "-o",
+            "name",
+            "--ignore-not-found",
+        ];
+        assert_eq!(cluster.kubectl(&args).unwrap().trim(), "", "{what}");
+    }
+    for node in cluster.nodes().unwrap() {
+        assert!(!node.kubelet_dir().join(".globalps").exists());
+        assert!(!node.kubelet_dir().join("config.json").exists());
+    }
+}
+
+#[test]
+fn with_admission_every_new_pod_has_the_credentials() {
+    let cluster = cluster("namespaces-admission", 1);
+    let registry = cluster.registry();
+    let image = format!("{}/team/app:1", registry.address(Access::Private));
+    apply(
+        &cluster,
+        &[namespace("early"), account("early", "default", &["own"])],
+    );
+    let product = install(&cluster, "admission");
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    product.wait_synced().unwrap();
+    let private = registry.address(Access::Private);
+    wait_registries(&cluster, "early", &[&private]);
+    wait_registries(&cluster, "default", &[&private]);
+    assert!(registries(&cluster, "kube-public").is_empty());
+    // Namespace, service accounts and pods at once.
+    let own = json!({"imagePullSecrets": [{"name": "mine"}]});
+    let as_builder = json!({"serviceAccountName": "builder"});
+    let mut excluded = namespace("excluded");
+    excluded["metadata"]["labels"] = json!({"globalps.io/exclude": "true"});
+    let mut patched = namespace("patched");
+    let annotation = "k8s.titansoft.com/imagepullsecret-patcher-exclude";
+    patched["metadata"]["annotations"] = json!({annotation: "true"});
+    apply(
+        &cluster,
+        &[
+            namespace("new"),
+            account("new", "builder", &[]),
+            pod("new", "plain", &image, &json!({})),
+            pod("new", "own", &image, &own),
+            pod("new", "builder", &image, &as_builder),
+            excluded,
+            pod("excluded", "plain", &image, &json!({})),
+            patched,
+            pod("patched", "plain", &image, &json!({})),
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job", "namespace": "early"},
+                "spec": {"template": {"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+                    "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}]}}}}),
+        ],
+    );
+    for name in ["plain", "own", "builder"] {
+        wait_pod(&cluster, "new", name, false);
+    }
+    until("the Job's pod", DEADLINE, POLL, || {
+        let job = get(&cluster, "early", "job/job");
+        Ok((job["status"]["ready"] == 1).then_some(()))
+    })
+    .unwrap();
+    for namespace in ["excluded", "patched"] {
+        wait_pod(&cluster, namespace, "plain", true);
+        assert!(registries(&cluster, namespace).is_empty());
+    }
+    let of_pod = get(&cluster, "new", "pod/own");
+    let expected = json!([{"name": "mine"}, {"name": NAME}]);
+    assert_eq!(of_pod["spec"]["imagePullSecrets"], expected);
+    assert_eq!(
+        references(&cluster, "early", "default"),
+        ["own"],
+        "no service account changes"
+    );
+    assert!(references(&cluster, "new", "builder").is_empty());
+    nothing_runs_on_nodes(&cluster);
+
+    // A rotation, in force at the next pull.
+    registry.set_password("rotated").unwrap();
+    product.apply(&registry.docker_config().unwrap()).unwrap();
+    product.wait_synced().unwrap();
+    apply(&cluster, &[pod("new", "rotated", &image, &json!({}))]);
+    wait_pod(&cluster, "new", "rotated", false);
+
+    // Off: nothing of it stays.
+    merge(
+        &cluster,
+        CONFIG,
+        &json!({"spec": {"imagePullSecrets": {"enabled": false}}}),
+    )
+    .unwrap();
+    for namespace in ["new", "early", "default"] {
+        wait_registries(&cluster, namespace, &[]);
+    }
+    until("no status", DEADLINE, POLL, || {
+        Ok(product.status()?["imagePullSecrets"]
+            .is_null()
+            .then_some(()))
+    })
+    .unwrap();
+    apply(&cluster, &[pod("new", "late", &image, &json!({}))]);
+    assert!(get(&cluster, "new", "pod/late")["spec"]["imagePullSecrets"].is_null());
+    merge(
+        &cluster,
+        CONFIG,
+        &json!({"spec": {"imagePullSecrets": {"enabled": true}}}),
+    )
+    .unwrap();
+    wait_registries(&cluster, "new", &[&private]);
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    for namespace in ["new", "early", "default"] {
+        assert!(registries(&cluster, namespace).is_empty(), "{namespace}");
+    }
+    nothing_runs_on_nodes(&cluster);
+}
+
+#[test]
+fn service_accounts_get_a_reference_and_lose_exactly_that() {
+    let cluster = cluster("namespaces-accounts", 1);
+    apply(
+        &cluster,
+        &[
+            namespace("a"),
+            namespace("b"),
+            account("a", "ci", &["one", "two"]),
+            account("b", "default", &[NAME]),
+        ],
+    );
+    let product = install(&cluster, "service-accounts");
+    let accounts = json!({"spec": {"imagePullSecrets": {"serviceAccounts": ["default", "c*"]}}});
+    merge(&cluster, CONFIG, &accounts).unwrap();
+    product
+        .apply(&docker_config(&[("quay.io", "u:1")]))
+        .unwrap();
+    product.wait_synced().unwrap();
+    wait_references(&cluster, "a", "default", &[NAME]);
+    wait_references(&cluster, "a", "ci", &["one", "two", NAME]);
+    // A new namespace's account is the API server's own work, a moment later.
+    apply(&cluster, &[namespace("c"), account("c", "other", &[])]);
+    wait_references(&cluster, "c", "default", &[NAME]);
+    assert!(references(&cluster, "c", "other").is_empty());
+    assert!(references(&cluster, "kube-system", "default").is_empty());
+    // Somebody's own reference in `b` is not ours.
+    let theirs = get(&cluster, "b", "serviceaccount/default");
+    assert!(theirs["metadata"]["annotations"]["globalps.io/attached"].is_null());
+
+    // What is removed comes back, five times.
+    for _ in 0..5 {
+        apply_references(&cluster, "a", "ci", &["one"]);
+        wait_references(&cluster, "a", "ci", &["one", NAME]);
+    }
+    apply_references(&cluster, "a", "ci", &["one"]);
+    let message = wait_reason(&product, "Conflict");
+    assert!(message.contains("a/ci"), "{message}");
+    assert_eq!(references(&cluster, "a", "ci"), ["one"]);
+    apply_references(&cluster, "a", "ci", &["one", NAME, "three"]);
+    wait_reason(&product, "Synced");
+
+    // Out again, and nothing of others with it.
+    let out = ["label", "namespace", "a", "globalps.io/exclude=true"];
+    cluster.kubectl(&out).unwrap();
+    wait_references(&cluster, "a", "ci", &["one", "three"]);
+    wait_references(&cluster, "a", "default", &[]);
+    wait_registries(&cluster, "a", &[]);
+    product.delete().unwrap();
+    product.wait_clean().unwrap();
+    assert_eq!(
+        references(&cluster, "b", "default"),
+        [NAME],
+        "somebody's own"
+    );
+    assert!(references(&cluster, "c", "default").is_empty());
+    for (namespace, name) in [("a", "ci"), ("a", "default"), ("c", "default")] {
+        let account = get(&cluster, namespace, &format!("serviceaccount/{name}"));
+        let annotation = &account["metadata"]["annotations"]["globalps.io/attached"];
+        assert!(annotation.is_null(), "{account}");
+    }
+}
+
+fn apply_references(cluster: &Cluster, namespace: &str, name: &str, names: &[&str]) {
+    let references: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+    let patch = json!({"imagePullSecrets": references}).to_string();
+    let what = format!("serviceaccount/{name}");
+    let args = [
+        "patch",
+        &what,
+        "-n",
+        namespace,
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    cluster.kubectl(&args).unwrap();
+}
+
+#[test]
+fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
+    let cluster = cluster("namespaces-trouble", 1);
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME, "namespace": "foreign"},
+        "type": "Opaque", "stringData": {"key": "theirs"}});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "quota"},
+        "spec": {"hard": {"count/secrets": "0"}}});
+    apply(
+        &cluster,
+        &[
+            namespace("a"),
+            namespace("foreign"),
+            theirs,
+            namespace("quota"),
+            quota,
+            namespace("zzz"),
+        ],
+    );
+    let product = install(&cluster, "admission");
+    product
+        .apply(&docker_config(&[("quay.io", "u:1")]))
+        .unwrap();
+    for namespace in ["a", "zzz"] {
+        wait_registries(&cluster, namespace, &["quay.io"]);
+    }
+    let message = wait_reason(&product, "ForeignSecret");
+    assert!(
+        message.contains("foreign") && message.contains("1 more"),
+        "{message}"
+    );
+    let failures = product.status().unwrap()["imagePullSecrets"]["failures"].clone();
+    assert_eq!(failures[0]["namespace"], "foreign");
+    assert_eq!(failures[1]["namespace"], "quota");
+    assert_eq!(failures[1]["reason"], "QuotaExceeded", "{failures}");
+    assert_eq!(
+        get(&cluster, "foreign", &format!("secret/{NAME}"))["data"]["key"],
+        "dGhlaXJz"
+    );
+    // The reason goes, and so does the failure.
+    cluster
+        .kubectl(&["delete", "resourcequota", "q", "-n", "quota"])
+        .unwrap();
+    wait_registries(&cluster, "quota", &["quay.io"]);
+    cluster
+        .kubectl(&["delete", "secret", NAME, "-n", "foreign"])
+        .unwrap();
+    wait_registries(&cluster, "foreign", &["quay.io"]);
+    wait_reason(&product, "Synced");
+
+    // Changed and deleted by others: restored five times, then left until the content changes.
+    for _ in 0..5 {
+        rob(&cluster, "a");
+        wait_registries(&cluster, "a", &["quay.io"]);
+    }
+    cluster
+        .kubectl(&["delete", "secret", NAME, "-n", "zzz"])
+        .unwrap();
+    wait_registries(&cluster, "zzz", &["quay.io"]);
+    rob(&cluster, "a");
+    let message = wait_reason(&product, "Conflict");
+    assert!(message.contains("a/global-pull-secret"), "{message}");
+    assert_eq!(registries(&cluster, "a"), ["robbed"]);
+    product
+        .apply(&docker_config(&[("quay.io", "u:2"), ("ghcr.io", "u:2")]))
+        .unwrap();
+    wait_registries(&cluster, "a", &["ghcr.io", "quay.io"]);
+    wait_reason(&product, "Synced");
+
+    // Sources with a scope are for their namespaces only.
+    let scoped = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "team", "namespace": "kube-system"},
+        "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
+    apply(&cluster, &[scoped]);
+    product
+        .install_again(&[
+            "--source",
+            "team",
+            "--image-pull-secrets",
+            "--attach",
+            "admission",
+        ])
+        .unwrap();
+    let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
+    merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
+    wait_registries(&cluster, "a", &["ghcr.io", "quay.io", "team.io"]);
+    let before =
+        get(&cluster, "zzz", &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone();
+    apply(&cluster, &[namespace("team-7")]);
+    wait_registries(&cluster, "team-7", &["ghcr.io", "quay.io", "team.io"]);
+    assert_eq!(registries(&cluster, "zzz"), ["ghcr.io", "quay.io"]);
+    let after =
+        get(&cluster, "zzz", &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone();
+    assert_eq!(before, after, "what does not change is not written");
+
+    // Paused: nobody's content changes, and a new namespace gets what the others have.
+    merge(
+        &cluster,
+        CONFIG,
+        &json!({"spec": {"rollout": {"paused": true}}}),
+    )
+    .unwrap();
+    product.apply(&docker_config(&[("new.io", "u:3")])).unwrap();
+    wait_reason(&product, "RollingOut");
+    apply(&cluster, &[namespace("late")]);
+    wait_registries(&cluster, "late", &["ghcr.io", "quay.io"]);
+    assert_eq!(registries(&cluster, "zzz"), ["ghcr.io", "quay.io"]);
+    merge(
+        &cluster,
+        CONFIG,
+        &json!({"spec": {"rollout": {"paused": false}}}),
+    )
+    .unwrap();
+    for namespace in ["late", "zzz"] {
+        wait_registries(&cluster, namespace, &["new.io"]);
+    }
+}
+
+fn rob(cluster: &Cluster, namespace: &str) {
+    let config = docker_config(&[("robbed", "r:1")]);
+    let patch = json!({"stringData": {".dockerconfigjson": config}}).to_string();
+    let what = format!("secret/{NAME}");
+    let args = [
+        "patch",
+        &what,
+        "-n",
+        namespace,
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    cluster.kubectl(&args).unwrap();
+}
+
+/// What imagepullsecret-patcher v0.14 leaves: its Deployment, a Secret in each namespace, and a reference of each default account.
+fn patched(namespaces: &[String], config: &str) -> Vec<Value> {
+    let annotation = json!({"app.kubernetes.io/managed-by": "imagepullsecret-patcher"});
+    let labels = json!({"name": "imagepullsecret-patcher"});
+    let container = json!({"name": "imagepullsecret-patcher", "image": "quay.io/titansoft/imagepullsecret-patcher:v0.14"});
+    let mut objects = vec![
+        namespace("imagepullsecret-patcher"),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "imagepullsecret-patcher", "namespace": "imagepullsecret-patcher"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+                "spec": {"containers": [container]}}}}),
+    ];
+    for name in namespaces {
+        objects.push(namespace(name));
+        objects.push(
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": "image-pull-secret", "namespace": name, "annotations": annotation},
+            "stringData": {".dockerconfigjson": config}}),
+        );
+        objects.push(account(name, "default", &["image-pull-secret"]));
+    }
+    objects
+}
+
+#[test]
+fn moving_over_from_imagepullsecret_patcher_leaves_no_pod_without_credentials() {
+    let cluster = cluster("namespaces-migration", 1);
+    let registry = cluster.registry();
+    let image = format!("{}/team/app:1", registry.address(Access::Private));
+    let config = registry.docker_config().unwrap();
+    let names: Vec<String> = (0..20).map(|at| format!("team-{at}")).collect();
+    apply(&cluster, &patched(&names, &config));
+    let product = install(&cluster, "admission");
+    // Not before globalps delivers the same.
+    let migrate = ["migrate", "imagepullsecret-patcher", "--yes"];
+    let refused = product.plugin(&migrate, "").unwrap();
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert_eq!(
+        references(&cluster, "team-7", "default"),
+        ["image-pull-secret"]
+    );
+    product.apply(&config).unwrap();
+    product.wait_synced().unwrap();
+    wait_reason(&product, "Synced");
+
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let pods = std::thread::scope(|scope| {
+        let creating = scope.spawn(|| {
+            let mut pods = Vec::new();
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let (namespace, name) = (&names[pods.len() % 20], format!("p{}", pods.len()));
+                apply(&cluster, &[pod(namespace, &name, &image, &json!({}))]);
+                pods.push((namespace.clone(), name));
+            }
+            pods
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        let flags = [&migrate[..], &["--ignore-running-pods"]].concat();
+        let ran = product.plugin(&flags, "").unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        creating.join().unwrap()
+    });
+    assert!(pods.len() > 5, "{}", pods.len());
+    for (namespace, name) in &pods {
+        wait_pod(&cluster, namespace, name, false);
+    }
+    for name in &names {
+        assert!(references(&cluster, name, "default").is_empty(), "{name}");
+        assert!(
+            get(&cluster, name, "secret/image-pull-secret").is_null(),
+            "{name}"
+        );
+        assert_eq!(registries(&cluster, name).len(), 1);
+    }
+    let deployment = get(
+        &cluster,
+        "imagepullsecret-patcher",
+        "deployment/imagepullsecret-patcher",
+    );
+    assert_eq!(deployment["spec"]["replicas"], 0);
+    let again = product.plugin(&migrate, "").unwrap();
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+}
