@@ -4,6 +4,8 @@ mod node_secrets;
 mod nodes;
 mod pages;
 
+pub(crate) use pages::pages;
+
 use std::collections::BTreeMap;
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};

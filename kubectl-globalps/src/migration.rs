@@ -14,7 +14,7 @@ use crate::error::Failure;
 /// Part of the image's name by which its Deployment is found, and value of the annotation of its Secrets.
 pub(crate) const PATCHER: &str = "imagepullsecret-patcher";
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Name of its Secrets, unless it is told otherwise.
+/// Name of its Secrets, unless its Deployment or the user says otherwise.
 pub(crate) const SECRET_NAME: &str = "image-pull-secret";
 /// Names in a sentence.
 const MOST: usize = 5;

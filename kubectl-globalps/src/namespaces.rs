@@ -10,12 +10,14 @@ use globalps_core::names;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ListParams, PartialObjectMeta, Patch};
+use kube::core::Request;
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::client::Cluster;
 use crate::error::Failure;
+use crate::facts::pages;
 
 pub(crate) use affected::{Affected, Who, affected};
 pub(crate) use rows::{InForce, NamespaceRow, SecretSeen, Snapshot, rows, table};
@@ -93,20 +95,13 @@ pub(crate) async fn each<K>(
     api: &Api<K>,
     params: ListParams,
     doing: &str,
-    mut keep: impl FnMut(K),
+    keep: impl FnMut(K),
 ) -> Result<(), Failure>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: kube::Resource + DeserializeOwned,
 {
-    let mut params = params.limit(PAGE);
-    loop {
-        let page = cluster.call(doing, api.list(&params)).await?;
-        page.items.into_iter().for_each(&mut keep);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(()),
-        }
-    }
+    let list = Request::new(api.resource_url());
+    pages(cluster, doing, &list, params, keep).await
 }
 
 /// Whether it has the controller's label.

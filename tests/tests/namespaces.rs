@@ -400,17 +400,17 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
 
     // Changed and deleted by others: restored five times, then left until the content changes.
     for _ in 0..5 {
-        rob(&cluster, "a");
+        overwrite(&cluster, "a");
         wait_registries(&cluster, "a", &["quay.io"]);
     }
     cluster
         .kubectl(&["delete", "secret", NAME, "-n", "zzz"])
         .unwrap();
     wait_registries(&cluster, "zzz", &["quay.io"]);
-    rob(&cluster, "a");
+    overwrite(&cluster, "a");
     let message = wait_reason(&product, "Conflict");
     assert!(message.contains("a/global-pull-secret"), "{message}");
-    assert_eq!(registries(&cluster, "a"), ["robbed"]);
+    assert_eq!(registries(&cluster, "a"), ["overwritten"]);
     product
         .apply(&docker_config(&[("quay.io", "u:2"), ("ghcr.io", "u:2")]))
         .unwrap();
@@ -466,8 +466,8 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     }
 }
 
-fn rob(cluster: &Cluster, namespace: &str) {
-    let config = docker_config(&[("robbed", "r:1")]);
+fn overwrite(cluster: &Cluster, namespace: &str) {
+    let config = docker_config(&[("overwritten", "r:1")]);
     let patch = json!({"stringData": {".dockerconfigjson": config}}).to_string();
     let what = format!("secret/{NAME}");
     let args = [

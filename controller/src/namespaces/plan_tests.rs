@@ -357,11 +357,11 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     for _ in 0..5 {
         memory.restored("b", now());
     }
-    let robbed = Case {
+    let contested = Case {
         namespaces: "a=5,a-source@6 b=5!",
         ..CASE
     };
-    assert_eq!(line(robbed, &memory), "1/2 Conflict");
+    assert_eq!(line(contested, &memory), "1/2 Conflict");
 }
 
 #[test]

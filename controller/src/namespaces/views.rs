@@ -151,7 +151,7 @@ mod tests {
         let own = json!({"manager": "globalps-controller", "operation": "Apply", "time": "2026-01-01T00:00:00Z",
             "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}},
                 "f:metadata": {"f:annotations": {"f:globalps.io/content": {}}}}});
-        let robbed = json!({"manager": "globalps-controller", "operation": "Apply",
+        let overwritten = json!({"manager": "globalps-controller", "operation": "Apply",
             "fieldsV1": {"f:metadata": {"f:annotations": {"f:globalps.io/content": {}}}}});
         let edit = json!({"manager": "kubectl-edit", "operation": "Update",
             "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}}});
@@ -160,7 +160,7 @@ mod tests {
         for (fields, managed, intact) in [
             (json!([own]), true, true),
             (json!([own, edit]), true, true),
-            (json!([robbed, edit]), true, false),
+            (json!([overwritten, edit]), true, false),
             (json!([edit]), false, false),
             (json!([update]), false, false),
             (json!([]), false, false),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_core::api::{Attach, ImagePullSecrets, ImagePullSecretsStatus};
+use globalps_core::api::{Attach, ImagePullSecrets, ImagePullSecretsStatus, Rollout};
 use globalps_core::namespaces::Selection;
 use globalps_core::provider::Pattern;
 use globalps_core::rollout::Goal;
@@ -139,11 +139,7 @@ impl Controller {
             }
         };
         let accounts = accounts(&settings);
-        let rollout = self
-            .cache
-            .config()
-            .map(|config| config.spec.rollout.clone());
-        let rollout = rollout.unwrap_or_default();
+        let rollout = self.rollout();
         let is_wanted = settings.enabled && settings.secret_name == watch.secret_name;
         let parts = global
             .as_ref()
@@ -177,17 +173,20 @@ impl Controller {
         if stable.is_some() {
             namespaces = self.plan_namespaces(delivery);
         }
-        let wrote = !namespaces.writes.is_empty();
+        let writes = std::mem::take(&mut namespaces.writes);
+        let wrote = !writes.is_empty();
         let name = &watch.secret_name;
-        let writes = NamespaceWrites {
-            applier: &self.applier,
-            memory: &mut self.delivering.memory,
-            watched: &mut self.cache.pull_secrets,
-            name,
-        };
-        writes.perform(namespaces.writes, delivery.as_ref()).await;
-        let done = self.plan_namespaces(delivery);
-        let summary = done.summary;
+        if wrote {
+            let namespace_writes = NamespaceWrites {
+                applier: &self.applier,
+                memory: &mut self.delivering.memory,
+                watched: &mut self.cache.pull_secrets,
+                name,
+            };
+            namespace_writes.perform(writes, delivery.as_ref()).await;
+            namespaces = self.plan_namespaces(delivery);
+        }
+        let summary = namespaces.summary;
         let revision = global.as_ref().map(|global| global.revision);
         let is_complete = delivery.is_some()
             && summary.waiting() == 0
@@ -197,16 +196,16 @@ impl Controller {
         report.summary = Some(summary);
         // Where nothing is left, the status says nothing more, and another name can be used.
         self.namespaces = Some(report).filter(|report| is_wanted || !report.is_clean());
-        if !done.writes.is_empty() && wrote {
+        if !namespaces.writes.is_empty() {
             return Some(Duration::ZERO);
         }
-        let again = done.again_at.map(|at| {
-            let left = at.duration_since(Timestamp::now());
-            Duration::try_from(left).unwrap_or_default()
-        });
-        let again = again.map(|again| again.max(Duration::from_millis(10)));
         let policy = note.map(|_| POLICY_RETRY);
-        again.into_iter().chain(policy).min()
+        namespaces
+            .again_at
+            .map(until)
+            .into_iter()
+            .chain(policy)
+            .min()
     }
 
     /// Whether nothing of the controller is left in any namespace.
@@ -214,6 +213,12 @@ impl Controller {
         self.namespaces
             .as_ref()
             .is_none_or(NamespacesReport::is_clean)
+    }
+
+    fn rollout(&self) -> Rollout {
+        let config = self.cache.config();
+        let rollout = config.map(|config| config.spec.rollout.clone());
+        rollout.unwrap_or_default()
     }
 
     fn plan_namespaces(&self, delivery: Option<Delivery>) -> NamespacesPlan {
@@ -238,6 +243,13 @@ impl Controller {
         let is_older = global.is_some_and(|global| stable.revision < global.revision);
         (stable.revision > 0 && is_older).then_some(stable)
     }
+}
+
+/// Time until then, at least a moment.
+fn until(at: Timestamp) -> Duration {
+    let left = at.duration_since(Timestamp::now());
+    let left = Duration::try_from(left).unwrap_or_default();
+    left.max(Duration::from_millis(10))
 }
 
 /// Names or patterns of service accounts; one that is no pattern matches none.

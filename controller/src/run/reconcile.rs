@@ -72,6 +72,7 @@ impl Controller {
         }
         let forgets_rolled_out =
             plan.aim == Aim::Reach(Goal::Restore) && snapshot.rolled_out_revision.is_some();
+        let is_without_nodes = snapshot.is_without_nodes();
         self.planning += begun.elapsed();
         if plan.aim == Aim::Hold(Hold::ConfigMissing) {
             if !std::mem::replace(&mut self.config_missing, true) {
@@ -90,7 +91,7 @@ impl Controller {
             .await?;
         self.assign(&plan).await?;
         let retry_delay = self.deliver_to_namespaces(&plan).await;
-        let revert_delay = self.manage(&plan, &spec).await?;
+        let revert_delay = self.manage(&plan, &spec, is_without_nodes).await?;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await?;
         // The watch events of these writes are no changes any more, but the next plan may depend on them.
@@ -147,9 +148,8 @@ impl Controller {
         &mut self,
         plan: &Plan,
         spec: &GlobalPullSecretSpec,
+        is_without_nodes: bool,
     ) -> Result<Option<Duration>, ApplyError> {
-        let generation = self.generation();
-        let is_without_nodes = self.cache.snapshot(Timestamp::now()).is_without_nodes();
         let mut revert_delay = None;
         match plan.aim {
             Aim::Nothing | Aim::Hold(_) => {}
@@ -167,7 +167,7 @@ impl Controller {
                 let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
                 let restores = goal == Goal::Restore;
-                revert_delay = self.install(spec, generation, kept, restores).await?;
+                revert_delay = self.install(spec, kept, restores).await?;
             }
             // What is in namespaces can't be found without `global-pull-secret`.
             Aim::CleanUp if !self.are_namespaces_clean() => {}
@@ -217,10 +217,10 @@ impl Controller {
     async fn install(
         &mut self,
         spec: &GlobalPullSecretSpec,
-        generation: i64,
         mut kept: Vec<Agent>,
         restores: bool,
     ) -> Result<Option<Duration>, ApplyError> {
+        let generation = self.generation();
         let found = self.cache.fingerprints();
         let mut changes = Vec::new();
         if let Some(installed) = &self.installed {

@@ -71,21 +71,25 @@ impl FromStr for SourceName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         /// So that a key of a Secret can name it.
         const MAX: usize = 236;
-        let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let is_of_a_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-        let bytes = text.as_bytes();
         if [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET].contains(&text) {
             Err("must be another Secret than `additional-pull-secret` and `global-pull-secret`")
-        } else if bytes.len() <= MAX
-            && edge(bytes.first())
-            && edge(bytes.last())
-            && bytes.iter().copied().all(is_of_a_name)
-        {
+        } else if is_object_name(text, MAX) {
             Ok(Self(text.to_owned()))
         } else {
             Err("must be the name of a Secret, of 236 characters at most")
         }
     }
+}
+
+/// Whether it is a name of an object, of at most so many characters.
+fn is_object_name(text: &str, max: usize) -> bool {
+    let bytes = text.as_bytes();
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let is_of_a_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    bytes.len() <= max
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().copied().all(is_of_a_name)
 }
 
 /// Name of the Secret that each namespace gets.
@@ -97,18 +101,9 @@ impl FromStr for SecretName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const MAX: usize = 253;
-        let edge = |byte: Option<&u8>| {
-            byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        };
-        let is_of_a_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-        let bytes = text.as_bytes();
         if text == names::ADDITIONAL_SECRET {
             Err("must be another Secret than `additional-pull-secret`")
-        } else if bytes.len() <= MAX
-            && edge(bytes.first())
-            && edge(bytes.last())
-            && bytes.iter().copied().all(is_of_a_name)
-        {
+        } else if is_object_name(text, MAX) {
             Ok(Self(text.to_owned()))
         } else {
             Err("must be the name of a Secret, for example `global-pull-secret`")

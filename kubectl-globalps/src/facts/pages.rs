@@ -26,8 +26,8 @@ struct Page<T> {
     items: Vec<T>,
 }
 
-/// Hands every object of the list to `keep`. `doing`: what is told where it can't be had.
-pub(super) async fn pages<T: DeserializeOwned>(
+/// Hands every object of the list to `keep`. `doing`: part of the error where it fails.
+pub(crate) async fn pages<T: DeserializeOwned>(
     cluster: &Cluster<'_>,
     doing: &str,
     list: &Request,
