@@ -418,10 +418,6 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     wait_reason(&product, "Synced");
 
     // Sources with a scope are for their namespaces only.
-    let scoped = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "team", "namespace": "kube-system"},
-        "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
-    apply(&cluster, &[scoped]);
     product
         .install_again(&[
             "--source",
@@ -433,6 +429,11 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         .unwrap();
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
     merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
+    // Only now: with `--source` alone it would be everybody's for a moment.
+    let scoped = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "team", "namespace": "kube-system"},
+        "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
+    apply(&cluster, &[scoped]);
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io", "team.io"]);
     let before =
         get(&cluster, "zzz", &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone();
