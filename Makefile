@@ -40,7 +40,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/**
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-plugin bench-provider soak previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-plugin bench-provider race soak previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -70,6 +70,9 @@ bench-namespaces: kubernetes ## pull secrets in NAMESPACES (1000) namespaces: fi
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin namespaces
 	target/load/namespaces --namespaces $(or $(NAMESPACES),1000)
+
+race: image kubernetes ## COUNT (200) times a namespace and a pod at once, with pull secrets in namespaces: how many pods run, and when
+	cargo run -q -p globalps-tests --bin race -- --count $(or $(COUNT),200)
 
 bench-plugin: kubernetes ## how long one waits for the plugin, in front of NODES (5000), simulated; about three minutes
 	cargo build --release --locked --target $(MUSL) -p globalps-controller

@@ -8,8 +8,10 @@ mod leader;
 mod namespaces;
 mod nodes;
 mod objects;
+mod operators;
 mod report;
 mod run;
+mod targets;
 mod telemetry;
 
 use std::sync::Arc;

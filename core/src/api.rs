@@ -3,6 +3,7 @@
 mod image_pull_secrets;
 mod kubelet;
 mod node_pull_secret;
+mod operators;
 mod source;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use kubelet::{DeliveryType, Kubelet, ProviderPaths, Restart};
 pub use node_pull_secret::{
     MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
+pub use operators::{OperatorFailure, Operators, OperatorsStatus, STATUS_OPERATORS};
 pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
 
 /// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
@@ -71,6 +73,9 @@ pub struct GlobalPullSecretSpec {
     /// Delivery into namespaces.
     #[serde(default)]
     pub image_pull_secrets: ImagePullSecrets,
+    /// Pull secrets of operators.
+    #[serde(default)]
+    pub operators: Operators,
     #[serde(default)]
     pub rollout: Rollout,
     /// So many additional Secrets that were rolled out before the present one are kept, to go back to.
@@ -91,6 +96,7 @@ impl Default for GlobalPullSecretSpec {
             node_selector: BTreeMap::new(),
             kubelet: Kubelet::default(),
             image_pull_secrets: ImagePullSecrets::default(),
+            operators: Operators::default(),
             rollout: Rollout::default(),
             history_limit: default_history_limit(),
             syncer: Syncer::default(),
@@ -306,6 +312,9 @@ pub struct GlobalPullSecretStatus {
     /// The namespaces. Written when absent too, as null: a merge patch keeps what it omits.
     #[serde(default)]
     pub image_pull_secrets: Option<ImagePullSecretsStatus>,
+    /// The operators. Written when absent too.
+    #[serde(default)]
+    pub operators: Option<OperatorsStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -358,4 +367,6 @@ pub mod condition {
     pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
     /// Only while namespaces get pull secrets, or have some left.
     pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
+    /// Only while operators get pull secrets, or have some left.
+    pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
 }

@@ -13,4 +13,5 @@ pub mod names;
 pub mod namespaces;
 pub mod phase;
 pub mod provider;
+pub mod references;
 pub mod rollout;

@@ -111,7 +111,7 @@ pub const IMAGE_PULL_SECRET_LABEL: &str = "globalps.io/image-pull-secret";
 /// Annotation of these Secrets: the revision since which their content is as it is, and `,SOURCE@REVISION` for each source with
 /// a scope.
 pub const CONTENT_ANNOTATION: &str = "globalps.io/content";
-/// Annotation of a `ServiceAccount`: name of the Secret to which the controller added a reference.
+/// Annotation of a `ServiceAccount`: name of the namespace's Secret to which the controller added a reference.
 pub const ATTACHED_ANNOTATION: &str = "globalps.io/attached";
 /// Annotation of [`GLOBAL_SECRET`]: since which revision each part of the content is as it is, as JSON: by source, and by the
 /// empty name for every pod's.
@@ -121,6 +121,18 @@ pub const PATCHER_EXCLUDE_ANNOTATION: &str = "k8s.titansoft.com/imagepullsecret-
 /// `MutatingAdmissionPolicy` and its binding that attach the Secret to pods; `ClusterRole` and `ClusterRoleBinding` with what
 /// the controller may do in namespaces.
 pub const IMAGE_PULL_SECRETS: &str = "globalps-image-pull-secrets";
+
+/// Label of the Secrets that the controller creates for operators: `true`.
+pub const OPERATOR_SECRET_LABEL: &str = "globalps.io/operator-secret";
+/// Annotation of a `ServiceAccount`: names of the operators' Secrets to which the controller added references, with commas.
+pub const OPERATOR_SECRETS_ANNOTATION: &str = "globalps.io/operator-secrets";
+/// `ClusterRole`, Roles and their bindings with what the controller may do for operators.
+pub const OPERATORS: &str = "globalps-operators";
+
+/// Name of the copy of a catalog's pull secret. The namespace of the catalog has no dot, so that no two have the same.
+pub fn operator_secret(namespace: &str, name: &str) -> String {
+    format!("globalps-{namespace}.{name}")
+}
 
 /// Node or namespace label: `true` excludes it.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";

@@ -3,6 +3,7 @@
 mod credentials;
 mod namespaces;
 mod nodes;
+mod operators;
 mod permissions;
 mod provider;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::syncers::Trouble;
 pub(crate) use credentials::credentials;
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
+pub(crate) use operators::operators;
 pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use registries::{SecretSeen, answered, questions};

@@ -404,6 +404,10 @@ fn the_guide_has_a_section_for_every_check() {
             .next()
             .unwrap_or_default(),
         include_str!("check/nodes.rs"),
+        include_str!("check/operators.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
         include_str!("check/permissions.rs"),
         include_str!("check/provider.rs"),
         include_str!("check/registries.rs"),
@@ -444,6 +448,8 @@ fn the_guide_has_a_section_for_every_check() {
         "sources-invalid",
         "taken-back",
         "rollout-halted",
+        "operators-synced",
+        "operators-permission",
         "no-nodes",
         "paused",
         "hypershift",

@@ -326,11 +326,14 @@ impl<'a> View<'a> {
 
     /// The last line, where the table does not say it already.
     fn end(&self, status: &Status) {
-        if self.frame.is_none() && !status.nodes.is_empty() {
+        if self.frame.is_some() {
+            return;
+        }
+        if !status.nodes.is_empty() {
             self.write(&table::headline(status));
         }
-        if let Some(namespaces) = status.namespaces.as_ref().filter(|_| self.frame.is_none()) {
-            self.write(&namespaces.line());
+        for line in table::deliveries(status) {
+            self.write(&line);
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::Attach;
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
@@ -204,6 +206,20 @@ pub(crate) fn account(account: &ServiceAccount, old: &str, ours: &str) -> Option
     })
 }
 
+/// Removes the first reference to this Secret, if nobody has written the service account since: no record says whose it is.
+pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Patch {
+    let mut operations = vec![PatchOperation::Test(TestOperation {
+        path: PointerBuf::from_tokens(["metadata", "resourceVersion"]),
+        value: account.resource_version().into(),
+    })];
+    let mut references = account.image_pull_secrets.iter().flatten();
+    if let Some(at) = references.position(|reference| reference.name == name) {
+        let path = PointerBuf::from_tokens(["imagePullSecrets", &at.to_string()]);
+        operations.push(PatchOperation::Remove(RemoveOperation { path }));
+    }
+    Patch(operations)
+}
+
 /// A line for each namespace.
 pub(crate) fn table(
     places: &BTreeMap<String, Place>,
@@ -279,6 +295,23 @@ mod tests {
             is_selected: true,
             is_synced: true,
             pods: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_reference_is_removed_from_the_service_account_as_it_was_read() {
+        let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
+        for (references, expected) in [
+            (
+                json!([{"name": "x"}, {"name": "old"}, {"name": "old"}]),
+                json!([test, {"op": "remove", "path": "/imagePullSecrets/1"}]),
+            ),
+            (json!([{"name": "x"}]), json!([test])),
+        ] {
+            let account = json!({"metadata": {"name": "default", "resourceVersion": "7"},
+                "imagePullSecrets": references});
+            let account: ServiceAccount = serde_json::from_value(account).expect("an account");
+            assert_eq!(json!(without_reference(&account, "old")), expected);
         }
     }
 

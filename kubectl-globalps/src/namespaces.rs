@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use globalps_core::names;
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{ListParams, PartialObjectMeta, Patch};
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::Request;
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 use crate::client::Cluster;
 use crate::error::Failure;
@@ -104,12 +103,6 @@ where
     pages(cluster, doing, &list, params, keep).await
 }
 
-/// Whether it has the controller's label.
-pub(crate) fn is_labelled(secret: &impl ResourceExt) -> bool {
-    let label = secret.labels().get(names::IMAGE_PULL_SECRET_LABEL);
-    label.is_some_and(|label| label == "true")
-}
-
 /// The controller's entry of the managed fields: it applied the Secret.
 pub(crate) fn applied(secret: &impl ResourceExt) -> Option<&ManagedFieldsEntry> {
     secret.managed_fields().iter().find(|entry| {
@@ -120,61 +113,14 @@ pub(crate) fn applied(secret: &impl ResourceExt) -> Option<&ManagedFieldsEntry> 
 
 /// Whether the controller keeps it. A copy has the label only, and the controller leaves it as it is.
 pub(crate) fn is_ours(secret: &impl ResourceExt) -> bool {
-    is_labelled(secret) && applied(secret).is_some()
-}
-
-/// Operations of a JSON patch that take out the reference that the controller recorded on the service account, if nobody has
-/// written the object since. `None`: it recorded none.
-pub(crate) fn detach(account: &ServiceAccount) -> Option<Vec<Value>> {
-    let name = account.annotations().get(names::ATTACHED_ANNOTATION)?;
-    let mut operations = without_reference(account, name);
-    let key = names::ATTACHED_ANNOTATION.replace('/', "~1");
-    operations.push(json!({"op": "remove", "path": format!("/metadata/annotations/{key}")}));
-    Some(operations)
-}
-
-/// Operations that take the first reference to this Secret out, under a test that the object is still as it was read.
-pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Vec<Value> {
-    let version = account.resource_version();
-    let mut operations = vec![json!({
-        "op": "test", "path": "/metadata/resourceVersion", "value": version,
-    })];
-    let mut references = account.image_pull_secrets.iter().flatten();
-    if let Some(at) = references.position(|reference| reference.name == name) {
-        operations.push(json!({"op": "remove", "path": format!("/imagePullSecrets/{at}")}));
-    }
-    operations
-}
-
-/// A patch of RFC 6902.
-pub(crate) fn json_patch(operations: Vec<Value>) -> Result<Patch<()>, Failure> {
-    let operations = serde_json::from_value(Value::Array(operations));
-    operations.map(Patch::Json).map_err(|_| {
-        Failure::new(
-            "the change of a ServiceAccount could not be written as a JSON patch",
-            "report it: this is an error of the plugin",
-        )
-    })
+    let label = secret.labels().get(names::IMAGE_PULL_SECRET_LABEL);
+    label.is_some_and(|label| label == "true") && applied(secret).is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn account(references: &[&str], attached: Option<&str>) -> ServiceAccount {
-        let references: Vec<Value> = references
-            .iter()
-            .map(|name| json!({"name": name}))
-            .collect();
-        let mut account = json!({
-            "metadata": {"name": "default", "namespace": "a", "resourceVersion": "7"},
-            "imagePullSecrets": references,
-        });
-        if let Some(name) = attached {
-            account["metadata"]["annotations"] = json!({names::ATTACHED_ANNOTATION: name});
-        }
-        serde_json::from_value(account).expect("a ServiceAccount")
-    }
+    use serde_json::json;
 
     #[test]
     fn a_secret_is_ours_where_the_controller_applied_it() {
@@ -190,32 +136,6 @@ mod tests {
                 "labels": {names::IMAGE_PULL_SECRET_LABEL: label}}});
             let secret: Secret = serde_json::from_value(secret).expect("a Secret");
             assert_eq!(is_ours(&secret), expected, "{label} {fields}");
-            assert_eq!(is_labelled(&secret), label == "true");
-        }
-    }
-
-    #[test]
-    fn exactly_the_recorded_reference_is_taken_out() {
-        let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
-        let record = json!({"op": "remove", "path": "/metadata/annotations/globalps.io~1attached"});
-        for (references, attached, expected) in [
-            (&["x", "own"][..], None, None),
-            (
-                &["x", "own"],
-                Some("own"),
-                Some(json!([test, {"op": "remove", "path": "/imagePullSecrets/1"}, record])),
-            ),
-            (&["x"], Some("own"), Some(json!([test, record]))),
-        ] {
-            let found = detach(&account(references, attached));
-            if let Some(operations) = &found {
-                assert!(json_patch(operations.clone()).is_ok());
-            }
-            assert_eq!(
-                found.map(Value::Array),
-                expected,
-                "{references:?} {attached:?}"
-            );
         }
     }
 }

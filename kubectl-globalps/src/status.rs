@@ -20,7 +20,7 @@ use crate::table::nodes;
 
 use conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use deliveries::deliveries;
-pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow};
+pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 use verdict::synced;
@@ -55,6 +55,9 @@ pub(crate) struct Status {
     /// The status of the namespaces, as the `GlobalPullSecret` has it; absent: they get no pull secrets.
     #[serde(rename = "imagePullSecrets", skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<NamespacesRow>,
+    /// The same of the operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operators: Option<OperatorsRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -107,12 +110,22 @@ impl Status {
             let is_enabled = spec.image_pull_secrets.enabled;
             NamespacesRow::of(is_enabled, status.image_pull_secrets.as_ref()?)
         });
+        let operators = spec.zip(reported).and_then(|(spec, status)| {
+            // While they are being listed, nothing is counted.
+            let found = status.operators.clone();
+            let found = found.filter(|_| !is(status, condition::OPERATORS_SYNCED, "Unknown"))?;
+            Some(OperatorsRow {
+                status: found,
+                is_enabled: spec.operators.enabled,
+            })
+        });
         Self {
             ready,
             revision,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
-            deliveries: deliveries(&counts, has_nodes, namespaces.as_ref()),
+            deliveries: deliveries(&counts, has_nodes, namespaces.as_ref(), operators.as_ref()),
             namespaces,
+            operators,
             counts,
             conditions: reported
                 .map(|status| status.conditions.iter().map(condition_row).collect())

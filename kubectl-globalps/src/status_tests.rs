@@ -2,7 +2,7 @@
 
 use globalps_core::api::{
     GlobalPullSecretSpec, ImagePullSecretsStatus, NodePullSecretSpec, NodePullSecretStatus,
-    SourceRef, SourceStatus,
+    OperatorsStatus, SourceRef, SourceStatus,
 };
 use globalps_core::names;
 use kube::ResourceExt as _;
@@ -224,6 +224,37 @@ fn without_nodes_the_controller_says_whether_it_is_done_and_namespaces_are_count
         let advice = advice(&facts, &status);
         let told = advice.map(|(message, hint)| (message.contains("namespaces have it"), hint));
         assert_eq!(told, (!expected).then_some((true, NAMESPACES)));
+    }
+}
+
+#[test]
+fn operators_are_counted_once_they_are_listed() {
+    for (listed, expected) in [
+        ("Unknown", None),
+        ("False", Some(("Operators    1 of 3 synced, 1 failed", 2))),
+    ] {
+        let mut facts = facts(vec![condition(condition::OPERATORS_SYNCED, listed, "why")]);
+        let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+        gps.spec.operators.enabled = true;
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        report(&mut facts, |status| {
+            status.operators = Some(OperatorsStatus {
+                total: 3,
+                synced: 1,
+                failed: 1,
+                ..OperatorsStatus::default()
+            });
+        });
+        let status = Status::of(&facts, now());
+        let line = status.operators.as_ref().map(OperatorsRow::line);
+        let found = line.as_deref().map(|line| (line, status.deliveries.len()));
+        assert_eq!(found, expected);
+        let json = serde_json::to_value(&status).expect("JSON");
+        let counts = serde_json::json!({"kind": "Operators", "total": 3, "synced": 1, "failed": 1});
+        assert_eq!(json["deliveries"].get(1), expected.map(|_| &counts));
+        assert_eq!(json["operators"]["failed"].as_u64(), expected.map(|_| 1));
+        let advice = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(advice.as_deref() == Some("why"), expected.is_some());
     }
 }
 

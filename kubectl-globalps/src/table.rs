@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Color;
-use globalps_core::api::{ImagePullSecretsStatus, Phase};
+use globalps_core::api::Phase;
 use jiff::Timestamp;
 
 use crate::columns::{columns, cut, natural_width, wrap};
-use crate::status::{NODES, NamespacesRow, Row, SourceRow, Status};
+use crate::status::{NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status};
 
 /// How much room there is, and what to show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +66,13 @@ pub(crate) fn headline(status: &Status) -> String {
     line
 }
 
+/// A line for each further form of delivery.
+pub(crate) fn deliveries(status: &Status) -> impl Iterator<Item = String> {
+    let namespaces = status.namespaces.as_ref().map(NamespacesRow::line);
+    let operators = status.operators.as_ref().map(OperatorsRow::line);
+    namespaces.into_iter().chain(operators)
+}
+
 /// Headline and rows. Where there is not room for all rows, those that need a look come first. `advice`: what is the
 /// matter, and what to do.
 pub(crate) fn render(
@@ -82,12 +89,8 @@ pub(crate) fn render(
     let mut lines = if layout.no_headers {
         Vec::new()
     } else {
-        let namespaces = status.namespaces.as_ref().map(NamespacesRow::line);
-        let namespaces = namespaces.iter().flat_map(|line| fitting(line));
-        fitting(&headline(status))
-            .into_iter()
-            .chain(namespaces)
-            .collect()
+        let lines = std::iter::once(headline(status)).chain(deliveries(status));
+        lines.flat_map(|line| fitting(&line)).collect()
     };
     if let Some(width) = width
         && status.counts.total > 0
@@ -120,10 +123,9 @@ pub(crate) fn render(
     if !layout.live && !status.sources.is_empty() {
         lines.push(sources(&status.sources, layout));
     }
-    if let Some(namespaces) = status.namespaces.as_ref().filter(|_| !layout.live)
-        && !namespaces.status.failures.is_empty()
-    {
-        lines.push(failures(&namespaces.status, layout));
+    if !layout.live {
+        lines.extend(of_namespaces(status, layout));
+        lines.extend(of_operators(status, layout));
     }
     lines.extend(last);
     lines.join("\n") + "\n"
@@ -151,29 +153,55 @@ fn sources(sources: &[SourceRow], layout: Layout) -> String {
     }
 }
 
-/// After an empty line, a line for each namespace in trouble that the status names.
-fn failures(status: &ImagePullSecretsStatus, layout: Layout) -> String {
+/// A line for each namespace in trouble that the status names.
+fn of_namespaces(status: &Status, layout: Layout) -> Option<String> {
     const HEADER: [&str; 3] = ["NAMESPACE", "REASON", "MESSAGE"];
+    let status = &status.namespaces.as_ref()?.status;
     let failures = status.failures.iter();
-    let rows: Vec<Vec<String>> = failures
-        .map(|found| {
-            vec![
-                found.namespace.clone(),
-                found.reason.clone(),
-                found.message.clone(),
-            ]
-        })
-        .collect();
+    let rows = failures.map(|found| {
+        let cells = [&found.namespace, &found.reason, &found.message];
+        cells.map(String::clone).into()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let see = "see `kubectl globalps status --namespaces`";
+    table_of(&HEADER, &rows, status.failed, see, layout)
+}
+
+/// A line for each operator in trouble that the status names.
+fn of_operators(status: &Status, layout: Layout) -> Option<String> {
+    const HEADER: [&str; 4] = ["NAMESPACE", "SUBSCRIPTION", "REASON", "MESSAGE"];
+    let status = &status.operators.as_ref()?.status;
+    let failures = status.failures.iter();
+    let rows = failures.map(|found| {
+        let cells = [&found.namespace, &found.name, &found.reason, &found.message];
+        cells.map(String::clone).into()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let see = "the status names 20 at most";
+    table_of(&HEADER, &rows, status.failed, see, layout)
+}
+
+/// After an empty line, a line for each. `failed`: how many there are; `see`: where the others are.
+fn table_of(
+    header: &[&str],
+    rows: &[Vec<String>],
+    failed: u32,
+    see: &str,
+    layout: Layout,
+) -> Option<String> {
+    if rows.is_empty() {
+        return None;
+    }
     let named = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-    let more = match status.failed.saturating_sub(named) {
+    let more = match failed.saturating_sub(named) {
         0 => String::new(),
-        number => format!("\n... and {number} more: see `kubectl globalps status --namespaces`"),
+        number => format!("\n... and {number} more: {see}"),
     };
-    let text = columns(&HEADER, &rows, None, |_, _| None);
-    match text.split_once('\n') {
+    let text = columns(header, rows, None, |_, _| None);
+    Some(match text.split_once('\n') {
         Some((_, rows)) if layout.no_headers => format!("\n{rows}{more}"),
         _ => format!("\n{text}{more}"),
-    }
+    })
 }
 
 /// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first.
@@ -364,11 +392,13 @@ mod tests {
             sources: Vec::new(),
             deliveries: Vec::new(),
             namespaces: None,
+            operators: None,
         }
     }
 
     #[test]
-    fn namespaces_have_a_line_under_the_first_and_their_failures_come_last() {
+    fn namespaces_and_operators_have_a_line_under_the_first_and_their_failures_come_last() {
+        use globalps_core::api::{ImagePullSecretsStatus, OperatorFailure, OperatorsStatus};
         let mut status = status();
         status.nodes.clear();
         status.counts = Counts::default();
@@ -406,6 +436,32 @@ a           QuotaExceeded   why
             ..Layout::default()
         };
         assert!(!shown(&status, live).contains("QuotaExceeded"));
+        status.namespaces = None;
+        status.operators = Some(OperatorsRow {
+            status: OperatorsStatus {
+                total: 2,
+                synced: 1,
+                failed: 1,
+                failures: vec![OperatorFailure {
+                    namespace: "a".to_owned(),
+                    name: "app".to_owned(),
+                    reason: "SourceMissing".to_owned(),
+                    message: "why".to_owned(),
+                }],
+                ..OperatorsStatus::default()
+            },
+            is_enabled: true,
+        });
+        assert_eq!(
+            shown(&status, Layout::default()),
+            "\
+revision 3  not delivered to nodes
+Operators    1 of 2 synced, 1 failed
+
+NAMESPACE   SUBSCRIPTION   REASON          MESSAGE
+a           app            SourceMissing   why
+"
+        );
     }
 
     fn shown(status: &Status, layout: Layout) -> String {

@@ -88,6 +88,31 @@ pub fn build_ecr_provider() -> Result<PathBuf> {
     build_beside("tests/ecr", &[], &package, NAME)
 }
 
+/// The custom resources of the Operator Lifecycle Manager that operators are made of, as it publishes them: files of a Go
+/// module, which is downloaded the first time.
+pub fn olm_crds() -> Result<Vec<PathBuf>> {
+    const MODULE: &str = "github.com/operator-framework/api";
+    let folder = workspace().join("tests/olm");
+    let downloaded = Command::new("go")
+        .current_dir(&folder)
+        .args(["mod", "download", "-json", MODULE])
+        .stdin(Stdio::null())
+        .output()
+        .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
+    if !downloaded.status.success() {
+        let said = String::from_utf8_lossy(&downloaded.stdout);
+        bail!(
+            "`go mod download {MODULE}` in `{}` failed: {said}",
+            folder.display()
+        );
+    }
+    let module: serde_json::Value = serde_json::from_slice(&downloaded.stdout)?;
+    let files = Path::new(module["Dir"].as_str().context("the module's folder")?).join("crds");
+    let kinds = ["catalogsources", "clusterserviceversions", "subscriptions"];
+    let file = |kind: &str| files.join(format!("operators.coreos.com_{kind}.yaml"));
+    Ok(kinds.map(file).into())
+}
+
 /// A program of a Go module of the tests, beside those of Kubernetes. Of several processes one builds and the others wait.
 fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Result<PathBuf> {
     let bin = std::path::absolute(bin_dir())?;

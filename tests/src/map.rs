@@ -168,6 +168,12 @@ pub const FILES: &[TestFile] = &[
         "pull secrets in namespaces, without anything on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
     ),
     file(
+        "operators",
+        On::Nodes(1),
+        90,
+        "pull secrets of operators, with the Operator Lifecycle Manager's own resources: copies and references, rotations, upgrades, removal in every order",
+    ),
+    file(
         "originals",
         On::Nodes(1),
         60,

@@ -145,6 +145,7 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
         sources: Vec::new(),
         delivery: None,
         image_pull_secrets: None,
+        operators: None,
         hosted_control_plane: None,
         allowed: allowed.clone(),
     };

@@ -4,8 +4,12 @@ mod common;
 
 use std::time::Duration;
 
+use common::objects::{
+    account, apply, apply_references, get, namespace, pod, references, registries_of, wait_pod,
+    wait_references,
+};
 use common::{cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge, run};
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::{Access, Cluster, until};
 use serde_json::{Value, json};
 
@@ -24,68 +28,9 @@ fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {
     Product::install_with(cluster, &flags).unwrap()
 }
 
-fn apply(cluster: &Cluster, objects: &[Value]) {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    let mut kubectl = cluster.kubectl_command();
-    kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-    let ran = run(&mut kubectl, &list.to_string()).unwrap();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-}
-
-fn account(namespace: &str, name: &str, references: &[&str]) -> Value {
-    let references: Vec<Value> = references
-        .iter()
-        .map(|name| json!({"name": name}))
-        .collect();
-    json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace},
-        "imagePullSecrets": references,
-    })
-}
-
-fn pod(namespace: &str, name: &str, image: &str, more: &Value) -> Value {
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}],
-        },
-    });
-    for (field, value) in more.as_object().into_iter().flatten() {
-        pod["spec"][field] = value.clone();
-    }
-    pod
-}
-
-fn get(cluster: &Cluster, namespace: &str, what: &str) -> Value {
-    let args = [
-        "get",
-        what,
-        "-n",
-        namespace,
-        "-o",
-        "json",
-        "--ignore-not-found",
-    ];
-    let text = cluster.kubectl(&args).unwrap();
-    serde_json::from_str(&text).unwrap_or_default()
-}
-
 /// The registries of the Secret's content; empty: there is none.
 fn registries(cluster: &Cluster, namespace: &str) -> Vec<String> {
-    use base64::Engine as _;
-    let secret = get(cluster, namespace, &format!("secret/{NAME}"));
-    let data = secret["data"][".dockerconfigjson"]
-        .as_str()
-        .unwrap_or_default();
-    let data = base64::prelude::BASE64_STANDARD.decode(data).unwrap();
-    let config: Value = serde_json::from_slice(&data).unwrap_or_default();
-    let auths = config["auths"].as_object().cloned().unwrap_or_default();
-    auths.into_iter().map(|(registry, _)| registry).collect()
+    registries_of(cluster, namespace, NAME)
 }
 
 fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
@@ -96,41 +41,6 @@ fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
         || Ok((registries(cluster, namespace) == wanted).then_some(())),
     )
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", registries(cluster, namespace)));
-}
-
-fn references(cluster: &Cluster, namespace: &str, account: &str) -> Vec<String> {
-    let account = get(cluster, namespace, &format!("serviceaccount/{account}"));
-    let references = account["imagePullSecrets"].as_array().cloned();
-    let names = references.unwrap_or_default().into_iter();
-    names
-        .map(|one| one["name"].as_str().unwrap_or_default().to_owned())
-        .collect()
-}
-
-fn wait_references(cluster: &Cluster, namespace: &str, account: &str, wanted: &[&str]) {
-    let what = format!("{wanted:?} in {namespace}/{account}");
-    until(&what, DEADLINE, POLL, || {
-        Ok((references(cluster, namespace, account) == wanted).then_some(()))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:?}", references(cluster, namespace, account)));
-}
-
-fn wait_pod(cluster: &Cluster, namespace: &str, name: &str, is_refused: bool) {
-    let what = format!("{namespace}/{name}, refused: {is_refused}");
-    until(&what, DEADLINE, POLL, || {
-        let pod = get(cluster, namespace, &format!("pod/{name}"));
-        if !is_refused {
-            return Ok((pod["status"]["phase"] == "Running").then_some(()));
-        }
-        let reason = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
-        Ok((reason == "ErrImagePull" || reason == "ImagePullBackOff").then_some(()))
-    })
-    .unwrap_or_else(|error| {
-        panic!(
-            "{error:#}: {}",
-            get(cluster, namespace, &format!("pod/{name}"))["status"]
-        )
-    });
 }
 
 /// Status, reason and message of `NamespacesSynced`, once it has this reason.
@@ -331,22 +241,6 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
         let annotation = &account["metadata"]["annotations"]["globalps.io/attached"];
         assert!(annotation.is_null(), "{account}");
     }
-}
-
-fn apply_references(cluster: &Cluster, namespace: &str, name: &str, names: &[&str]) {
-    let references: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-    let patch = json!({"imagePullSecrets": references}).to_string();
-    let what = format!("serviceaccount/{name}");
-    let args = [
-        "patch",
-        &what,
-        "-n",
-        namespace,
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.kubectl(&args).unwrap();
 }
 
 #[test]

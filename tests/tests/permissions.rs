@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
+use common::objects::{account, apply, namespace, registries_of, wait_references};
+use common::olm::{catalog, delete, install_olm, pull_secret, set_versions, subscription, version};
 use common::{base64, cluster, docker_config};
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, SecretRef};
-use globalps_core::manifests::{Allowed, Install, syncer_objects};
+use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
+use globalps_core::manifests::{Allowed, Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, until};
@@ -28,6 +30,11 @@ const SYNCER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-
 const RESTORER: &str = "global-pull-secret-restorer";
 const RESTORER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-restorer";
 const ORIGINAL: (&str, &str) = ("default", "original-pull-secret");
+/// Pull secret of namespaces.
+const DELIVERED: &str = "delivered";
+/// Pull secret of a catalog of operators, and its copy.
+const CATALOG: (&str, &str) = ("olm", "pull");
+const COPY: &str = "globalps-olm.pull";
 
 /// One verb on one object, or on all of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +104,10 @@ const SOMETIMES: &[(&str, &str)] = &[
         "where a source selects namespaces by their labels",
     ),
     (
+        "globalps-controller: get /secrets `global-pull-secret-rolled-out`",
+        "where a namespace is new while a newer revision waits for its canary",
+    ),
+    (
         "globalps-controller: list events.k8s.io/events",
         "where pods of a DaemonSet are missing",
     ),
@@ -126,6 +137,7 @@ fn the_rules_and_the_calls_are_the_same_and_a_token_is_good_for_its_own_node() {
     an_excluded_node_is_restored_and_can_t_read_the_content(&cluster, &product, &nodes[1]);
     a_fleet_goes_back(&cluster, &product, &nodes);
     another_one_leads(&cluster);
+    namespaces_and_operators_get_theirs(&cluster);
     product.delete().unwrap();
     product.wait_clean().unwrap();
     product.apply(&content(3)).unwrap();
@@ -164,7 +176,16 @@ fn install(cluster: &Cluster) -> Product<'_> {
     product.delete().unwrap();
     product.wait_clean().unwrap();
     let name = format!("{}/{}", ORIGINAL.0, ORIGINAL.1);
-    product.install_again(&["--original", &name]).unwrap();
+    let flags = [
+        "--original",
+        &name,
+        "--image-pull-secrets=delivered",
+        "--attach",
+        "service-accounts",
+        "--operators",
+        "olm/pull",
+    ];
+    product.install_again(&flags).unwrap();
     product
 }
 
@@ -183,6 +204,36 @@ fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     mend_kubelet(&nodes[1]).unwrap();
     product.apply(&content(4)).unwrap();
     product.wait_synced().unwrap();
+}
+
+/// A namespace with pods, and one with an operator, which goes again.
+fn namespaces_and_operators_get_theirs(cluster: &Cluster) {
+    install_olm(cluster);
+    let (catalogs, secret) = CATALOG;
+    apply(cluster, &[catalogs, "ops"].map(namespace));
+    apply(
+        cluster,
+        &[
+            pull_secret(
+                catalogs,
+                secret,
+                &docker_config(&[("olm.example.com", "u:o")]),
+            ),
+            catalog(catalogs, "one", &[secret]),
+            subscription("ops", "app", (catalogs, "one")),
+            account("ops", "op", &[]),
+            version("ops", "app.v1", "op", "olm.example.com/app:1", None),
+        ],
+    );
+    set_versions(cluster, "ops", "app", "app.v1", "app.v1");
+    wait_references(cluster, "ops", "op", &[COPY]);
+    wait_references(cluster, "ops", "default", &[DELIVERED]);
+    until("the copy", DEADLINE, POLL, || {
+        Ok((registries_of(cluster, "ops", COPY) == ["olm.example.com"]).then_some(()))
+    })
+    .unwrap();
+    delete(cluster, "ops", "subscription/app");
+    wait_references(cluster, "ops", "op", &[]);
 }
 
 fn another_one_leads(cluster: &Cluster) {
@@ -447,7 +498,13 @@ fn rights() -> BTreeSet<Right> {
         original: Some(original()),
         sources: Vec::new(),
         delivery: None,
-        image_pull_secrets: None,
+        image_pull_secrets: Some(NamespaceAccess {
+            secret_name: DELIVERED.to_owned(),
+            attach: Attach::ServiceAccounts,
+        }),
+        operators: Some(OperatorAccess {
+            secrets: [(CATALOG.0.to_owned(), CATALOG.1.to_owned())].into(),
+        }),
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

@@ -641,6 +641,7 @@ fn install(cluster: &Cluster, syncer_image: &str) {
         sources: Vec::new(),
         delivery: None,
         image_pull_secrets: None,
+        operators: None,
         hosted_control_plane: None,
         allowed: Allowed::default(),
     };

@@ -7,9 +7,12 @@ use kube::api::PartialObjectMeta;
 use super::list_watch::Update;
 use super::object_watch::ObjectState;
 use crate::content::source::Source;
-use crate::namespaces::views::{AccountView, NamespaceView, PullSecretView};
+use crate::namespaces::views::PullSecretView;
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{LiveObject, ManagedObject};
+use crate::operators::views::{CatalogView, CsvView, Id, SubscriptionView};
+use crate::targets::account::AccountView;
+use crate::targets::namespace::NamespaceView;
 
 /// An event of one of the watches.
 #[allow(clippy::large_enum_variant)] // Short-lived, and never stored.
@@ -28,6 +31,16 @@ pub(crate) enum CacheEvent {
     /// Of a namespace.
     PullSecret(Update<PullSecretView>),
     ServiceAccount(Update<AccountView>),
+    Operators(OperatorEvent),
+}
+
+/// An event about operators. A Secret is that of a catalog.
+pub(crate) enum OperatorEvent {
+    Subscription(Update<SubscriptionView>),
+    Catalog(Update<CatalogView>),
+    Csv(Update<CsvView>),
+    Account(Update<AccountView>),
+    Secret(Id, Source),
 }
 
 /// Where the original pull secret is.

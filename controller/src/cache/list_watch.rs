@@ -16,6 +16,8 @@ use crate::telemetry::client::without_content;
 const LIST: Duration = Duration::from_secs(15);
 /// Seconds until the API server ends a watch, which then resumes. One that is silent for 5 s longer counts as dead.
 const WATCH_SECONDS: u32 = 60;
+/// Until a resource is listed again that the API server does not have: nobody may ever install it.
+const NOT_SERVED: Duration = Duration::from_secs(30);
 /// Longest backoff, so that the end of an outage is noticed soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
@@ -49,6 +51,8 @@ pub(crate) struct WatchError {
     pub(crate) message: String,
     /// The API server does not allow it.
     pub(crate) is_forbidden: bool,
+    /// The API server does not have the resource: there are no objects of it.
+    pub(crate) is_not_served: bool,
 }
 
 struct ListWatch<K> {
@@ -61,6 +65,8 @@ struct ListWatch<K> {
     backoff: DefaultBackoff,
     /// The list is complete, and the watch reports changes.
     is_complete: bool,
+    /// The resource did not exist.
+    is_not_served: bool,
     /// When the list must be complete; `None`: [`Update::Stale`] was reported.
     stale_at: Option<Instant>,
     /// When the next response of the list must arrive.
@@ -86,6 +92,7 @@ where
         what,
         backoff: DefaultBackoff::default(),
         is_complete: false,
+        is_not_served: false,
         stale_at: Some(deadline),
         silent_at: deadline,
     };
@@ -109,7 +116,13 @@ where
             }
             let Some(watch) = &mut self.watch else {
                 let pause = self.backoff.next().unwrap_or(LONGEST_BACKOFF);
-                sleep(pause.min(LONGEST_BACKOFF)).await;
+                let pause = pause.min(LONGEST_BACKOFF);
+                sleep(if self.is_not_served {
+                    NOT_SERVED
+                } else {
+                    pause
+                })
+                .await;
                 self.silent_at = Instant::now() + LIST;
                 let watch = watcher::watcher(self.api.clone(), self.config.clone());
                 self.watch = Some(watch.boxed());
@@ -125,6 +138,7 @@ where
                 Ok(Some(Ok(event))) => {
                     self.silent_at = Instant::now() + LIST;
                     self.is_complete |= matches!(event, Event::InitDone);
+                    self.is_not_served = false;
                     return Update::Event(event);
                 }
                 Ok(Some(Err(error))) => WatchError::from(error),
@@ -137,12 +151,15 @@ where
                 self.is_complete = false;
                 self.stale_at = Some(Instant::now() + LIST);
             }
-            let message = &error.message;
-            tracing::warn!(
-                watch = self.what,
-                error = message,
-                "listing again after an error"
-            );
+            let was_not_served = std::mem::replace(&mut self.is_not_served, error.is_not_served);
+            if !(was_not_served && self.is_not_served) {
+                let message = &error.message;
+                tracing::warn!(
+                    watch = self.what,
+                    error = message,
+                    "listing again after an error"
+                );
+            }
             return Update::Failed(error);
         }
     }
@@ -153,6 +170,7 @@ impl WatchError {
         Self {
             message: message.to_owned(),
             is_forbidden: false,
+            is_not_served: false,
         }
     }
 }
@@ -165,6 +183,7 @@ impl From<watcher::Error> for WatchError {
             | watcher::Error::WatchFailed(error) => Self {
                 message: without_content(error),
                 is_forbidden: matches!(error, kube::Error::Api(status) if status.code == 403),
+                is_not_served: matches!(error, kube::Error::Api(status) if status.code == 404),
             },
             other => Self::new(&other.to_string()),
         }

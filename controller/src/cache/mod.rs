@@ -7,6 +7,7 @@ mod list_watch;
 mod namespaces;
 mod node;
 mod object_watch;
+mod operators;
 mod out_of_band;
 mod pull_secrets;
 mod snapshot;
@@ -31,6 +32,7 @@ pub(crate) use event::{CacheEvent, OriginalRef};
 use list_watch::Update;
 use namespaces::{Purpose, WatchedNamespaces};
 use object_watch::ObjectState;
+pub(crate) use operators::{OperatorObjects, catalog_secret_events, operator_events};
 use out_of_band::{OutOfBandChange, out_of_band_changes};
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events};
 use store::Store;
@@ -40,10 +42,10 @@ pub(crate) use watches::{CacheEvents, events, namespace_events, original_events,
 
 use crate::content::secret::{self, Global};
 use crate::content::source::Source;
-use crate::namespaces::views::NamespaceView;
 use crate::nodes::clock::AssignmentClock;
 use crate::nodes::input::NodeView;
 use crate::objects::managed::{Fingerprints, LiveObject, ManagedObject, PerObject};
+use crate::targets::namespace::NamespaceView;
 
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -56,6 +58,8 @@ pub(crate) struct Cache {
     namespaces: WatchedNamespaces,
     /// What the namespaces have.
     pub(crate) pull_secrets: PullSecrets,
+    /// What operators need and have.
+    pub(crate) operators: OperatorObjects,
     global: Store<Secret>,
     rolled_out: Store<PartialObjectMeta<Secret>>,
     /// As it was when another client deleted it, until it is written again.
@@ -165,6 +169,7 @@ impl Cache {
             CacheEvent::Namespace(event) => self.namespaces.handle(event, now),
             CacheEvent::PullSecret(event) => self.pull_secrets.handle_secret(event),
             CacheEvent::ServiceAccount(event) => self.pull_secrets.handle_account(event),
+            CacheEvent::Operators(event) => self.operators.handle(event),
         }
     }
 

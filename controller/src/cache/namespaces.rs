@@ -9,7 +9,7 @@ use super::list_watch::Update;
 use super::store::Store;
 use super::versioned::Versioned;
 use crate::content::scope::Namespaces;
-use crate::namespaces::views::NamespaceView;
+use crate::targets::namespace::NamespaceView;
 
 /// Changes within this time share a revision.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -159,6 +159,7 @@ mod tests {
         let forbidden = Update::Failed(WatchError {
             message: String::new(),
             is_forbidden: true,
+            is_not_served: false,
         });
         assert!(namespaces.handle(forbidden, now) && namespaces.is_synced());
         assert!(namespaces.get().is_none());

@@ -84,6 +84,7 @@ mod tests {
             Update::Failed(WatchError {
                 message: "refused".to_owned(),
                 is_forbidden,
+                is_not_served: false,
             })
         };
         let event = Update::Event;

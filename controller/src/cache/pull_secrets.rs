@@ -2,6 +2,7 @@
 
 use futures::StreamExt as _;
 use futures::stream;
+use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::provider::Pattern;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Client;
@@ -13,7 +14,8 @@ use super::list_watch::{Update, list_watch};
 use super::store::Store;
 use super::versioned::Versioned;
 use super::watches::CacheEvents;
-use crate::namespaces::views::{AccountView, PullSecretView};
+use crate::namespaces::views::PullSecretView;
+use crate::targets::account::AccountView;
 
 /// Objects of one response; each has its managed fields, of about a kilobyte.
 const PAGE: u32 = 100;
@@ -38,11 +40,11 @@ impl Versioned for PullSecretView {
 
 impl Versioned for AccountView {
     fn key(&self) -> String {
-        Self::key_of(&self.namespace, &self.name)
+        AccountView::key(self)
     }
 
     fn version(&self) -> u64 {
-        self.resource_version.parse().unwrap_or_default()
+        self.references.version.parse().unwrap_or_default()
     }
 }
 
@@ -76,6 +78,11 @@ impl PullSecrets {
         self.watch.as_ref()
     }
 
+    pub(crate) fn watches_accounts(&self) -> bool {
+        let watch = self.watch.as_ref();
+        watch.is_some_and(|watch| watch.accounts.is_some())
+    }
+
     /// Everything that is watched has been listed.
     pub(crate) fn is_synced(&self) -> bool {
         let Some(watch) = &self.watch else {
@@ -105,9 +112,8 @@ impl PullSecrets {
 
 /// The Secrets of the name, without their content, and the service accounts that matter.
 pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> CacheEvents {
-    let name = watch.secret_name.clone();
     let config = watcher::Config::default()
-        .fields(&format!("metadata.name={name}"))
+        .fields(&format!("metadata.name={}", watch.secret_name))
         .page_size(PAGE);
     let secrets = Api::<PartialObjectMeta<Secret>>::all(client.clone());
     let secrets = list_watch(secrets, config, "pull secrets of namespaces")
@@ -117,7 +123,7 @@ pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> C
         let accounts = Api::<ServiceAccount>::all(client.clone());
         let config = watcher::Config::default().page_size(PAGE);
         let accounts = list_watch(accounts, config, "service accounts").map(move |update| {
-            let view = |account: ServiceAccount| AccountView::new(&account, &name);
+            let view = |account: ServiceAccount| AccountView::new(&account, ATTACHED_ANNOTATION);
             CacheEvent::ServiceAccount(only(update.map(view), &patterns))
         });
         events.push(accounts.boxed());
@@ -129,7 +135,7 @@ pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> C
 fn only(update: Update<AccountView>, patterns: &[Pattern]) -> Update<AccountView> {
     let matters = |account: &AccountView| {
         let mut patterns = patterns.iter();
-        account.attached.is_some() || patterns.any(|pattern| pattern.matches(&account.name))
+        account.is_attached() || patterns.any(|pattern| pattern.matches(&account.name))
     };
     match update {
         Update::Event(Event::Apply(account) | Event::InitApply(account)) if !matters(&account) => {

@@ -135,7 +135,7 @@ pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
 
 /// The content of this key of the Secret. A failure is reported only while nothing is known yet: an outage of the API server
 /// does not change the Secret.
-fn sources(
+pub(super) fn sources(
     secrets: Api<Secret>,
     name: &str,
     what: &'static str,

@@ -8,9 +8,11 @@ use globalps_core::provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 
 use super::identity::Parts;
-use super::memory::Memory;
 use super::summary::Summary;
-use super::views::{AccountView, NamespaceView, PullSecretView};
+use super::views::PullSecretView;
+use crate::targets::account::AccountView;
+use crate::targets::memory::Memory;
+use crate::targets::namespace::NamespaceView;
 
 /// What the plan depends on. The maps are by namespace, and by [`AccountView::key_of`].
 pub(crate) struct Input<'a> {

@@ -1,9 +1,7 @@
 //! Delivery into namespaces: which Secrets and references there should be. Pure.
 
-pub(crate) mod attach;
 pub(crate) mod identity;
 pub(crate) mod input;
-pub(crate) mod memory;
 pub(crate) mod plan;
 mod references;
 mod stage;

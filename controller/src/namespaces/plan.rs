@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use globalps_core::namespaces::parts_of;
+use globalps_core::references::Change;
 use jiff::Timestamp;
 
-use super::attach::Change;
 use super::identity::Parts;
 use super::input::{Delivery, Input, Wanted, is_as, wanted};
-use super::references::{References, Trouble, references_of_ours};
+use super::references::{Reference, Trouble, references, references_of_ours};
 use super::stage::Stage;
 use super::summary::Summary;
 
@@ -60,14 +60,14 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         plan.summary.canary.clone_from(&stage.trouble);
         plan.again_at = stage.again_at;
     }
-    let mut references = References::of(input, &wanted);
+    let mut references = references(input, &wanted);
     let is_full = |plan: &NamespacesPlan| plan.writes.len() >= WRITES;
     for (namespace, wanted) in &wanted {
         let Some((delivery, stage)) = input.delivery.as_ref().zip(stage.as_ref()) else {
             continue;
         };
         let next = next(input, delivery, stage, namespace, wanted);
-        let account = references.of.remove(namespace);
+        let account = references.remove(namespace);
         let has_secret = next.is_synced || input.secrets.contains_key(*namespace);
         plan.needs_stable |= next.needs_stable;
         let mut is_synced = next.is_synced;
@@ -76,9 +76,10 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         for reference in account.into_iter().flatten() {
             is_synced &= reference.change.is_none();
             failure = failure.or(reference.failure);
-            let is_due = has_secret || reference.change == Some(Change::Detach);
-            let is_due = is_due && reference.is_due && !is_full(&plan);
-            if let (Some(change), true) = (reference.change, is_due) {
+            let is_due = reference.is_due && !is_full(&plan);
+            if let (Some(change), true) = (reference.change, is_due)
+                && (has_secret || change.added.is_empty())
+            {
                 plan.writes.push(Write::Account {
                     key: reference.key,
                     change,
@@ -93,7 +94,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
     }
     remove(input, &wanted, references, &mut plan);
     plan.summary.accounts = references_of_ours(input).count();
-    let retry_at = input.memory.next_retry();
+    let retry_at = input.memory.next_retry(input.now);
     plan.again_at = plan.again_at.into_iter().chain(retry_at).min();
     plan
 }
@@ -180,7 +181,7 @@ fn with_stable(stable: Parts, namespace: &str) -> Option<Write> {
 fn remove(
     input: &Input,
     wanted: &BTreeMap<&str, Wanted>,
-    references: References,
+    mut referring: BTreeMap<&str, Vec<Reference>>,
     plan: &mut NamespacesPlan,
 ) {
     let is_terminating = |namespace: &str| {
@@ -188,7 +189,6 @@ fn remove(
         namespace.is_none_or(|namespace| namespace.is_terminating)
     };
     let mut is_clean = wanted.is_empty();
-    let mut referring = references.of;
     for (namespace, secret) in input.secrets {
         let is_left_over = secret.is_managed && !wanted.contains_key(namespace.as_str());
         let is_own = namespace == input.own_namespace;

@@ -12,10 +12,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::input::{Delivery, Input};
-use super::super::memory::Memory;
-use super::super::views::{AccountView, NamespaceView, PullSecretView};
+use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::Global;
+use crate::targets::account::AccountView;
+use crate::targets::memory::Memory;
+use crate::targets::namespace::NamespaceView;
 use globalps_core::api::{Attach, ImagePullSecrets};
 
 const NAME: &str = GLOBAL_SECRET;
@@ -308,20 +310,16 @@ impl World {
             }
             Write::Account { change, .. } => {
                 let account = self.accounts.get_mut(&namespace).unwrap();
-                match change {
-                    Change::Attach => {
-                        assert!(!account.has_reference && self.secrets.contains_key(&namespace));
-                        account.has_reference = true;
-                        account.is_recorded = true;
-                        self.memory.wrote(&key, "");
-                    }
-                    Change::Detach => {
-                        assert!(account.is_recorded && !account.is_theirs);
-                        account.has_reference = false;
-                        account.is_recorded = false;
-                        self.memory.removed(&key);
-                    }
+                let is_attached = !change.added.is_empty();
+                if is_attached {
+                    assert!(!account.has_reference && self.secrets.contains_key(&namespace));
+                    self.memory.wrote(&key, "");
+                } else {
+                    assert!(account.is_recorded && !account.is_theirs);
+                    self.memory.removed(&key);
                 }
+                account.has_reference = is_attached;
+                account.is_recorded = is_attached;
             }
         }
     }
@@ -394,7 +392,7 @@ fn view(namespace: &str, account: Account) -> AccountView {
         object["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
     }
     let object: ServiceAccount = serde_json::from_value(object).unwrap();
-    AccountView::new(&object, NAME)
+    AccountView::new(&object, ATTACHED_ANNOTATION)
 }
 
 proptest! {

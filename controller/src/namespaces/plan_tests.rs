@@ -10,10 +10,12 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::json;
 
 use super::super::input::{Delivery, Input};
-use super::super::memory::Memory;
-use super::super::views::{AccountView, NamespaceView, PullSecretView};
+use super::super::views::PullSecretView;
 use super::*;
 use crate::content::secret::Global;
+use crate::targets::account::AccountView;
+use crate::targets::memory::Memory;
+use crate::targets::namespace::NamespaceView;
 
 const NAME: &str = GLOBAL_SECRET;
 
@@ -124,7 +126,10 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
             account["metadata"]["annotations"] = json!({ATTACHED_ANNOTATION: NAME});
         }
         let account: ServiceAccount = serde_json::from_value(account).unwrap();
-        accounts.insert(key.to_owned(), AccountView::new(&account, NAME));
+        accounts.insert(
+            key.to_owned(),
+            AccountView::new(&account, ATTACHED_ANNOTATION),
+        );
     }
     let settings = ImagePullSecrets::default();
     let selection = Selection::new(&settings).unwrap();
@@ -170,9 +175,9 @@ fn line(case: Case, memory: &Memory) -> String {
                 if *is_stable { "~" } else { "" }
             ),
             Write::Delete { namespace } => format!("-{namespace}"),
-            Write::Account { key, change, .. } => match change {
-                Change::Attach => format!("+{key}"),
-                Change::Detach => format!("-{key}"),
+            Write::Account { key, change, .. } => match change.added[..] {
+                [] => format!("-{key}"),
+                _ => format!("+{key}"),
             },
         })
         .collect();

@@ -1,36 +1,13 @@
-//! Namespaces, Secrets and service accounts, as far as the plan depends on them: there are thousands.
+//! Secrets in namespaces, as far as the plan depends on them: there are thousands.
 
-use globalps_core::names::{ATTACHED_ANNOTATION, CONTENT_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY};
-use globalps_core::namespaces::is_marked_excluded;
+use globalps_core::names::{CONTENT_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::ResourceExt as _;
 use kube::api::PartialObjectMeta;
-use kube::{Resource, ResourceExt as _};
 
-use crate::nodes::labels::Labels;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamespaceView {
-    pub(crate) name: String,
-    pub(crate) version: u64,
-    pub(crate) labels: Labels,
-    /// It says itself that it gets nothing.
-    pub(crate) is_marked_excluded: bool,
-    pub(crate) is_terminating: bool,
-}
-
-impl From<PartialObjectMeta<Namespace>> for NamespaceView {
-    fn from(object: PartialObjectMeta<Namespace>) -> Self {
-        Self {
-            name: object.name_any(),
-            version: version(&object),
-            is_marked_excluded: is_marked_excluded(object.labels(), object.annotations()),
-            is_terminating: object.metadata.deletion_timestamp.is_some(),
-            labels: object.labels().into(),
-        }
-    }
-}
+use crate::targets::version;
 
 /// A Secret of the name that the pull secrets have in namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,59 +61,6 @@ fn owns_content(entry: &ManagedFieldsEntry) -> bool {
             &["f:metadata", "f:annotations"],
             format!("f:{CONTENT_ANNOTATION}"),
         )
-}
-
-/// A service account, and its reference to the Secret of a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AccountView {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) resource_version: Box<str>,
-    /// Its annotation `globalps.io/attached`: the controller added a reference to this Secret.
-    pub(crate) attached: Option<Box<str>>,
-    /// Place of the reference to the Secret that namespaces get.
-    pub(crate) wanted_at: Option<usize>,
-    /// Place of the reference that the annotation names.
-    pub(crate) attached_at: Option<usize>,
-    pub(crate) has_references: bool,
-    pub(crate) has_annotations: bool,
-    pub(crate) is_being_deleted: bool,
-}
-
-impl AccountView {
-    /// `secret_name`: of the Secret that namespaces get.
-    pub(crate) fn new(account: &ServiceAccount, secret_name: &str) -> Self {
-        let references = account.image_pull_secrets.as_deref().unwrap_or_default();
-        let at = |name: &str| {
-            references
-                .iter()
-                .position(|reference| reference.name == name)
-        };
-        let attached = account.annotations().get(ATTACHED_ANNOTATION);
-        Self {
-            namespace: account.namespace().unwrap_or_default(),
-            name: account.name_any(),
-            resource_version: account.resource_version().unwrap_or_default().into(),
-            attached: attached.map(|name| name.as_str().into()),
-            wanted_at: at(secret_name),
-            attached_at: attached.and_then(|name| at(name)),
-            has_references: !references.is_empty(),
-            has_annotations: !account.annotations().is_empty(),
-            is_being_deleted: account.metadata.deletion_timestamp.is_some(),
-        }
-    }
-
-    /// Name of a service account in the cache.
-    pub(crate) fn key_of(namespace: &str, name: &str) -> String {
-        format!("{namespace}/{name}")
-    }
-}
-
-fn version(object: &impl Resource) -> u64 {
-    let version = object.meta().resource_version.as_deref();
-    version
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

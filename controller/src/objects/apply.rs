@@ -51,7 +51,12 @@ pub(crate) enum ApplyError {
 
 impl ApplyError {
     pub(crate) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Api { source: kube::Error::Api(status), .. } if status.code == 403)
+        self.is_code(403)
+    }
+
+    /// The API server's response has this HTTP status.
+    pub(crate) fn is_code(&self, code: u16) -> bool {
+        matches!(self, Self::Api { source: kube::Error::Api(status), .. } if status.code == code)
     }
 }
 
@@ -324,10 +329,7 @@ impl Applier {
         let params = DeleteParams::background();
         match within("delete", &K::kind(&()), name, api.delete(name, &params)).await {
             Ok(_) => Ok(()),
-            Err(ApplyError::Api {
-                source: kube::Error::Api(status),
-                ..
-            }) if status.code == 404 => Ok(()),
+            Err(error) if error.is_code(404) => Ok(()),
             Err(error) => Err(error),
         }
     }

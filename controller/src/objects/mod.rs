@@ -3,4 +3,5 @@
 pub(crate) mod apply;
 pub(crate) mod managed;
 pub(crate) mod namespaced;
+pub(crate) mod operators;
 pub(crate) mod views;

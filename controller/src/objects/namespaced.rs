@@ -13,7 +13,6 @@ use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta,
     Patch, PatchParams, Preconditions,
 };
-use serde_json::Value;
 
 use super::apply::{Applier, ApplyError, within};
 
@@ -108,10 +107,9 @@ impl Applier {
         &self,
         namespace: &str,
         name: &str,
-        operations: &Value,
+        operations: json_patch::Patch,
     ) -> Result<ServiceAccount, ApplyError> {
         let api: Api<ServiceAccount> = self.in_namespace(namespace);
-        let operations = serde_json::from_value(operations.clone()).unwrap_or_default();
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()

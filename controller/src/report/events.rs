@@ -231,6 +231,24 @@ fn changes(
     {
         events.push((NORMAL, "RolledOut", message));
     }
+    for (type_, failing) in [
+        (condition::NAMESPACES_SYNCED, "NamespacesFailed"),
+        (condition::OPERATORS_SYNCED, "OperatorsFailed"),
+    ] {
+        let Some((status, reason, message)) = find(after, type_) else {
+            continue;
+        };
+        // Messages count, so that a new one is no news.
+        let known = before.and_then(|before| find(before, type_));
+        if known.is_some_and(|known| (&known.0, &known.1) == (&status, &reason)) {
+            continue;
+        }
+        match status.as_str() {
+            "False" if reason != "RollingOut" => events.push((WARNING, failing, message)),
+            "True" => events.push((NORMAL, type_, message)),
+            _ => {}
+        }
+    }
     if let Some((_, reason, message)) = became(condition::DEGRADED, "True")
         && reason == "RolloutHalted"
     {

@@ -6,7 +6,7 @@ use globalps_core::rollout::UNRESPONSIVE_AFTER;
 use jiff::Timestamp;
 
 use crate::nodes::input::{NodeView, Snapshot};
-use crate::telemetry::metrics::{CONDITIONS, Fleet, PHASES};
+use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
 
 pub(crate) fn figures(snapshot: &Snapshot, status: &GlobalPullSecretStatus) -> Fleet {
     Fleet {
@@ -16,6 +16,26 @@ pub(crate) fn figures(snapshot: &Snapshot, status: &GlobalPullSecretStatus) -> F
             let found = find(status, type_);
             found.map_or_else(String::new, |found| found.0.to_owned())
         }),
+        namespaces: status
+            .image_pull_secrets
+            .as_ref()
+            .map_or_else(Delivered::default, |found| {
+                delivered(found.total, found.synced, found.failed)
+            }),
+        operators: status
+            .operators
+            .as_ref()
+            .map_or_else(Delivered::default, |found| {
+                delivered(found.total, found.synced, found.failed)
+            }),
+    }
+}
+
+fn delivered(total: u32, synced: u32, failed: u32) -> Delivered {
+    Delivered {
+        synced,
+        failed,
+        waiting: total.saturating_sub(synced.saturating_add(failed)),
     }
 }
 

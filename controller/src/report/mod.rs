@@ -5,6 +5,7 @@ mod counts;
 pub(crate) mod events;
 pub(crate) mod figures;
 mod namespaces;
+mod operators;
 mod sources;
 mod statement;
 
@@ -18,6 +19,7 @@ use conditions::{
 };
 use counts::count;
 use namespaces::{namespaces_status, namespaces_synced};
+use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
 use statement::{REGISTRY_LIMIT, Statement, shortened};
 
@@ -25,13 +27,14 @@ use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::Snapshot;
 use crate::nodes::members::members;
 use crate::nodes::plan::{Aim, Plan};
+use crate::operators::summary::OperatorsReport;
 
 /// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec; `before` is
 /// the previous status, so that a transition time changes only with its condition's status.
 pub(crate) fn report(
     snapshot: &Snapshot,
     plan: &Plan,
-    namespaces: Option<&NamespacesReport>,
+    (namespaces, operators): (Option<&NamespacesReport>, Option<&OperatorsReport>),
     observed_additional: &str,
     generation: i64,
     before: Option<&GlobalPullSecretStatus>,
@@ -61,6 +64,7 @@ pub(crate) fn report(
         .chain(sources_valid(&plan.resolved.sources))
         .chain(syncers_healthy(snapshot))
         .chain(namespaces.map(namespaces_synced))
+        .chain(operators.map(operators_synced))
         .map(|new| dated(new, before, generation, snapshot.now))
         .collect();
     GlobalPullSecretStatus {
@@ -72,6 +76,7 @@ pub(crate) fn report(
         conflicts_total: u32::try_from(plan.resolved.conflicts.len()).unwrap_or(u32::MAX),
         sources: source_statuses(snapshot, &plan.resolved.sources),
         image_pull_secrets: namespaces.map(namespaces_status),
+        operators: operators.map(operators_status),
         conditions,
     }
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use globalps_core::names::SECRET_LIMIT;
+use globalps_core::names::{ATTACHED_ANNOTATION, SECRET_LIMIT};
 use globalps_core::namespaces::config_of;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cache::PullSecrets;
-use crate::namespaces::attach;
 use crate::namespaces::input::Delivery;
-use crate::namespaces::memory::Memory;
 use crate::namespaces::plan::Write;
-use crate::namespaces::views::{AccountView, PullSecretView};
+use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
+use crate::targets::account::AccountView;
+use crate::targets::memory::Memory;
 
 /// Writes in flight; each one uses a connection.
 const CONCURRENT: usize = 32;
@@ -37,6 +37,8 @@ enum Written {
     Secret(PullSecretView),
     Account(AccountView),
     Deleted,
+    /// The service account is not there any more.
+    Gone,
 }
 
 pub(super) struct NamespaceWrites<'a> {
@@ -117,7 +119,7 @@ impl NamespaceWrites<'_> {
                     watched.secrets.put(secret);
                 }
                 Ok(Written::Account(account)) => {
-                    if account.attached.is_some() {
+                    if account.is_attached() {
                         memory.wrote(&key, &what);
                     } else {
                         memory.removed(&key);
@@ -128,6 +130,7 @@ impl NamespaceWrites<'_> {
                     memory.removed(&key);
                     watched.secrets.live.remove(&key);
                 }
+                Ok(Written::Gone) => memory.removed(&key),
                 Err(error) => match error.refusal() {
                     Refusal::Gone => memory.removed(&key),
                     Refusal::Because(reason) => {
@@ -196,12 +199,15 @@ async fn perform(
         }
         Write::Account { change, .. } => {
             let Some(account) = account else {
-                return Ok(Written::Deleted);
+                return Ok(Written::Gone);
             };
-            let operations = attach::patch(&account, *change, name);
+            let operations = account.references.patch(change, ATTACHED_ANNOTATION);
             let (namespace, account) = (&account.namespace, &account.name);
-            let account = applier.reference(namespace, account, &operations).await?;
-            Ok(Written::Account(AccountView::new(&account, name)))
+            let account = applier.reference(namespace, account, operations).await?;
+            Ok(Written::Account(AccountView::new(
+                &account,
+                ATTACHED_ANNOTATION,
+            )))
         }
     }
 }

@@ -2,8 +2,11 @@
 
 mod delivering;
 mod namespaces;
+mod operator_writes;
+mod operators;
 mod reconcile;
 mod sources;
+mod status;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use delivering::Delivering;
+use operator_writes::ForOperators;
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
 use crate::leader::election::{Election, identity};
@@ -26,6 +30,7 @@ use crate::leader::lease_guard::{LeaseGuard, Lost};
 use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
+use crate::operators::summary::OperatorsReport;
 use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -163,6 +168,11 @@ struct Controller {
     delivering: Delivering,
     /// What became of namespaces; `None`: they get nothing and have nothing.
     namespaces: Option<NamespacesReport>,
+    operator_events: CacheEvents,
+    catalog_secret_events: CacheEvents,
+    for_operators: ForOperators,
+    /// What became of operators; `None`: they get nothing and have nothing.
+    operators: Option<OperatorsReport>,
     /// The last look-up of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
@@ -196,6 +206,10 @@ impl Controller {
             pull_secret_events: CacheEvents::new(),
             delivering: Delivering::default(),
             namespaces: None,
+            operator_events: CacheEvents::new(),
+            catalog_secret_events: CacheEvents::new(),
+            for_operators: ForOperators::default(),
+            operators: None,
             openshift: (None, None),
             cache: Cache::default(),
             applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
@@ -233,6 +247,8 @@ impl Controller {
                 Some(event) = self.source_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.namespace_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.pull_secret_events.next() => self.cache.handle(event, Instant::now()),
+                Some(event) = self.operator_events.next() => self.cache.handle(event, Instant::now()),
+                Some(event) = self.catalog_secret_events.next() => self.cache.handle(event, Instant::now()),
                 () = sleep_until(next) => next == wake,
             };
             changed |= self.handle_pending_events().await;
@@ -272,12 +288,14 @@ impl Controller {
         // The task of the connection passes events on and needs to run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
-            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 5] = [
+            let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 7] = [
                 &mut self.events,
                 &mut self.original_events,
                 &mut self.source_events,
                 &mut self.namespace_events,
                 &mut self.pull_secret_events,
+                &mut self.operator_events,
+                &mut self.catalog_secret_events,
             ];
             for events in streams {
                 while let Some(Some(event)) = events.next().now_or_never() {

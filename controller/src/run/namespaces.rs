@@ -21,6 +21,8 @@ use crate::nodes::plan::{Aim, Plan};
 
 /// Between two look-ups of the admission policy while there is none.
 const POLICY_RETRY: Duration = Duration::from_mins(1);
+/// The same while nobody knows whether there is one.
+const UNKNOWN_RETRY: Duration = Duration::from_secs(5);
 
 impl Controller {
     /// Watches Secrets and service accounts of namespaces while they get pull secrets, or have some left.
@@ -58,28 +60,34 @@ impl Controller {
         let known = status.map(|status| &status.secret_name);
         let secret_name = known.unwrap_or(&settings.secret_name).clone();
         let has_references = status.is_some_and(|status| status.service_accounts > 0);
-        let uses_accounts = self.attach(settings).0 == Attach::ServiceAccounts && settings.enabled;
+        let uses_accounts = settings.enabled
+            && match self.attach(settings) {
+                Some((attach, _)) => attach == Attach::ServiceAccounts,
+                None => self.cache.pull_secrets.watches_accounts(),
+            };
         Some(PullSecretsWatch {
             secret_name,
             accounts: (uses_accounts || has_references).then(|| accounts(settings)),
         })
     }
 
-    /// How Secrets are attached, and why not as the spec says.
-    fn attach(&self, settings: &ImagePullSecrets) -> (Attach, Option<&'static str>) {
-        let has_policy = self.delivering.policy.is_some_and(|(_, _, found)| found);
+    /// How Secrets are attached, and why not as the spec says. `None`: that depends on the admission policy, which was not
+    /// looked up yet.
+    fn attach(&self, settings: &ImagePullSecrets) -> Option<(Attach, Option<&'static str>)> {
+        let has_policy = self.delivering.policy.map(|(_, _, found)| found);
         match (settings.attach, has_policy) {
-            (None, false) => (
+            (None, None) => None,
+            (None, Some(false)) => Some((
                 Attach::ServiceAccounts,
                 Some("the admission policy is not installed, or the API server does not serve it"),
-            ),
-            (Some(Attach::Admission), false) => (
+            )),
+            (Some(Attach::Admission), Some(false)) => Some((
                 Attach::Admission,
                 Some(
                     "the admission policy is not installed: `kubectl globalps install --image-pull-secrets --apply` installs it where the API server serves MutatingAdmissionPolicy v1",
                 ),
-            ),
-            (wanted, _) => (wanted.unwrap_or(Attach::Admission), None),
+            )),
+            (wanted, _) => Some((wanted.unwrap_or(Attach::Admission), None)),
         }
     }
 
@@ -114,7 +122,8 @@ impl Controller {
         }
         let settings = settings.clone();
         let watch = self.cache.pull_secrets.watch()?.clone();
-        let (attach, note) = self.attach(&settings);
+        let known = self.attach(&settings);
+        let (attach, note) = known.unwrap_or((Attach::Admission, None));
         let mut report = NamespacesReport {
             secret_name: watch.secret_name.clone(),
             attach,
@@ -123,10 +132,12 @@ impl Controller {
             problem: None,
             summary: None,
         };
-        let is_known = self.cache.pull_secrets.is_synced() && self.cache.are_namespaces_synced();
+        let is_known = (known.is_some() || !settings.enabled)
+            && self.cache.pull_secrets.is_synced()
+            && self.cache.are_namespaces_synced();
         if !is_known {
             self.namespaces = Some(report);
-            return None;
+            return known.is_none().then_some(UNKNOWN_RETRY);
         }
         let global = self.cache.decoded_global();
         let selection = match Selection::new(&settings) {
@@ -156,36 +167,9 @@ impl Controller {
             min_ready: SignedDuration::from_secs(rollout.canary.min_ready_seconds.into()),
             paused: rollout.paused,
         });
-        let live = self.cache.live_namespaces();
-        self.delivering
-            .memory
-            .retain(|name| live.contains_key(name));
-        let mut namespaces = self.plan_namespaces(delivery);
-        let stable = if namespaces.needs_stable {
-            self.stable(global.as_ref()).await
-        } else {
-            None
-        };
-        let delivery = delivery.map(|delivery| Delivery {
-            stable: stable.as_ref().and_then(Parts::of),
-            ..delivery
-        });
-        if stable.is_some() {
-            namespaces = self.plan_namespaces(delivery);
-        }
-        let writes = std::mem::take(&mut namespaces.writes);
-        let wrote = !writes.is_empty();
-        let name = &watch.secret_name;
-        if wrote {
-            let namespace_writes = NamespaceWrites {
-                applier: &self.applier,
-                memory: &mut self.delivering.memory,
-                watched: &mut self.cache.pull_secrets,
-                name,
-            };
-            namespace_writes.perform(writes, delivery.as_ref()).await;
-            namespaces = self.plan_namespaces(delivery);
-        }
+        let namespaces = self
+            .write_namespaces(delivery, global.as_ref(), &watch)
+            .await;
         let summary = namespaces.summary;
         let revision = global.as_ref().map(|global| global.revision);
         let is_complete = delivery.is_some()
@@ -206,6 +190,45 @@ impl Controller {
             .into_iter()
             .chain(policy)
             .min()
+    }
+
+    /// Writes what the plan says, and plans again.
+    async fn write_namespaces(
+        &mut self,
+        delivery: Option<Delivery<'_>>,
+        global: Option<&Global>,
+        watch: &PullSecretsWatch,
+    ) -> NamespacesPlan {
+        let live = self.cache.live_namespaces();
+        self.delivering
+            .memory
+            .retain(|name| live.contains_key(name));
+        let mut namespaces = self.plan_namespaces(delivery);
+        let stable = if namespaces.needs_stable {
+            self.stable(global).await
+        } else {
+            None
+        };
+        let delivery = delivery.map(|delivery| Delivery {
+            stable: stable.as_ref().and_then(Parts::of),
+            ..delivery
+        });
+        if stable.is_some() {
+            namespaces = self.plan_namespaces(delivery);
+        }
+        let writes = std::mem::take(&mut namespaces.writes);
+        let wrote = !writes.is_empty();
+        if wrote {
+            let namespace_writes = NamespaceWrites {
+                applier: &self.applier,
+                memory: &mut self.delivering.memory,
+                watched: &mut self.cache.pull_secrets,
+                name: &watch.secret_name,
+            };
+            namespace_writes.perform(writes, delivery.as_ref()).await;
+            namespaces = self.plan_namespaces(delivery);
+        }
+        namespaces
     }
 
     /// Whether nothing of the controller is left in any namespace.
@@ -246,7 +269,7 @@ impl Controller {
 }
 
 /// Time until then, at least a moment.
-fn until(at: Timestamp) -> Duration {
+pub(super) fn until(at: Timestamp) -> Duration {
     let left = at.duration_since(Timestamp::now());
     let left = Duration::try_from(left).unwrap_or_default();
     left.max(Duration::from_millis(10))

@@ -18,8 +18,6 @@ use crate::nodes::input::Snapshot;
 use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::apply::ApplyError;
 use crate::objects::managed::{Installed, ManagedObject, out_of_band_changes};
-use crate::report::figures::{figures, rollout_seconds};
-use crate::report::{only_counts, report};
 
 /// Until the next look at nodes in flight: some of what they wait for is time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
@@ -31,8 +29,6 @@ const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
 const CONCURRENT_ASSIGNMENTS: usize = 16;
 /// Assignments of one reconcile, so that events do not wait for long.
 const ASSIGNMENTS_PER_RECONCILE: usize = 256;
-/// Between two writes of the status that differ only in numbers of nodes.
-const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 
 impl Controller {
     /// Returns the time until the next reconcile without an event.
@@ -48,6 +44,7 @@ impl Controller {
         self.watch_sources();
         self.look_up_policy().await;
         self.watch_pull_secrets();
+        self.watch_operators();
         self.watch_namespaces();
         match self.watch_original().await {
             Watched::Unchanged if self.cache.caches_synced() => {}
@@ -91,6 +88,7 @@ impl Controller {
             .await?;
         self.assign(&plan).await?;
         let retry_delay = self.deliver_to_namespaces(&plan).await;
+        let operators_delay = self.deliver_to_operators().await;
         let revert_delay = self.manage(&plan, &spec, is_without_nodes).await?;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await?;
@@ -106,7 +104,7 @@ impl Controller {
             RESYNC
         };
         let pause = pause.min(self.openshift_retry());
-        let delays = [report_delay, revert_delay, retry_delay];
+        let delays = [report_delay, revert_delay, retry_delay, operators_delay];
         let sooner = delays.into_iter().flatten().min();
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
     }
@@ -342,59 +340,5 @@ impl Controller {
                 .iter()
                 .any(|condition| condition.type_ == "Progressing" && condition.status == "False")
         })
-    }
-
-    /// Writes the status if it changed. Returns the time until it must be written, if it can wait.
-    async fn report(
-        &mut self,
-        now: Timestamp,
-        plan: &Plan,
-    ) -> Result<Option<Duration>, ApplyError> {
-        let begun = Instant::now();
-        let additional = self
-            .cache
-            .additional()
-            .and_then(kube::ResourceExt::resource_version)
-            .unwrap_or_default();
-        let config = self.cache.config();
-        let generation = self.generation();
-        let before = config.and_then(|config| config.status.clone());
-        let snapshot = self.cache.snapshot(now);
-        let after = report(
-            &snapshot,
-            plan,
-            self.namespaces.as_ref(),
-            &additional,
-            generation,
-            before.as_ref(),
-        );
-        self.metrics.set_fleet(
-            figures(&snapshot, &after),
-            rollout_seconds(before.as_ref(), &after, now),
-            &snapshot.node_pull_secrets,
-        );
-        self.planning += begun.elapsed();
-        if before.as_ref() == Some(&after) {
-            return Ok(None);
-        }
-        if before
-            .as_ref()
-            .is_some_and(|before| only_counts(before, &after))
-            && let Some(last) = self.reported
-            && let Some(left) = BETWEEN_COUNTS.checked_sub(last.elapsed())
-        {
-            return Ok(Some(left));
-        }
-        let config = self.applier.status(&after).await?;
-        // After the write, so that retries do not repeat the events.
-        let nodes: Vec<_> = snapshot
-            .node_pull_secrets
-            .values()
-            .map(AsRef::as_ref)
-            .collect();
-        self.recorder.record(plan, before.as_ref(), &after, &nodes);
-        let has_other_spec = self.cache.put_config(config);
-        self.reported = Some(Instant::now());
-        Ok(has_other_spec.then_some(Duration::ZERO))
     }
 }

@@ -45,7 +45,8 @@ impl Controller {
         let scopes = sources.into_iter().flatten();
         let mut scopes = scopes.filter_map(|source| source.scope.as_ref());
         let are_selected = scopes.any(|scope| scope.namespace_selector.is_some());
-        let have_secrets = self.cache.pull_secrets.watch().is_some();
+        let have_secrets =
+            self.cache.pull_secrets.watch().is_some() || self.cache.operators.is_watched;
         let is_wanted = are_selected || have_secrets;
         if is_wanted == self.cache.are_namespaces_watched() {
             self.cache.set_use_of_namespaces(are_selected, have_secrets);

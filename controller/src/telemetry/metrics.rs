@@ -10,13 +10,15 @@ use globalps_core::api::{NodePullSecret, Phase, condition};
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
 pub(crate) const PHASES: [Phase; 10] = Phase::ALL;
-pub(crate) const CONDITIONS: [&str; 6] = [
+pub(crate) const CONDITIONS: [&str; 8] = [
     condition::READY,
     condition::PROGRESSING,
     condition::DEGRADED,
     condition::ADDITIONAL_VALID,
     condition::ORIGINAL_VALID,
     condition::SYNCERS_HEALTHY,
+    condition::NAMESPACES_SYNCED,
+    condition::OPERATORS_SYNCED,
 ];
 
 /// Whether the leader may write at this moment.
@@ -46,6 +48,17 @@ pub(crate) struct Fleet {
     pub(crate) nodes: [u32; PHASES.len()],
     /// Status of each of [`CONDITIONS`]; empty: not written yet.
     pub(crate) conditions: [String; CONDITIONS.len()],
+    /// Pull secrets in namespaces, and of operators.
+    pub(crate) namespaces: Delivered,
+    pub(crate) operators: Delivered,
+}
+
+/// Namespaces or operators by state; all zero where they get nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    pub(crate) synced: u32,
+    pub(crate) waiting: u32,
+    pub(crate) failed: u32,
 }
 
 #[derive(Default)]
@@ -208,6 +221,27 @@ impl Fleet {
                 page.sample("globalps_condition", &labels, u8::from(actual == status));
             }
         }
+        for (name, help, delivered) in [
+            (
+                "globalps_namespaces",
+                "Namespaces that should have the pull secret, by state.",
+                self.namespaces,
+            ),
+            (
+                "globalps_operators",
+                "Subscriptions whose operators should have their catalogs' pull secrets, by state.",
+                self.operators,
+            ),
+        ] {
+            page.family(name, "gauge", help);
+            for (state, count) in [
+                ("synced", delivered.synced),
+                ("waiting", delivered.waiting),
+                ("failed", delivered.failed),
+            ] {
+                page.sample(name, &[("state", state)], count);
+            }
+        }
     }
 }
 
@@ -282,6 +316,12 @@ pub(crate) mod tests {
             revision: 5,
             nodes: PHASES.map(|phase| u32::from(matches!(phase, Phase::Synced | Phase::Failed))),
             conditions,
+            namespaces: Delivered {
+                synced: 2,
+                waiting: 1,
+                failed: 0,
+            },
+            operators: Delivered::default(),
         };
         metrics.set_fleet(fleet, Some(3.0), &BTreeMap::new());
         metrics.page()
@@ -316,6 +356,9 @@ pub(crate) mod tests {
             "globalps_condition{type=\"Ready\",status=\"True\"} 1",
             "globalps_condition{type=\"Ready\",status=\"False\"} 0",
             "globalps_condition{type=\"Degraded\",status=\"True\"} 0",
+            "globalps_namespaces{state=\"synced\"} 2",
+            "globalps_namespaces{state=\"waiting\"} 1",
+            "globalps_operators{state=\"failed\"} 0",
             "globalps_rollout_duration_seconds_bucket{le=\"2\"} 0",
             "globalps_rollout_duration_seconds_bucket{le=\"5\"} 1",
             "globalps_rollout_duration_seconds_bucket{le=\"+Inf\"} 1",

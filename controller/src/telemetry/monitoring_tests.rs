@@ -129,6 +129,7 @@ fn the_pod_monitor_finds_the_pods_of_the_manifest() {
         sources: Vec::new(),
         delivery: None,
         image_pull_secrets: None,
+        operators: None,
         hosted_control_plane: None,
         allowed: globalps_core::manifests::Allowed::default(),
     };

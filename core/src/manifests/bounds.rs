@@ -17,15 +17,15 @@ use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// `namespace`: the agents'. `pull_secret`: name of the Secrets in namespaces.
-pub(super) fn objects(namespace: &str, allowed: &Allowed, pull_secret: &str) -> Vec<Value> {
+/// `namespace`: the agents'. `delivered`: names of the Secrets in other namespaces.
+pub(super) fn objects(namespace: &str, allowed: &Allowed, delivered: &[String]) -> Vec<Value> {
     let mut accounts = vec![(CONTROLLER, CONTROLLER_NAMESPACE.to_owned())];
     accounts.extend(Agent::ALL.map(|agent| (agent.name(), namespace.to_owned())));
     let policies = [
         ("globalps-daemonsets", daemon_sets(namespace, allowed)),
         ("globalps-roles", roles()),
         ("globalps-rolebindings", role_bindings(namespace)),
-        ("globalps-serviceaccounts", service_accounts(pull_secret)),
+        ("globalps-serviceaccounts", service_accounts(delivered)),
         ("globalps-secrets", secrets()),
     ];
     let mut objects = Vec::new();
@@ -231,13 +231,14 @@ fn covers(rule: &PolicyRule) -> String {
 }
 
 /// Clouds give an account's pods an identity of theirs by its annotations and labels.
-fn service_accounts(pull_secret: &str) -> Policy {
+fn service_accounts(delivered: &[String]) -> Policy {
+    let names = cel_list(delivered);
     let list =
         |object: &str| format!("(has({object}.imagePullSecrets) ? {object}.imagePullSecrets : [])");
     // Whether the one has every reference of the other, but the controller's own.
     let within = |one: &str, other: &str| {
         format!(
-            "{}.all(s, (has(s.name) && s.name == '{pull_secret}') || s in {})",
+            "{}.all(s, (has(s.name) && s.name in {names}) || s in {})",
             list(one),
             list(other)
         )
@@ -251,7 +252,9 @@ fn service_accounts(pull_secret: &str) -> Policy {
                  object.secrets == oldObject.secrets)",
             ),
             validation(
-                format!("a ServiceAccount gets and loses no imagePullSecrets but `{pull_secret}`"),
+                format!(
+                    "a ServiceAccount gets and loses no imagePullSecrets but globalps' own: {names}"
+                ),
                 format!(
                     "oldObject == null ? !has(object.imagePullSecrets) : ({} && {})",
                     within("object", "oldObject"),

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{
-    Agent, Allowed, NamespaceAccess, bounds, leader, named, network, own_node, quantities, syncer,
-    value,
+    Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
+    quantities, syncer, value,
 };
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
@@ -46,6 +46,8 @@ pub struct Install {
     pub delivery: Option<DeliveryType>,
     /// Delivery into namespaces; `None`: none, or as it is configured.
     pub image_pull_secrets: Option<NamespaceAccess>,
+    /// Pull secrets of operators; `None`: none, or as it is configured.
+    pub operators: Option<OperatorAccess>,
     /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
     /// Units and files that `spec.kubelet` can name.
@@ -103,13 +105,21 @@ impl Install {
         objects.extend(audience_objects());
         let namespaces = self.image_pull_secrets.as_ref();
         let pull_secret = namespaces.map_or(GLOBAL_SECRET, |access| &access.secret_name);
-        objects.extend(leader::objects(account, pull_secret));
+        let operators = self.operators.as_ref();
+        let copies = operators.into_iter().flat_map(OperatorAccess::copies);
+        let delivered: Vec<String> = [pull_secret.to_owned()].into_iter().chain(copies).collect();
+        objects.extend(leader::objects(account, &delivered));
         objects.extend(own_node::objects(&self.namespace));
-        objects.extend(bounds::objects(&self.namespace, &self.allowed, pull_secret));
+        objects.extend(bounds::objects(&self.namespace, &self.allowed, &delivered));
         objects.extend(
             namespaces
                 .into_iter()
                 .flat_map(|access| access.objects(&self.namespace, account)),
+        );
+        objects.extend(
+            operators
+                .into_iter()
+                .flat_map(|access| access.objects(account)),
         );
         objects.extend(network::objects(&self.namespace));
         // After the policies: a new controller never runs without them.
@@ -135,6 +145,9 @@ impl Install {
                 "attach": access.attach,
             });
             spec.insert("imagePullSecrets".to_owned(), settings);
+        }
+        if self.operators.is_some() {
+            spec.insert("operators".to_owned(), json!({"enabled": true}));
         }
         if !spec.is_empty() {
             objects.push(json!({

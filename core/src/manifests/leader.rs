@@ -4,6 +4,7 @@
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
+use super::allowed::cel_list;
 use super::policy::{Policy, binding, only_named, param, validation, writes_and_deletes};
 use super::rbac::{role, role_binding, rule};
 use super::{Agent, value};
@@ -17,12 +18,12 @@ const POLICY: &str = "globalps-leader";
 /// What the API server says of a token that was made for a pod: the name of that pod.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
-/// `pull_secret`: name of the Secrets in namespaces.
-pub(super) fn objects(account: (&'static str, &str), pull_secret: &str) -> Vec<Value> {
+/// `delivered`: names of the Secrets in other namespaces.
+pub(super) fn objects(account: (&'static str, &str), delivered: &[String]) -> Vec<Value> {
     vec![
         value(role(CONTROLLER, CONTROLLER_NAMESPACE, lease_rules())),
         value(role_binding(CONTROLLER, CONTROLLER_NAMESPACE, account)),
-        value(policy(account, pull_secret).build(POLICY)),
+        value(policy(account, delivered).build(POLICY)),
         value(binding(POLICY, Some(param(LEASE)))),
     ]
 }
@@ -40,11 +41,11 @@ fn lease_rules() -> Vec<PolicyRule> {
 /// passes this. What moves the rollout names the process that wrote it. A deletion can't name anybody, and the other
 /// objects need not: for those the API server knows the pod that the token was made for, and the Lease's holder begins
 /// with the name of its pod.
-fn policy((name, namespace): (&'static str, &str), pull_secret: &str) -> Policy {
+fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Policy {
     let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
-    if pull_secret != GLOBAL_SECRET {
-        secrets.push(pull_secret.to_owned());
-    }
+    let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
+    secrets.extend(others.cloned());
+    let naming = cel_list(&secrets);
     secrets.extend((0..HISTORY_SLOTS).map(history_secret));
     let agents = Agent::ALL.map(Agent::name);
     Policy {
@@ -75,7 +76,7 @@ fn policy((name, namespace): (&'static str, &str), pull_secret: &str) -> Policy 
                 "namesItself",
                 format!(
                     "request.operation != 'DELETE' && (request.resource.resource == 'nodepullsecrets' || \
-                     request.name in ['{GLOBAL_SECRET}', '{ROLLED_OUT_SECRET}', '{pull_secret}'])"
+                     request.name in {naming})"
                 ),
             ),
         ],

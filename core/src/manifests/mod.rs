@@ -7,6 +7,7 @@ mod install;
 mod leader;
 mod namespaced;
 mod network;
+mod operators;
 mod own_node;
 mod policy;
 mod rbac;
@@ -18,6 +19,7 @@ pub use allowed::Allowed;
 pub use daemon_set::provider_paths_of;
 pub use install::{Install, sources_access};
 pub use namespaced::NamespaceAccess;
+pub use operators::OperatorAccess;
 pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;
@@ -93,6 +95,7 @@ mod tests {
             sources: Vec::new(),
             delivery: None,
             image_pull_secrets: None,
+            operators: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

@@ -22,6 +22,7 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
         condition::SOURCES_VALID,
         condition::SYNCERS_HEALTHY,
         condition::NAMESPACES_SYNCED,
+        condition::OPERATORS_SYNCED,
         condition::DEGRADED,
         condition::PROGRESSING,
         condition::READY,
@@ -95,6 +96,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             _ => None,
         },
         condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
+        condition::OPERATORS_SYNCED => of_operators(found),
         // Pods that a new version replaces are not in the way.
         condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
             Some(line("syncers-unhealthy", &found.message).fail(
@@ -140,6 +142,19 @@ fn of_namespaces(found: &Condition) -> Check {
         ),
         "WaitingForCanary" => check.warn("`spec.imagePullSecrets.canaryNamespace` must name a namespace that gets the Secret"),
         _ => check.fail("`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again"),
+    }
+}
+
+/// `None`: a line for each failure tells it.
+fn of_operators(found: &Condition) -> Option<Check> {
+    let check = line("operators-synced", &found.message);
+    match found.reason.as_str() {
+        "OperatorsFailed" => None,
+        "Forbidden" => Some(check.fail(super::operators::INSTALL)),
+        "NotInstalled" => Some(check.warn(
+            "install the Operator Lifecycle Manager, or set `spec.operators.enabled: false`",
+        )),
+        _ => Some(check),
     }
 }
 

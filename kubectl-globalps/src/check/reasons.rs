@@ -88,16 +88,17 @@ const REASONS_OF_NODES: [(Phase, &str, Told); 34] = {
 };
 
 /// Every reason that the controller writes: condition, its status, reason.
-const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 62] = {
+const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 68] = {
     use Verdict::{Failure, Ok, Warning};
     use condition::{
-        ADDITIONAL_VALID, DEGRADED, NAMESPACES_SYNCED, ORIGINAL_VALID, PROGRESSING, READY,
-        SOURCES_VALID, SYNCERS_HEALTHY,
+        ADDITIONAL_VALID, DEGRADED, NAMESPACES_SYNCED, OPERATORS_SYNCED, ORIGINAL_VALID,
+        PROGRESSING, READY, SOURCES_VALID, SYNCERS_HEALTHY,
     };
     const ADDITIONAL: &str = "additional-invalid";
     const ORIGINAL: &str = "original-invalid";
     const SOURCES: &str = "sources-invalid";
     const NAMESPACES: &str = "namespaces-synced";
+    const OPERATORS: &str = "operators-synced";
     [
         (NAMESPACES_SYNCED, "True", "Synced", Some((NAMESPACES, Ok))),
         (
@@ -148,6 +149,33 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 62] = {
             "WaitingForCanary",
             Some((NAMESPACES, Warning)),
         ),
+        (OPERATORS_SYNCED, "True", "Synced", Some((OPERATORS, Ok))),
+        (
+            OPERATORS_SYNCED,
+            "True",
+            "NotInstalled",
+            Some((OPERATORS, Warning)),
+        ),
+        (
+            OPERATORS_SYNCED,
+            "Unknown",
+            "Listing",
+            Some((OPERATORS, Ok)),
+        ),
+        (
+            OPERATORS_SYNCED,
+            "False",
+            "RollingOut",
+            Some((OPERATORS, Ok)),
+        ),
+        (
+            OPERATORS_SYNCED,
+            "False",
+            "Forbidden",
+            Some((OPERATORS, Failure)),
+        ),
+        // Told by a line for each failure.
+        (OPERATORS_SYNCED, "False", "OperatorsFailed", None),
         (READY, "False", "NoDelivery", Some(("no-delivery", Failure))),
         (
             ADDITIONAL_VALID,
@@ -350,6 +378,7 @@ fn the_tables_have_every_reason_that_the_programs_write() {
                 "controller/src/report/conditions.rs",
                 "controller/src/report/sources.rs",
                 "controller/src/report/namespaces.rs",
+                "controller/src/report/operators.rs",
             ],
             &of_conditions,
         ),

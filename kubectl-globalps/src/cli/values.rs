@@ -168,6 +168,41 @@ impl FromStr for ControlPlane {
     }
 }
 
+/// Namespace and name of a pull secret that a `CatalogSource` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CatalogSecret(pub (String, String));
+
+impl CatalogSecret {
+    /// By the name of a copy; `None`: no copy has this name.
+    pub(crate) fn of_copy(copy: &str) -> Option<Self> {
+        // The first dot ends the namespace, which has none.
+        let id = copy.strip_prefix("globalps-")?.replacen('.', "/", 1);
+        id.parse().ok()
+    }
+}
+
+impl FromStr for CatalogSecret {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const MAX: usize = 253;
+        let id = namespaced(text).ok_or("must be NAMESPACE/SECRET, for example `olm/pull`")?;
+        let (namespace, name) = &id;
+        if !is_object_name(namespace, 63) || namespace.contains('.') {
+            return Err(
+                "its namespace must be of lower-case letters, digits and `-`, and of 63 characters at most",
+            );
+        }
+        if !name.split('.').all(|part| is_object_name(part, MAX)) {
+            return Err("must name a Secret, of lower-case letters, digits, `-` and `.`");
+        }
+        if names::operator_secret(namespace, name).len() > MAX {
+            return Err("is too long: namespace and name have 243 characters at most");
+        }
+        Ok(Self(id))
+    }
+}
+
 /// Name of a systemd service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KubeletUnit(pub String);
@@ -246,6 +281,36 @@ mod tests {
             ("p.yaml:bin", false),
         ] {
             assert_eq!(text.parse::<Provider>().is_ok(), is_provider, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_catalogs_secret_is_a_namespace_and_a_name_as_its_copy_has_them() {
+        for (text, is_secret) in [
+            ("olm/pull", true),
+            ("olm/pull.v2", true),
+            ("pull", false),
+            ("olm/", false),
+            ("olm/a/b", false),
+            ("o.lm/pull", false),
+            ("Olm/pull", false),
+            ("olm/Pull", false),
+            ("olm/pull..v2", false),
+            ("olm/it's", false),
+        ] {
+            let secret = text.parse::<CatalogSecret>();
+            assert_eq!(secret.is_ok(), is_secret, "{text:?}");
+            let copy = secret.map(|CatalogSecret((namespace, name))| {
+                CatalogSecret::of_copy(&names::operator_secret(&namespace, &name))
+            });
+            assert_eq!(copy, text.parse().map(Some), "{text:?}");
+        }
+        for (namespace, name, is_secret) in [(63, 180, true), (63, 181, false), (64, 1, false)] {
+            let text = format!("{}/{}", "n".repeat(namespace), "s".repeat(name));
+            assert_eq!(text.parse::<CatalogSecret>().is_ok(), is_secret, "{text}");
+        }
+        for other in ["global-pull-secret", "globalps-olm", "globalps-.pull"] {
+            assert_eq!(CatalogSecret::of_copy(other), None);
         }
     }
 

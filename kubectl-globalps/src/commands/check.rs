@@ -19,8 +19,8 @@ use super::check_registries::registries;
 use super::live_check::trust;
 use crate::check::{
     Check, Installed, LeaseSeen, Owners, PERMISSIONS_OF_COMMANDS, Permission, Report, Sight,
-    Workload, credentials, has_scopes, installation, of_nodes, permissions, provider, server,
-    unreachable,
+    Workload, credentials, has_scopes, installation, of_nodes, operators, permissions, provider,
+    server, unreachable,
 };
 use crate::cli::{Asking, Check as Args, Connection, TextFormat};
 use crate::client::Cluster;
@@ -109,7 +109,7 @@ async fn look(
         checks.extend(credentials(facts.gps(), facts.is_in_force()));
         if let Some(gps) = facts.gps() {
             let audience = if has_scopes(gps) {
-                audience(&cluster).await?
+                bound(&cluster, names::AUDIENCE_ROLE).await?
             } else {
                 Sight::Absent
             };
@@ -117,6 +117,12 @@ async fn look(
             let versions = objects.map(|(_, object)| object.spec.kubelet_version.as_str());
             checks.extend(provider(gps, versions, &audience));
             checks.extend(of_namespaces(&cluster, gps).await?);
+            let role = if gps.spec.operators.enabled {
+                bound(&cluster, names::OPERATORS).await?
+            } else {
+                Sight::Absent
+            };
+            checks.extend(operators(gps, &role));
         }
         let status = Status::of(facts, now);
         let lost: Vec<&str> = status
@@ -244,11 +250,10 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
     })
 }
 
-/// The `ClusterRole` by which kubelets request tokens for the credential provider, and its binding.
-async fn audience(cluster: &Cluster<'_>) -> Result<Sight<()>, Failure> {
+/// The `ClusterRole` of this name, and its binding of the same name.
+async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
-    let name = names::AUDIENCE_ROLE;
     let (role, binding) = tokio::join!(
         cluster.call("get the ClusterRole", roles.get_metadata_opt(name)),
         cluster.call("get its binding", bindings.get_metadata_opt(name)),

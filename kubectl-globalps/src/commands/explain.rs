@@ -9,12 +9,12 @@ use globalps_core::provider::{
     Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version, parse_scoped,
 };
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Secret, ServiceAccount};
-use kube::Api;
+use kube::{Api, ResourceExt};
 
 use super::explain_namespace::{Delivered, OfPod};
 use super::read;
 use crate::additional::data_of;
-use crate::cli::{Connection, Explain, Named, TextFormat};
+use crate::cli::{CatalogSecret, Connection, Explain, Named, TextFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::node_secrets;
@@ -319,7 +319,7 @@ pub(super) async fn secrets(
         let found = secret(cluster, namespace, &reference.name).await?;
         match found.as_ref().map(|found| data_of(found, names::DATA_KEY)) {
             Some(Some(bytes)) => asked.of_pod.push(Keyring {
-                name: title,
+                name: format!("{title}{}", of_catalog(found.as_ref())),
                 bytes: bytes.to_vec(),
             }),
             Some(None) => asked
@@ -336,6 +336,21 @@ pub(super) async fn secrets(
             .push("no Secret is named in `imagePullSecrets`".to_owned());
     }
     Ok(())
+}
+
+/// Of which catalog's pull secret it is the copy; empty: of none.
+fn of_catalog(secret: Option<&Secret>) -> String {
+    let is_marked = |secret: &&Secret| {
+        let label = secret.labels().get(names::OPERATOR_SECRET_LABEL);
+        label.is_some_and(|label| label == "true")
+    };
+    let name = secret.filter(is_marked).map(ResourceExt::name_any);
+    match name.and_then(|name| CatalogSecret::of_copy(&name)) {
+        Some(CatalogSecret((namespace, name))) => {
+            format!(", copied from the catalog's pull secret {namespace}/{name}")
+        }
+        None => String::new(),
+    }
 }
 
 /// Why the pod's container waits, in the kubelet's words.
@@ -401,6 +416,28 @@ mod tests {
             ["source `one` has a credential for it that no node gets: why"]
         );
         assert!(not_delivered(None, "quay.io/org/app").is_empty());
+    }
+
+    #[test]
+    fn a_copy_is_told_with_the_catalogs_pull_secret() {
+        for (name, label, expected) in [
+            (
+                "globalps-olm.pull.v2",
+                Some("true"),
+                ", copied from the catalog's pull secret olm/pull.v2",
+            ),
+            ("globalps-olm.pull", Some("false"), ""),
+            ("globalps-olm.pull", None, ""),
+            ("team", Some("true"), ""),
+        ] {
+            let mut secret = Secret::default();
+            secret.metadata.name = Some(name.to_owned());
+            let label =
+                label.map(|label| (names::OPERATOR_SECRET_LABEL.to_owned(), label.to_owned()));
+            secret.metadata.labels = Some(label.into_iter().collect());
+            assert_eq!(of_catalog(Some(&secret)), expected, "{name}");
+        }
+        assert_eq!(of_catalog(None), "");
     }
 
     #[test]

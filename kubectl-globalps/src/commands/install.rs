@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::namespace_access;
+use super::{namespace_access, operator_access};
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -30,6 +30,7 @@ pub(super) async fn run(
     let mut manifests = asked(args, flags);
     if !args.apply {
         manifests.image_pull_secrets = namespace_access::printed(args);
+        manifests.operators = operator_access::printed(args);
         printer.data(&to_yaml(&manifests.objects()));
         return Ok(Exit::Done);
     }
@@ -104,6 +105,7 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
         sources: args.source.iter().map(|name| named(name)).collect(),
         delivery: args.delivery.map(Into::into),
         image_pull_secrets: None,
+        operators: None,
         hosted_control_plane: args
             .hosted_control_plane
             .as_ref()
@@ -174,6 +176,10 @@ async fn complete(
     };
     let live = config.as_ref().map(|config| &config.image_pull_secrets);
     manifests.image_pull_secrets = namespace_access::chosen(args, live, cluster).await?;
+    let is_enabled = config
+        .as_ref()
+        .is_some_and(|config| config.operators.enabled);
+    manifests.operators = operator_access::chosen(args, is_enabled, cluster).await?;
     let Some(config) = config else {
         return Ok(());
     };
@@ -182,7 +188,8 @@ async fn complete(
         && manifests.hosted_control_plane.is_none()
         && manifests.sources.is_empty()
         && manifests.delivery.is_none()
-        && manifests.image_pull_secrets.is_none();
+        && manifests.image_pull_secrets.is_none()
+        && manifests.operators.is_none();
     if !asks_nothing {
         extend(manifests, config);
     }
@@ -407,6 +414,7 @@ mod tests {
             sources: vec![named("b"), named("c")],
             delivery: None,
             image_pull_secrets: None,
+            operators: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };
@@ -461,6 +469,7 @@ mod tests {
             sources: Vec::new(),
             delivery: None,
             image_pull_secrets: None,
+            operators: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

@@ -1,21 +1,72 @@
-//! What delivery leaves in namespaces, for `uninstall`: the controller removes it, and the plugin what is still there after that.
+//! What delivery to namespaces and operators leaves, for `uninstall`: the controller removes it, and the plugin what is still there
+//! after that.
 
 use std::time::Duration;
 
-use globalps_core::api::GlobalPullSecret;
+use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::names;
+use globalps_core::references::References;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{DeleteParams, ListParams, PartialObjectMeta, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use tokio::time::Instant;
 
 use crate::client::Cluster;
 use crate::error::Failure;
 use crate::facts::Facts;
-use crate::namespaces::{all_metadata, detach, is_labelled, json_patch, secrets};
+use crate::namespaces::all_metadata;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// What marks the objects of one form of delivery.
+pub(super) struct Marks<'a> {
+    /// Name of its Secrets, where all have the same: who may list no others can list these.
+    name: Option<&'a str>,
+    /// `true` on its Secrets.
+    label: &'static str,
+    /// The record on service accounts.
+    annotation: &'static str,
+}
+
+impl<'a> Marks<'a> {
+    pub(super) const OF_OPERATORS: Self = Self {
+        name: None,
+        label: names::OPERATOR_SECRET_LABEL,
+        annotation: names::OPERATOR_SECRETS_ANNOTATION,
+    };
+
+    pub(super) fn of_namespaces(name: &'a str) -> Self {
+        Self {
+            name: Some(name),
+            label: names::IMAGE_PULL_SECRET_LABEL,
+            annotation: names::ATTACHED_ANNOTATION,
+        }
+    }
+
+    fn selector(&self) -> String {
+        format!("{}=true", self.label)
+    }
+
+    /// What finds the Secrets, and what finds the references.
+    fn commands(&self) -> [String; 2] {
+        let name = self
+            .name
+            .map(|name| format!(" --field-selector metadata.name={name}"));
+        let annotation = self.annotation.replace('.', "\\.");
+        [
+            format!(
+                "`kubectl get secrets -A{} -l {}`",
+                name.unwrap_or_default(),
+                self.selector()
+            ),
+            format!(
+                "`kubectl get serviceaccounts -A -o custom-columns='NAMESPACE:.metadata.namespace,NAME:.metadata.name,\
+                 ATTACHED:.metadata.annotations.{annotation}'`"
+            ),
+        ]
+    }
+}
 
 /// Name of the Secret that namespaces have, or may have; `None`: they never had one.
 pub(super) async fn secret_name(
@@ -77,67 +128,61 @@ pub(super) async fn until_reported(
 
 /// What the controller still has to remove, as a sentence; `None`: nothing.
 fn open(gps: &GlobalPullSecret) -> Option<String> {
-    let what = "the pull secrets of namespaces are still being removed";
-    let Some(status) = &gps.status else {
-        return None;
-    };
+    let status = gps.status.as_ref()?;
     let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
-    match &status.image_pull_secrets {
-        None => (!is_fresh).then(|| what.to_owned()),
-        Some(found) => Some(match found.failures.first() {
-            Some(first) => format!(
-                "{what}; namespace `{}`: {}: {}",
-                first.namespace, first.reason, first.message
-            ),
-            None => what.to_owned(),
-        }),
-    }
+    let (whose, first) = if let Some(found) = &status.image_pull_secrets {
+        let first = found.failures.first();
+        let first = first.map(|first| {
+            let (namespace, reason) = (&first.namespace, &first.reason);
+            format!("; namespace `{namespace}`: {reason}: {}", first.message)
+        });
+        (" of namespaces", first)
+    } else if status.operators.is_some() {
+        // None of them counts as failed any more: only the condition tells.
+        let mut conditions = status.conditions.iter();
+        let first = conditions
+            .find(|found| found.type_ == condition::OPERATORS_SYNCED && found.status == "False");
+        let first = first.map(|found| format!("; {}", found.message));
+        (" of operators", first)
+    } else if is_fresh {
+        return None;
+    } else {
+        ("", None)
+    };
+    let first = first.unwrap_or_default();
+    Some(format!(
+        "the pull secrets{whose} are still being removed{first}"
+    ))
 }
 
 /// Removes references and Secrets that no controller removed. One that this user may not see or remove is named.
-pub(super) async fn sweep(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> {
-    let by_hand = |what: &str, failure: &Failure| {
-        let printer = cluster.printer();
-        printer.warning(&failure.message);
-        printer.hint(format!(
-            "this finds {what} that are left: {}",
-            command(what, name)
-        ));
-    };
-    for (what, swept) in [
-        ("references", references(cluster).await),
-        ("Secrets", left_secrets(cluster, name).await),
+pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+    let references = references(cluster, marks.annotation).await;
+    let secrets = left_secrets(cluster, marks).await;
+    let [find_secrets, find_references] = marks.commands();
+    for (what, swept, command) in [
+        ("references", references, find_references),
+        ("Secrets", secrets, find_secrets),
     ] {
         match swept {
-            Err(failure) if failure.is(403) => by_hand(what, &failure),
+            Err(failure) if failure.is(403) => {
+                let printer = cluster.printer();
+                printer.warning(&failure.message);
+                printer.hint(format!("this finds {what} that are left: {command}"));
+            }
             swept => swept?,
         }
     }
     Ok(())
 }
 
-fn command(what: &str, name: &str) -> String {
-    let label = names::IMAGE_PULL_SECRET_LABEL;
-    let annotation = names::ATTACHED_ANNOTATION.replace('.', "\\.");
-    match what {
-        "Secrets" => format!(
-            "`kubectl get secrets -A --field-selector metadata.name={name} -l {label}=true`"
-        ),
-        _ => format!(
-            "`kubectl get serviceaccounts -A -o custom-columns='NAMESPACE:.metadata.namespace,NAME:.metadata.name,\
-             ATTACHED:.metadata.annotations.{annotation}'`"
-        ),
-    }
-}
-
-async fn references(cluster: &Cluster<'_>) -> Result<(), Failure> {
+/// `annotation`: the record.
+async fn references(cluster: &Cluster<'_>, annotation: &str) -> Result<(), Failure> {
     let everywhere: Api<ServiceAccount> = Api::all(cluster.client.clone());
     let doing = "list the ServiceAccounts";
     let accounts = all_metadata(cluster, &everywhere, ListParams::default(), doing).await?;
     let attached = |account: &&PartialObjectMeta<ServiceAccount>| {
-        account
-            .annotations()
-            .contains_key(names::ATTACHED_ANNOTATION)
+        account.annotations().contains_key(annotation)
     };
     for account in accounts.iter().filter(attached) {
         let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
@@ -147,14 +192,15 @@ async fn references(cluster: &Cluster<'_>) -> Result<(), Failure> {
         let Some(account) = cluster.call(&format!("get {title}"), call).await? else {
             continue;
         };
-        let Some(patch) = detach(&account) else {
+        let references = References::of(&account, annotation);
+        let Some(change) = references.change(&[]) else {
             continue;
         };
         let params = PatchParams {
             field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let patch = json_patch(patch)?;
+        let patch: Patch<()> = Patch::Json(references.patch(&change, annotation));
         let doing = format!("remove the reference from {title}");
         match cluster
             .call(&doing, api.patch(&name, &params, &patch))
@@ -171,13 +217,15 @@ async fn references(cluster: &Cluster<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn left_secrets(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> {
-    for secret in secrets(cluster, name)
-        .await?
-        .iter()
-        .filter(|s| is_labelled(*s))
-    {
-        let namespace = secret.namespace().unwrap_or_default();
+async fn left_secrets(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<(), Failure> {
+    let everywhere: Api<Secret> = Api::all(cluster.client.clone());
+    let mut params = ListParams::default().labels(&marks.selector());
+    if let Some(name) = marks.name {
+        params = params.fields(&format!("metadata.name={name}"));
+    }
+    let doing = "list the Secrets that are left";
+    for secret in all_metadata(cluster, &everywhere, params, doing).await? {
+        let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
         let api: Api<Secret> = Api::namespaced(cluster.client.clone(), &namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -187,7 +235,7 @@ async fn left_secrets(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> 
             ..DeleteParams::default()
         };
         let doing = format!("delete Secret `{namespace}/{name}`");
-        match cluster.call(&doing, api.delete(name, &params)).await {
+        match cluster.call(&doing, api.delete(&name, &params)).await {
             Err(failure) if failure.is(404) => {}
             done => {
                 done?;
@@ -205,13 +253,23 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_controller_is_done_when_its_status_names_no_namespaces_any_more() {
+    fn the_controller_is_done_when_its_status_names_no_namespaces_and_operators_any_more() {
         for (status, expected) in [
             (json!(null), None),
             (json!({"observedGeneration": 2}), None),
             (
                 json!({"observedGeneration": 1}),
-                Some("the pull secrets of namespaces are still being removed"),
+                Some("the pull secrets are still being removed"),
+            ),
+            (
+                json!({"observedGeneration": 2, "operators": {}}),
+                Some("the pull secrets of operators are still being removed"),
+            ),
+            (
+                json!({"observedGeneration": 2, "operators": {}, "conditions": [
+                    {"type": "OperatorsSynced", "status": "False", "reason": "Forbidden", "message": "why",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
+                Some("the pull secrets of operators are still being removed; why"),
             ),
             (
                 json!({"observedGeneration": 2, "imagePullSecrets": {"secretName": "s"}}),
@@ -245,15 +303,21 @@ mod tests {
 
     #[test]
     fn what_is_left_is_found_by_the_command_that_is_named() {
-        let found = command("Secrets", "s");
-        assert!(
-            found.contains("metadata.name=s -l globalps.io/image-pull-secret=true"),
-            "{found}"
-        );
-        let found = command("references", "s");
-        assert!(
-            found.contains(r"annotations.globalps\.io/attached"),
-            "{found}"
-        );
+        for (marks, secrets, references) in [
+            (
+                Marks::of_namespaces("s"),
+                "-A --field-selector metadata.name=s -l globalps.io/image-pull-secret=true`",
+                r"annotations.globalps\.io/attached'`",
+            ),
+            (
+                Marks::OF_OPERATORS,
+                "-A -l globalps.io/operator-secret=true`",
+                r"annotations.globalps\.io/operator-secrets'`",
+            ),
+        ] {
+            let found = marks.commands();
+            assert!(found[0].ends_with(secrets), "{found:?}");
+            assert!(found[1].ends_with(references), "{found:?}");
+        }
     }
 }

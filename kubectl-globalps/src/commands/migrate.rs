@@ -18,8 +18,10 @@ use super::{ATTEMPTS, pause};
 use crate::cli::{Connection, Migrate, Tool};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::migration::{Old, PATCHER, Step, account, list, number, refusal, step, table};
-use crate::namespaces::{is_ours, json_patch, without_reference};
+use crate::migration::{
+    Old, PATCHER, Step, account, list, number, refusal, step, table, without_reference,
+};
+use crate::namespaces::is_ours;
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
 
@@ -265,7 +267,7 @@ async fn detach(
                 "`kubectl globalps status --namespaces` shows the reason; then migrate again",
             ));
         }
-        let patch = json_patch(without_reference(&current, &found.secret_name))?;
+        let patch: Patch<()> = Patch::Json(without_reference(&current, &found.secret_name));
         let doing = format!("remove the reference from {title}");
         match cluster.call(&doing, api.patch(name, &params, &patch)).await {
             Ok(_) => has_changed = true,

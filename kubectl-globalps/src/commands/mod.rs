@@ -15,6 +15,7 @@ mod live_check;
 mod migrate;
 mod migrate_facts;
 mod namespace_access;
+mod operator_access;
 mod pause;
 mod remove;
 mod retry;

@@ -127,10 +127,12 @@ fn unknown(facts: &Facts, status: &Status) -> Result<(), Failure> {
 /// There is nothing that a table could show.
 fn is_empty(status: &Status) -> bool {
     let namespaces = status.namespaces.as_ref();
+    let operators = status.operators.as_ref();
     status.nodes.is_empty()
         && status.revision == 0
         && !status.paused
         && namespaces.is_none_or(|row| row.is_enabled && row.status.total == 0)
+        && operators.is_none_or(|row| row.is_enabled && row.status.total == 0)
 }
 
 fn is_table(format: StatusFormat) -> bool {

@@ -1,11 +1,14 @@
 //! `uninstall`: every node as it was, then everything that `install` made goes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use globalps_core::api::{
     Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
 };
-use globalps_core::manifests::{Agent, Allowed, Install as Manifests, NamespaceAccess};
+use globalps_core::manifests::{
+    Agent, Allowed, Install as Manifests, NamespaceAccess, OperatorAccess,
+};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,7 +18,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::install::Object;
-use super::leftovers;
+use super::leftovers::{self, Marks};
+use super::operator_access;
 use crate::cli::{Connection, Uninstall};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -40,10 +44,18 @@ pub(super) async fn run(
     let facts = Facts::observe(&cluster).await?;
     let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
     let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
-    let to_empty = of_namespaces.is_some() && facts.gps().is_some();
+    let operators = match operator_access::granted(&cluster).await {
+        Err(failure) if failure.is(403) => BTreeSet::new(),
+        granted => granted?,
+    };
+    let serves_operators = facts.gps().is_some_and(|gps| {
+        let status = gps.status.as_ref();
+        gps.spec.operators.enabled || status.is_some_and(|status| status.operators.is_some())
+    });
+    let to_empty = of_namespaces.is_some() && facts.gps().is_some() || serves_operators;
     if (to_restore || to_empty) && !controller_runs(&cluster).await? {
         let what = match (facts.node_secrets.len(), to_empty) {
-            (0, true) => "the pull secrets of namespaces are still to be removed".to_owned(),
+            (0, true) => "the pull secrets in other namespaces are still to be removed".to_owned(),
             (number, _) => format!("{} still to be put back", nodes(number as u64)),
         };
         return Err(Failure::new(
@@ -78,13 +90,16 @@ pub(super) async fn run(
         leftovers::until_reported(&cluster, deadline).await?;
     }
     if let Some(name) = &of_namespaces {
-        leftovers::sweep(&cluster, name).await?;
+        leftovers::sweep(&cluster, &Marks::of_namespaces(name)).await?;
+    }
+    if serves_operators || !operators.is_empty() {
+        leftovers::sweep(&cluster, &Marks::OF_OPERATORS).await?;
     }
     // The controller cleans up after itself last of all, and must not go before it has.
     for object in syncer_objects(&cluster.namespace) {
         until_gone(&cluster, &object, deadline).await?;
     }
-    let objects = objects(&cluster.namespace, &facts);
+    let objects = objects(&cluster.namespace, &facts, operators);
     for object in &objects {
         delete(&cluster, object).await?;
     }
@@ -126,7 +141,7 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Secrets of other teams stay, but are no sources any more; and no namespace gets a Secret any more.
+/// The Secrets of other teams stay, but are no sources any more; and no namespace or operator gets a Secret any more.
 async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
     let mut spec = json!({});
     if let Some(gps) = facts.gps() {
@@ -135,6 +150,9 @@ async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure>
         }
         if gps.spec.image_pull_secrets.enabled {
             spec["imagePullSecrets"] = json!({"enabled": false});
+        }
+        if gps.spec.operators.enabled {
+            spec["operators"] = json!({"enabled": false});
         }
     }
     if spec == json!({}) {
@@ -176,8 +194,8 @@ fn syncer_objects(namespace: &str) -> Vec<Object> {
     Agent::ALL.into_iter().flat_map(of_agent).collect()
 }
 
-/// Everything that `install` may have made, last made first.
-fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
+/// Everything that `install` may have made, last made first. `operators`: the pull secrets of catalogs that it granted.
+fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>) -> Vec<Object> {
     let (openshift_namespace, openshift_name) = names::OPENSHIFT_ORIGINAL;
     let original = facts
         .gps()
@@ -204,6 +222,7 @@ fn objects(namespace: &str, facts: &Facts) -> Vec<Object> {
             secret_name: String::new(),
             attach: Attach::Admission,
         }),
+        operators: Some(OperatorAccess { secrets: operators }),
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),
@@ -275,16 +294,19 @@ mod tests {
 
     #[test]
     fn the_objects_of_every_form_of_an_installation_are_removed() {
-        let titles: Vec<String> = objects("kube-system", &Facts::default())
-            .iter()
-            .map(Object::title)
-            .collect();
+        let operators = [("olm".to_owned(), "pull".to_owned())].into();
+        let objects = objects("kube-system", &Facts::default(), operators);
+        let titles: Vec<String> = objects.iter().map(Object::title).collect();
         for expected in [
             "clusterrole.rbac.authorization.k8s.io/globalps-image-pull-secrets",
             "clusterrolebinding.rbac.authorization.k8s.io/globalps-image-pull-secrets",
             "mutatingadmissionpolicy.admissionregistration.k8s.io/globalps-image-pull-secrets",
             "mutatingadmissionpolicybinding.admissionregistration.k8s.io/globalps-image-pull-secrets",
             "role.rbac.authorization.k8s.io/globalps-controller-sources",
+            "clusterrole.rbac.authorization.k8s.io/globalps-operators",
+            "clusterrolebinding.rbac.authorization.k8s.io/globalps-operators",
+            "role.rbac.authorization.k8s.io/globalps-operators",
+            "rolebinding.rbac.authorization.k8s.io/globalps-operators",
             "deployment.apps/globalps-controller",
         ] {
             assert!(

@@ -37,11 +37,16 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
     if let Some(message) = find(condition::READY, "False", &["NoDelivery"]) {
         return Some((message.to_owned(), NO_DELIVERY));
     }
-    if let Some(found) = super::find(status, condition::NAMESPACES_SYNCED)
-        && found.status == "False"
-        && found.reason != "RollingOut"
-    {
-        return Some((said(found).to_owned(), NAMESPACES));
+    for (type_, hint) in [
+        (condition::NAMESPACES_SYNCED, NAMESPACES),
+        (condition::OPERATORS_SYNCED, CHECK),
+    ] {
+        if let Some(found) = super::find(status, type_)
+            && found.status == "False"
+            && found.reason != "RollingOut"
+        {
+            return Some((said(found).to_owned(), hint));
+        }
     }
     let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
     Some((

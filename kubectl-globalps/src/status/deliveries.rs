@@ -1,6 +1,6 @@
-//! What gets credentials: nodes, namespaces, and how many of them have the present ones. Pure.
+//! What gets credentials: nodes, namespaces, operators, and how many of them have the present ones. Pure.
 
-use globalps_core::api::{Counts, ImagePullSecretsStatus};
+use globalps_core::api::{Counts, ImagePullSecretsStatus, OperatorsStatus};
 use serde::Serialize;
 
 /// [`DeliveryRow::kind`] of the nodes.
@@ -9,7 +9,7 @@ pub(crate) const NODES: &str = "Nodes";
 /// How far one form of delivery is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct DeliveryRow {
-    /// `Nodes` or `Namespaces`.
+    /// `Nodes`, `Namespaces` or `Operators`.
     pub kind: &'static str,
     pub total: u32,
     pub synced: u32,
@@ -50,21 +50,60 @@ impl NamespacesRow {
         if !self.is_enabled {
             return "Namespaces   their pull secrets are being removed".to_owned();
         }
-        let mut parts = vec![format!("{synced} of {total} synced")];
-        for (number, word) in [(failed, "failed"), (excluded, "excluded")] {
-            if *number > 0 {
-                parts.push(format!("{number} {word}"));
-            }
-        }
+        let mut parts = parts(
+            *synced,
+            *total,
+            &[(*failed, "failed"), (*excluded, "excluded")],
+        );
         if !attach.is_empty() {
             parts.push(format!("attached by {attach}"));
         }
-        match service_accounts {
-            0 => {}
-            1 => parts.push("1 service account".to_owned()),
-            number => parts.push(format!("{number} service accounts")),
-        }
+        parts.extend(accounts(*service_accounts));
         format!("Namespaces   {}", parts.join(", "))
+    }
+}
+
+/// The operators, as the controller reports them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct OperatorsRow {
+    #[serde(flatten)]
+    pub status: OperatorsStatus,
+    /// false: what is left for operators is being removed.
+    #[serde(skip)]
+    pub is_enabled: bool,
+}
+
+impl OperatorsRow {
+    /// One line about all of them.
+    pub(crate) fn line(&self) -> String {
+        let OperatorsStatus {
+            total,
+            synced,
+            failed,
+            service_accounts,
+            ..
+        } = self.status;
+        if !self.is_enabled {
+            return "Operators    their pull secrets are being removed".to_owned();
+        }
+        let mut parts = parts(synced, total, &[(failed, "failed")]);
+        parts.extend(accounts(service_accounts));
+        format!("Operators    {}", parts.join(", "))
+    }
+}
+
+fn parts(synced: u32, total: u32, others: &[(u32, &str)]) -> Vec<String> {
+    let others = others.iter().filter(|(number, _)| *number > 0);
+    let others = others.map(|(number, word)| format!("{number} {word}"));
+    let synced = format!("{synced} of {total} synced");
+    std::iter::once(synced).chain(others).collect()
+}
+
+fn accounts(number: u32) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some("1 service account".to_owned()),
+        number => Some(format!("{number} service accounts")),
     }
 }
 
@@ -73,6 +112,7 @@ pub(super) fn deliveries(
     counts: &Counts,
     has_nodes: bool,
     namespaces: Option<&NamespacesRow>,
+    operators: Option<&OperatorsRow>,
 ) -> Vec<DeliveryRow> {
     let nodes = has_nodes.then_some(DeliveryRow {
         kind: NODES,
@@ -86,7 +126,14 @@ pub(super) fn deliveries(
         synced: row.status.synced,
         failed: row.status.failed,
     });
-    nodes.into_iter().chain(namespaces).collect()
+    let operators = operators.map(|row| DeliveryRow {
+        kind: "Operators",
+        total: row.status.total,
+        synced: row.status.synced,
+        failed: row.status.failed,
+    });
+    let all = [nodes, namespaces, operators];
+    all.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -130,5 +177,36 @@ mod tests {
             NamespacesRow::of(true, &ImagePullSecretsStatus::default()),
             None
         );
+    }
+
+    #[test]
+    fn the_line_counts_operators_and_their_service_accounts() {
+        for (failed, service_accounts, is_enabled, expected) in [
+            (0, 0, true, "Operators    2 of 3 synced"),
+            (
+                1,
+                4,
+                true,
+                "Operators    2 of 3 synced, 1 failed, 4 service accounts",
+            ),
+            (
+                0,
+                1,
+                false,
+                "Operators    their pull secrets are being removed",
+            ),
+        ] {
+            let row = OperatorsRow {
+                status: OperatorsStatus {
+                    total: 3,
+                    synced: 2,
+                    failed,
+                    service_accounts,
+                    ..OperatorsStatus::default()
+                },
+                is_enabled,
+            };
+            assert_eq!(row.line(), expected);
+        }
     }
 }

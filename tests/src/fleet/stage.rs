@@ -55,6 +55,7 @@ impl Stage {
             sources: Vec::new(),
             delivery: access.is_some().then_some(DeliveryType::None),
             image_pull_secrets: access,
+            operators: None,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 pub mod desk;
+pub mod objects;
+pub mod olm;
 pub mod shared;
 
 use std::path::PathBuf;

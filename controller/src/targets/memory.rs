@@ -41,9 +41,10 @@ impl Memory {
         self.failures.get(key)
     }
 
-    /// The time of the next attempt at any of them.
-    pub(crate) fn next_retry(&self) -> Option<Timestamp> {
-        self.failures.values().map(|failure| failure.retry_at).min()
+    /// The time of the next attempt that is not due yet. One that is due is made now, or nobody wants it any more.
+    pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
+        let retries = self.failures.values().map(|failure| failure.retry_at);
+        retries.filter(|at| *at > now).min()
     }
 
     /// `jitter`: from 0 to 1.
@@ -88,6 +89,10 @@ impl Memory {
         self.written
             .get(key)
             .is_some_and(|written| **written == *what)
+    }
+
+    pub(crate) fn wrote_any(&self, key: &str) -> bool {
+        self.written.contains_key(key)
     }
 
     pub(crate) fn restored(&mut self, key: &str, now: Timestamp) {
@@ -140,7 +145,12 @@ mod tests {
         assert_eq!(pauses[11], 300);
         memory.failed("b", "Rejected", String::new(), at(0), 0.0);
         let half = at(0) + SignedDuration::from_millis(500);
-        assert_eq!(memory.next_retry(), Some(half));
+        assert_eq!(memory.next_retry(at(0)), Some(half));
+        assert_eq!(
+            memory.next_retry(at(301)),
+            None,
+            "one that is not made although it is due wakes nobody"
+        );
         memory.wrote("a", "5");
         assert!(memory.failure("a").is_none() && memory.has_written("a", "5"));
         assert!(!memory.has_written("a", "6"));

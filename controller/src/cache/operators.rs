@@ -1,0 +1,213 @@
+//! Objects of the Operator Lifecycle Manager, service accounts, and the pull secrets of catalogs: known only while operators get
+//! pull secrets, or have some left.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use globalps_core::names::{DATA_KEY, OPERATOR_SECRETS_ANNOTATION};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+
+use super::event::{CacheEvent, OperatorEvent};
+use super::list_watch::{Update, WatchError, list_watch};
+use super::store::Store;
+use super::versioned::Versioned;
+use super::watches::{CacheEvents, sources};
+use crate::operators::olm::{OlmObject, resource};
+use crate::operators::views::{
+    COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
+};
+use crate::targets::account::AccountView;
+
+/// Objects of one response. A version of an operator can have half a megabyte.
+const PAGE: u32 = 100;
+const PAGE_OF_CSVS: u32 = 4;
+
+macro_rules! versioned {
+    ($($view:ty),*) => {$(
+        impl Versioned for $view {
+            fn key(&self) -> String {
+                AccountView::key_of(&self.id.0, &self.id.1)
+            }
+
+            fn version(&self) -> u64 {
+                self.version
+            }
+
+            fn means_the_same(&self, other: &Self) -> bool {
+                let same = Self { version: self.version, ..other.clone() };
+                *self == same
+            }
+        }
+    )*};
+}
+
+versioned!(SubscriptionView, CatalogView, CsvView);
+
+#[derive(Default)]
+pub(crate) struct OperatorObjects {
+    pub(crate) is_watched: bool,
+    pub(crate) subscriptions: Store<SubscriptionView>,
+    pub(crate) catalogs: Store<CatalogView>,
+    pub(crate) csvs: Store<CsvView>,
+    pub(crate) accounts: Store<AccountView>,
+    /// The pull secrets of catalogs that are watched.
+    pub(crate) watched: BTreeSet<Id>,
+    /// Those of them that have been looked at.
+    pub(crate) secrets: BTreeMap<Id, CatalogSecret>,
+    /// The controller may not list them.
+    pub(crate) is_forbidden: bool,
+    pub(crate) is_not_served: bool,
+}
+
+impl OperatorObjects {
+    pub(crate) fn new(is_watched: bool) -> Self {
+        Self {
+            is_watched,
+            ..Self::default()
+        }
+    }
+
+    /// Everything that is watched has been listed.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.subscriptions.synced
+            && self.catalogs.synced
+            && self.csvs.synced
+            && self.accounts.synced
+    }
+
+    /// Whether the event may change the plan.
+    pub(super) fn handle(&mut self, event: OperatorEvent) -> bool {
+        match event {
+            OperatorEvent::Subscription(update) => {
+                self.note(&update) | listed(&mut self.subscriptions, update)
+            }
+            OperatorEvent::Catalog(update) => {
+                self.note(&update) | listed(&mut self.catalogs, update)
+            }
+            OperatorEvent::Csv(update) => self.note(&update) | listed(&mut self.csvs, update),
+            OperatorEvent::Account(update) => self.note(&update) | self.accounts.handle(update),
+            OperatorEvent::Secret(id, source) => {
+                let known = self.secrets.get(&id);
+                if known.is_some_and(|known| known.source == source) {
+                    return false;
+                }
+                let edition = known.map_or(0, |known| known.edition);
+                let secret = CatalogSecret::new(&id, source, edition);
+                self.secrets.insert(id, secret);
+                true
+            }
+        }
+    }
+
+    /// Whether it is news that they may not be listed or don't exist, or no longer.
+    fn note<T>(&mut self, update: &Update<T>) -> bool {
+        let before = (self.is_forbidden, self.is_not_served);
+        match update {
+            Update::Failed(error) => {
+                self.is_forbidden |= error.is_forbidden;
+                self.is_not_served |= error.is_not_served;
+            }
+            Update::Event(watcher::Event::InitDone) => {
+                (self.is_forbidden, self.is_not_served) = (false, false);
+            }
+            _ => {}
+        }
+        before != (self.is_forbidden, self.is_not_served)
+    }
+
+    /// Replaces the watched pull secrets. What is known of those that stay is kept.
+    pub(crate) fn set_watched(&mut self, watched: BTreeSet<Id>) {
+        self.secrets.retain(|id, _| watched.contains(id));
+        self.watched = watched;
+    }
+
+    /// The pull secrets of the catalogs that operators come from.
+    pub(crate) fn named(&self) -> BTreeSet<Id> {
+        let subscriptions = self.subscriptions.live.values();
+        let catalogs = subscriptions.filter_map(|subscription| {
+            let (namespace, name) = &subscription.catalog;
+            self.catalogs.get(&AccountView::key_of(namespace, name))
+        });
+        let named = catalogs.flat_map(|catalog| {
+            let secrets = catalog.secrets.iter();
+            secrets.map(|name| (catalog.id.0.clone(), name.clone()))
+        });
+        named.collect()
+    }
+}
+
+/// A resource that does not exist has no objects.
+fn listed<T: Versioned + Clone>(store: &mut Store<T>, update: Update<T>) -> bool {
+    if let Update::Failed(WatchError {
+        is_not_served: true,
+        ..
+    }) = update
+    {
+        let had_some = !store.live.is_empty() || !store.synced;
+        *store = Store::default();
+        store.synced = true;
+        return had_some;
+    }
+    store.handle(update)
+}
+
+/// Watches what operators need, but for the pull secrets of catalogs.
+pub(crate) fn operator_events(client: &Client) -> CacheEvents {
+    fn watch<T: From<OlmObject> + 'static>(
+        client: &Client,
+        kind: &'static str,
+        config: watcher::Config,
+        event: fn(Update<T>) -> OperatorEvent,
+    ) -> BoxStream<'static, CacheEvent> {
+        let objects = Api::<OlmObject>::all_with(client.clone(), &resource(kind));
+        list_watch(objects, config, kind)
+            .map(move |update| CacheEvent::Operators(event(update.map(T::from))))
+            .boxed()
+    }
+    let config = || watcher::Config::default().page_size(PAGE);
+    let csvs = watcher::Config::default()
+        .page_size(PAGE_OF_CSVS)
+        .labels(&format!("!{COPIED_LABEL}"));
+    let accounts = list_watch(
+        Api::<ServiceAccount>::all(client.clone()),
+        config(),
+        "service accounts of operators",
+    );
+    let accounts = accounts.map(|update| {
+        let view =
+            |account: ServiceAccount| AccountView::new(&account, OPERATOR_SECRETS_ANNOTATION);
+        CacheEvent::Operators(OperatorEvent::Account(update.map(view)))
+    });
+    stream::select_all([
+        watch(
+            client,
+            "Subscription",
+            config(),
+            OperatorEvent::Subscription,
+        ),
+        watch(client, "CatalogSource", config(), OperatorEvent::Catalog),
+        watch(client, "ClusterServiceVersion", csvs, OperatorEvent::Csv),
+        accounts.boxed(),
+    ])
+}
+
+/// Watches each of these pull secrets on its own, so that a forbidden one delays no other.
+pub(crate) fn catalog_secret_events(client: &Client, secrets: &BTreeSet<Id>) -> CacheEvents {
+    let watch = |id: &Id| {
+        let (namespace, name) = id;
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        let id = id.clone();
+        sources(
+            secrets,
+            name,
+            "pull secret of a catalog",
+            DATA_KEY.to_owned(),
+        )
+        .map(move |source| CacheEvent::Operators(OperatorEvent::Secret(id.clone(), source)))
+        .boxed()
+    };
+    stream::select_all(secrets.iter().map(watch))
+}

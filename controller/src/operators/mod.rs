@@ -1,0 +1,8 @@
+//! Delivery to operators: which copies of catalogs' pull secrets there should be, and which service accounts refer to them.
+//! Pure.
+
+pub(crate) mod input;
+pub(crate) mod olm;
+pub(crate) mod plan;
+pub(crate) mod summary;
+pub(crate) mod views;

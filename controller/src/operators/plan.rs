@@ -1,0 +1,278 @@
+//! The plan for operators: which copies and references are written and removed next. Pure.
+//!
+//! A service account records the names of the copies before they are written, and until they are deleted: copies are never read,
+//! so that the record is how a new leader finds what is left over.
+
+use std::collections::BTreeSet;
+
+use globalps_core::references::Change;
+use jiff::{SignedDuration, Timestamp};
+
+use super::input::{Content, Input, Known, Operator, Wanted, Wants};
+use super::summary::Summary;
+use super::views::Id;
+use crate::targets::account::AccountView;
+
+/// A copy is written again after this time: another client may have changed or deleted it.
+const AGAIN: SignedDuration = SignedDuration::from_mins(10);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// The copy of this namespace and name.
+    Copy { id: Id, content: Content },
+    /// The same is deleted, if it is the controller's.
+    Delete { id: Id },
+    /// The references of the service account of this key. `what`: all that it should have.
+    Account {
+        key: String,
+        change: Change,
+        what: String,
+        is_restore: bool,
+    },
+}
+
+impl Write {
+    /// The key of its object in the memory.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Self::Copy { id, .. } | Self::Delete { id } => copy_key(id),
+            Self::Account { key, .. } => key.clone(),
+        }
+    }
+}
+
+/// No service account has this key.
+fn copy_key((namespace, name): &Id) -> String {
+    format!("{namespace}/secrets/{name}")
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OperatorsPlan {
+    pub(crate) writes: Vec<Write>,
+    /// When to plan again without an event.
+    pub(crate) again_at: Option<Timestamp>,
+    pub(crate) summary: Summary,
+}
+
+/// Reason and message.
+type Trouble = (&'static str, String);
+
+pub(crate) fn plan(input: &Input) -> OperatorsPlan {
+    let wants = Wants::of(input);
+    let mut plan = OperatorsPlan::default();
+    for key in wants.references.keys() {
+        if let Some(account) = input.accounts.get(key) {
+            plan.writes.extend(account_write(input, &wants, account));
+        }
+    }
+    for (id, wanted) in &wants.copies {
+        plan.writes.extend(copy_write(input, id, wanted));
+    }
+    let left_over = left_over(input, &wants);
+    for id in &left_over {
+        if is_due(input, &copy_key(id)) {
+            plan.writes.push(Write::Delete { id: id.clone() });
+        }
+    }
+    let is_left_over = |account: &&AccountView| !wants.references.contains_key(&account.key());
+    for account in attached(input).filter(is_left_over) {
+        plan.writes.extend(account_write(input, &wants, account));
+    }
+    let summary = &mut plan.summary;
+    for operator in &wants.operators {
+        summary.total += 1;
+        match trouble(input, &wants, operator) {
+            Some((reason, message)) => summary.fail(operator.id, reason, &message),
+            None => summary.synced += usize::from(is_synced(input, &wants, operator)),
+        }
+    }
+    summary.accounts = attached(input).count();
+    summary.is_clean = !input.is_enabled && summary.accounts == 0 && left_over.is_empty();
+    let written = wants
+        .copies
+        .keys()
+        .filter_map(|id| match input.copies.get(id) {
+            Some(Known::Written { at, .. }) => Some(*at + AGAIN),
+            _ => None,
+        });
+    let retry_at = input.memory.next_retry(input.now);
+    plan.again_at = written.filter(|at| *at > input.now).chain(retry_at).min();
+    plan
+}
+
+fn is_due(input: &Input, key: &str) -> bool {
+    let failure = input.memory.failure(key);
+    failure.is_none_or(|failure| failure.retry_at <= input.now)
+}
+
+/// Copies that nobody needs and that may be there.
+fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
+    let recorded = attached(input).flat_map(|account| {
+        let names = account.references.recorded.iter();
+        names.map(|name| (account.namespace.clone(), name.to_string()))
+    });
+    let written = input.copies.iter();
+    let written = written.filter(|(_, known)| **known != Known::Deleted);
+    let all = recorded.chain(written.map(|(id, _)| id.clone()));
+    all.filter(|id| !wants.copies.contains_key(id) && input.copies.get(id) != Some(&Known::Deleted))
+        .filter(|id| !input.is_going(&id.0))
+        .collect()
+}
+
+/// Service accounts with a reference of the controller.
+fn attached<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
+    let accounts = input.accounts.values();
+    accounts.filter(|account| account.is_attached() && !input.is_going(&account.namespace))
+}
+
+fn names<'a>(wants: &'a Wants, account: &AccountView) -> BTreeSet<&'a str> {
+    let wanted = wants.references.get(&account.key()).into_iter().flatten();
+    wanted.map(String::as_str).collect()
+}
+
+/// What the service account lacks, or has too much: what is recorded of a copy stays until the copy is deleted.
+fn change(input: &Input, wants: &Wants, account: &AccountView) -> Option<Change> {
+    if account.is_being_deleted {
+        return None;
+    }
+    let wanted = names(wants, account);
+    let is_there = |name: &&str| {
+        let id = (account.namespace.clone(), (*name).to_owned());
+        !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&Known::Deleted)
+    };
+    let recorded = account.references.recorded.iter().map(|name| &**name);
+    let kept: Vec<&str> = wanted
+        .iter()
+        .copied()
+        .chain(recorded.filter(is_there))
+        .collect();
+    let mut change = account.references.change(&kept)?;
+    change.added.retain(|name| wanted.contains(name.as_str()));
+    (!change.added.is_empty() || !change.removed.is_empty()).then_some(change)
+}
+
+fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<Write> {
+    let change = change(input, wants, account)?;
+    let key = account.key();
+    let what = names(wants, account)
+        .into_iter()
+        .collect::<Vec<_>>()
+        .join(",");
+    let is_restore = is_restore(input, account, &change, &what);
+    let is_contested = is_restore && input.memory.is_contested(&key);
+    (!is_contested && is_due(input, &key)).then_some(Write::Account {
+        key,
+        change,
+        what,
+        is_restore,
+    })
+}
+
+/// Another client has removed a reference, maybe with the record of it: so does the Operator Lifecycle Manager in an upgrade.
+fn is_restore(input: &Input, account: &AccountView, change: &Change, what: &str) -> bool {
+    let was_written = input.memory.has_written(&account.key(), what);
+    account.references.is_restore(change) || was_written && !change.added.is_empty()
+}
+
+fn copy_write(input: &Input, id: &Id, wanted: &Wanted) -> Option<Write> {
+    let secret = input.secrets.get(&wanted.source)?;
+    if secret.trouble.is_some() || !is_due(input, &copy_key(id)) {
+        // What is there stays.
+        return None;
+    }
+    let accounts = || {
+        wanted
+            .accounts
+            .iter()
+            .filter_map(|key| input.accounts.get(key))
+    };
+    if !accounts().any(|account| records(account, &id.1)) {
+        return None;
+    }
+    let content = Content {
+        source: wanted.source.clone(),
+        edition: secret.edition,
+        owners: wanted.owners.clone(),
+    };
+    let is_due = match input.copies.get(id) {
+        Some(Known::Written { content: known, at }) => {
+            let is_rotation = known.edition != content.edition;
+            let is_other = *known != content || *at + AGAIN <= input.now;
+            is_other && !(input.paused && is_rotation)
+        }
+        // Whether it is there, and with which content, a new leader does not know. A new operator must not wait.
+        Some(Known::Deleted) | None => {
+            !input.paused || accounts().any(|account| input.memory.wrote_any(&account.key()))
+        }
+    };
+    is_due.then(|| Write::Copy {
+        id: id.clone(),
+        content,
+    })
+}
+
+fn records(account: &AccountView, name: &str) -> bool {
+    account
+        .references
+        .recorded
+        .iter()
+        .any(|known| **known == *name)
+}
+
+/// Why the operator does not have what it should have.
+fn trouble(input: &Input, wants: &Wants, operator: &Operator) -> Option<Trouble> {
+    let of = |key: &str| {
+        let failure = input.memory.failure(key)?;
+        Some((failure.reason, failure.message.clone()))
+    };
+    for id in &operator.copies {
+        let secret = input.secrets.get(&wants.copies.get(id)?.source);
+        let trouble = secret.and_then(|secret| secret.trouble.clone());
+        if let Some(trouble) = trouble.or_else(|| of(&copy_key(id))) {
+            return Some(trouble);
+        }
+    }
+    for key in &operator.accounts {
+        let Some(account) = input.accounts.get(key) else {
+            let message = format!(
+                "there is no ServiceAccount `{key}`, which a Deployment of the operator names"
+            );
+            return Some(("ServiceAccountMissing", message));
+        };
+        let Some(change) = change(input, wants, account) else {
+            continue;
+        };
+        if input.memory.is_contested(key) {
+            let message = format!(
+                "another client has removed the reference of ServiceAccount `{key}` five times: it is left as it is"
+            );
+            return Some(("Conflict", message));
+        }
+        if let Some(trouble) = of(key).filter(|_| !change.added.is_empty()) {
+            return Some(trouble);
+        }
+    }
+    None
+}
+
+fn is_synced(input: &Input, wants: &Wants, operator: &Operator) -> bool {
+    let has_copy = |id: &Id| {
+        let wanted = wants.copies.get(id);
+        let secret = wanted.and_then(|wanted| input.secrets.get(&wanted.source));
+        match (input.copies.get(id), secret) {
+            (Some(Known::Written { content, .. }), Some(secret)) => {
+                content.edition == secret.edition
+            }
+            _ => false,
+        }
+    };
+    let is_attached = |key: &String| {
+        let account = input.accounts.get(key);
+        account.is_some_and(|account| change(input, wants, account).is_none())
+    };
+    operator.copies.iter().all(has_copy) && operator.accounts.iter().all(is_attached)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,586 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::input::Copies;
+use super::super::views::{CatalogSecret, CatalogView, CsvView, SubscriptionView};
+use super::*;
+use crate::content::source::{Data, Source};
+use crate::targets::memory::Memory;
+use crate::targets::namespace::NamespaceView;
+
+const CONFIG: &[u8] = br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#;
+const NAMESPACES: [&str; 2] = ["a", "b"];
+/// Catalogs, by namespace and name; both have a Secret of the same name.
+const CATALOGS: [(&str, &str); 2] = [("c", "one"), ("d", "two")];
+const SECRETS: [&str; 2] = ["s", "t"];
+
+fn id(namespace: &str, name: &str) -> Id {
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn found(edition: u64) -> Source {
+    let config = String::from_utf8_lossy(CONFIG).replace("dTpw", &format!("dTpw{edition:04}"));
+    Source::Found(Data(Some(config.into_bytes())))
+}
+
+/// A service account as the API server has it.
+#[derive(Clone, Debug, Default)]
+struct Account {
+    names: Vec<String>,
+    recorded: Vec<String>,
+    version: u64,
+}
+
+/// A cluster, and a leader that acts on it.
+#[derive(Default)]
+struct World {
+    is_enabled: bool,
+    paused: bool,
+    /// They say themselves that they get nothing.
+    excluded: BTreeSet<&'static str>,
+    terminating: bool,
+    subscriptions: BTreeMap<String, SubscriptionView>,
+    catalogs: BTreeMap<String, CatalogView>,
+    csvs: BTreeMap<String, CsvView>,
+    secrets: BTreeMap<Id, CatalogSecret>,
+    accounts: BTreeMap<String, Account>,
+    /// The copies that there are; the leader does not see them.
+    there: BTreeMap<Id, Content>,
+    copies: Copies,
+    memory: Memory,
+    now: Timestamp,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            is_enabled: true,
+            ..Self::default()
+        };
+        for (namespace, name) in CATALOGS {
+            for secret in SECRETS {
+                let of = id(namespace, secret);
+                let known = CatalogSecret::new(&of, found(0), 0);
+                world.secrets.insert(of, known);
+            }
+            world.list(namespace, name, &SECRETS[..1]);
+        }
+        world
+    }
+
+    fn list(&mut self, namespace: &str, name: &str, secrets: &[&str]) {
+        let view = CatalogView {
+            id: id(namespace, name),
+            version: 1,
+            secrets: secrets.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        self.catalogs.insert(format!("{namespace}/{name}"), view);
+    }
+
+    /// A Subscription `sub` of the catalog, and its versions, each with the service accounts `op` and `op-VERSION`.
+    fn subscribe(&mut self, namespace: &str, sub: &str, catalog: (&str, &str), csvs: &[&str]) {
+        let view = SubscriptionView {
+            id: id(namespace, sub),
+            version: 1,
+            catalog: id(catalog.0, catalog.1),
+            csvs: csvs.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        self.subscriptions
+            .insert(format!("{namespace}/{sub}"), view);
+        for csv in csvs {
+            let accounts = ["op".to_owned(), format!("op-{csv}")];
+            for account in &accounts {
+                self.accounts
+                    .entry(format!("{namespace}/{account}"))
+                    .or_default();
+            }
+            let view = CsvView {
+                id: id(namespace, csv),
+                version: 1,
+                uid: format!("{namespace}-{csv}"),
+                accounts: accounts.into(),
+                is_copied: false,
+            };
+            self.csvs.insert(format!("{namespace}/{csv}"), view);
+        }
+    }
+
+    /// The garbage collector takes its own service account and the copies that nothing else owns.
+    fn uninstall(&mut self, namespace: &str, csv: &str) {
+        self.csvs.remove(&format!("{namespace}/{csv}"));
+        self.accounts.remove(&format!("{namespace}/op-{csv}"));
+        let csvs = &self.csvs;
+        self.there.retain(|(of, _), content| {
+            let mut owners = content.owners.iter();
+            owners.any(|(name, _)| csvs.contains_key(&format!("{of}/{name}")))
+        });
+    }
+
+    fn rotate(&mut self, of: &Id, source: Source) {
+        let edition = self.secrets[of].edition;
+        self.secrets
+            .insert(of.clone(), CatalogSecret::new(of, source, edition));
+    }
+
+    fn views(&self) -> BTreeMap<String, AccountView> {
+        let view = |(key, account): (&String, &Account)| {
+            let (namespace, name) = key.split_once('/').unwrap();
+            let names: Vec<Value> = account.names.iter().map(|n| json!({"name": n})).collect();
+            let mut object = json!({
+                "metadata": {"name": name, "namespace": namespace, "resourceVersion": account.version.to_string()},
+                "imagePullSecrets": names,
+            });
+            if !account.recorded.is_empty() {
+                let record = account.recorded.join(",");
+                object["metadata"]["annotations"] = json!({OPERATOR_SECRETS_ANNOTATION: record});
+            }
+            let object: ServiceAccount = serde_json::from_value(object).unwrap();
+            (
+                key.clone(),
+                AccountView::new(&object, OPERATOR_SECRETS_ANNOTATION),
+            )
+        };
+        self.accounts.iter().map(view).collect()
+    }
+
+    fn namespaces(&self) -> BTreeMap<String, NamespaceView> {
+        let view = |name: &&str| NamespaceView {
+            name: (*name).to_owned(),
+            version: 1,
+            labels: (&BTreeMap::new()).into(),
+            is_marked_excluded: self.excluded.contains(name),
+            is_terminating: self.terminating,
+        };
+        let views = NAMESPACES.iter().map(view);
+        views.map(|view| (view.name.clone(), view)).collect()
+    }
+
+    fn plan(&self) -> OperatorsPlan {
+        plan(&Input {
+            namespaces: &self.namespaces(),
+            is_enabled: self.is_enabled,
+            paused: self.paused,
+            subscriptions: &self.subscriptions,
+            catalogs: &self.catalogs,
+            csvs: &self.csvs,
+            secrets: &self.secrets,
+            accounts: &self.views(),
+            copies: &self.copies,
+            memory: &self.memory,
+            now: self.now,
+        })
+    }
+
+    fn write(&mut self, write: Write) {
+        let key = write.key();
+        match write {
+            Write::Copy { id, content } => {
+                let records = |(of, account): (&String, &Account)| {
+                    of.starts_with(&format!("{}/", id.0)) && account.recorded.contains(&id.1)
+                };
+                assert!(
+                    self.accounts.iter().any(records),
+                    "recorded before it is written"
+                );
+                self.memory.wrote(&key, "");
+                self.there.insert(id.clone(), content.clone());
+                let at = self.now;
+                self.copies.insert(id, Known::Written { content, at });
+            }
+            Write::Delete { id } => {
+                self.memory.removed(&key);
+                self.there.remove(&id);
+                self.copies.insert(id, Known::Deleted);
+            }
+            Write::Account {
+                change,
+                what,
+                is_restore,
+                ..
+            } => {
+                if is_restore {
+                    self.memory.restored(&key, self.now);
+                }
+                for name in &change.removed {
+                    let of = id(key.split('/').next().unwrap(), name);
+                    let is_wanted = self.is_wanted(&of);
+                    assert!(is_wanted || !self.there.contains_key(&of), "deleted first");
+                }
+                let account = self.accounts.get_mut(&key).unwrap();
+                let own: Vec<String> = account.recorded.clone();
+                account
+                    .names
+                    .retain(|name| !(change.removed.contains(name) && own.contains(name)));
+                account
+                    .recorded
+                    .retain(|name| !change.removed.contains(name));
+                account.names.extend(change.added.iter().cloned());
+                account.recorded.extend(change.added);
+                account.recorded.sort();
+                account.recorded.dedup();
+                account.version += 1;
+                self.memory.wrote(&key, &what);
+            }
+        }
+    }
+
+    fn is_wanted(&self, of: &Id) -> bool {
+        self.wanted().iter().any(|(copy, _)| copy == of)
+    }
+
+    /// Copies that there should be, with the key of a service account that refers to them, straight from the issue's text.
+    fn wanted(&self) -> BTreeSet<(Id, String)> {
+        let mut wanted = BTreeSet::new();
+        for sub in self.subscriptions.values().filter(|_| self.is_enabled) {
+            if self.excluded.contains(sub.id.0.as_str()) {
+                continue;
+            }
+            let catalog = &self.catalogs[&format!("{}/{}", sub.catalog.0, sub.catalog.1)];
+            for csv in &sub.csvs {
+                let Some(csv) = self.csvs.get(&format!("{}/{csv}", sub.id.0)) else {
+                    continue;
+                };
+                for (secret, account) in catalog
+                    .secrets
+                    .iter()
+                    .flat_map(|s| csv.accounts.iter().map(move |a| (s, a)))
+                {
+                    let copy = format!("globalps-{}.{secret}", sub.catalog.0);
+                    wanted.insert((id(&sub.id.0, &copy), format!("{}/{account}", sub.id.0)));
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Whether there was anything to do.
+    fn step(&mut self) -> bool {
+        let writes = self.plan().writes;
+        let wrote = !writes.is_empty();
+        for write in writes {
+            self.write(write);
+        }
+        wrote
+    }
+
+    fn act(&mut self) {
+        for _ in 0..20 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("it comes to rest: {:?}", self.plan().writes);
+    }
+
+    fn check(&self) {
+        let wanted = self.wanted();
+        for (copy, key) in &wanted {
+            let Some(account) = self.accounts.get(key) else {
+                continue;
+            };
+            if self.memory.is_contested(key) {
+                continue;
+            }
+            assert!(account.names.contains(&copy.1), "{key} refers to {copy:?}");
+            let source = (copy.1["globalps-".len()..]).split_once('.').unwrap();
+            let source = &self.secrets[&id(source.0, source.1)];
+            let there = self.there.get(copy);
+            let is_new = there.is_some_and(|content| content.edition == source.edition);
+            assert!(
+                is_new || source.trouble.is_some(),
+                "{copy:?} has its content"
+            );
+        }
+        for copy in self.there.keys() {
+            assert!(
+                wanted.iter().any(|(of, _)| of == copy),
+                "{copy:?} is left over"
+            );
+        }
+        for (key, account) in &self.accounts {
+            for name in &account.recorded {
+                let of = id(key.split('/').next().unwrap(), name);
+                assert!(wanted.contains(&(of, key.clone())), "{key} records {name}");
+            }
+            assert_eq!(
+                account.names.iter().filter(|n| *n == "own").count(),
+                1,
+                "{key}"
+            );
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// Namespace, Subscription, catalog, first version, and whether a second one is being installed.
+    Subscribe(usize, usize, usize, u8, bool),
+    Unsubscribe(usize, usize),
+    Uninstall(usize, u8),
+    /// How many Secrets the catalog names.
+    List(usize, usize),
+    Rotate(usize, usize),
+    Break(usize, usize),
+    /// Rewrites a service account without references and record.
+    Upgrade(usize),
+    /// Removes a reference.
+    Detach(usize),
+    Pause(bool),
+    Enable(bool),
+    Exclude(usize, bool),
+    NewLeader,
+    Wait,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..2usize, 0..2usize, 0..2usize, 0..3u8, any::<bool>())
+            .prop_map(|(n, s, c, v, two)| Event::Subscribe(n, s, c, v, two)),
+        2 => (0..2usize, 0..2usize).prop_map(|(n, s)| Event::Unsubscribe(n, s)),
+        2 => (0..2usize, 0..4u8).prop_map(|(n, v)| Event::Uninstall(n, v)),
+        2 => (0..2usize, 0..3usize).prop_map(|(c, n)| Event::List(c, n)),
+        2 => (0..2usize, 0..2usize).prop_map(|(c, s)| Event::Rotate(c, s)),
+        1 => (0..2usize, 0..2usize).prop_map(|(c, s)| Event::Break(c, s)),
+        1 => any::<usize>().prop_map(Event::Upgrade),
+        1 => any::<usize>().prop_map(Event::Detach),
+        1 => any::<bool>().prop_map(Event::Pause),
+        1 => any::<bool>().prop_map(Event::Enable),
+        1 => (0..2usize, any::<bool>()).prop_map(|(n, is)| Event::Exclude(n, is)),
+        1 => Just(Event::NewLeader),
+        1 => Just(Event::Wait),
+    ]
+}
+
+fn happens(world: &mut World, event: Event) {
+    match event {
+        Event::Subscribe(n, s, c, v, two) => {
+            let second = format!("v{}", v + 1);
+            let first = format!("v{v}");
+            let csvs = [first.as_str(), second.as_str()];
+            let csvs = if two { &csvs[..] } else { &csvs[..1] };
+            world.subscribe(NAMESPACES[n], &format!("sub{s}"), CATALOGS[c], csvs);
+            for account in world.accounts.values_mut() {
+                if !account.names.contains(&"own".to_owned()) {
+                    account.names.insert(0, "own".to_owned());
+                }
+            }
+        }
+        Event::Unsubscribe(n, s) => {
+            world
+                .subscriptions
+                .remove(&format!("{}/sub{s}", NAMESPACES[n]));
+        }
+        Event::Uninstall(n, v) => world.uninstall(NAMESPACES[n], &format!("v{v}")),
+        Event::List(c, n) => world.list(CATALOGS[c].0, CATALOGS[c].1, &SECRETS[..n.min(2)]),
+        Event::Rotate(c, s) => {
+            let of = id(CATALOGS[c].0, SECRETS[s]);
+            let edition = world.secrets[&of].edition;
+            world.rotate(&of, found(edition));
+        }
+        Event::Break(c, s) => world.rotate(&id(CATALOGS[c].0, SECRETS[s]), Source::Absent),
+        Event::Upgrade(at) | Event::Detach(at) => {
+            let is_upgrade = matches!(event, Event::Upgrade(_));
+            let count = world.accounts.len();
+            if let Some(account) = world.accounts.values_mut().nth(at % count.max(1)) {
+                account.names.retain(|name| name == "own");
+                if is_upgrade {
+                    account.recorded.clear();
+                }
+                account.version += 1;
+            }
+        }
+        Event::Pause(paused) => world.paused = paused,
+        Event::Enable(is_enabled) => world.is_enabled = is_enabled,
+        Event::Exclude(n, true) => {
+            world.excluded.insert(NAMESPACES[n]);
+        }
+        Event::Exclude(n, false) => {
+            world.excluded.remove(NAMESPACES[n]);
+        }
+        Event::NewLeader => {
+            world.copies.clear();
+            world.memory = Memory::default();
+        }
+        Event::Wait => world.now += SignedDuration::from_mins(11),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_exactly_what_operators_need_is_there(events in prop::collection::vec(event(), 1..40)) {
+        let mut world = World::new();
+        for event in events {
+            // Without a record of it, what is left over is found only by the leader that wrote it.
+            let forgets = matches!(event, Event::Upgrade(_));
+            happens(&mut world, event);
+            if forgets {
+                world.paused = false;
+            }
+            world.act();
+        }
+        world.paused = false;
+        for _ in 0..3 {
+            world.now += SignedDuration::from_mins(11);
+            world.act();
+        }
+        world.check();
+        let summary = world.plan().summary;
+        prop_assert_eq!(summary.synced + summary.failed, summary.total);
+        prop_assert!(world.is_enabled || summary.is_clean && world.there.is_empty());
+    }
+}
+
+fn installed() -> World {
+    let mut world = World::new();
+    world.subscribe("a", "sub", CATALOGS[0], &["v1"]);
+    for account in world.accounts.values_mut() {
+        account.names.push("own".to_owned());
+    }
+    world
+}
+
+fn line(world: &World) -> String {
+    let plan = world.plan();
+    let words = plan.writes.iter().map(|write| match write {
+        Write::Copy { id, content } => format!("{}={}", id.1, content.edition),
+        Write::Delete { id } => format!("-{}", id.1),
+        Write::Account { key, change, .. } => {
+            let sign = if change.added.is_empty() { '-' } else { '+' };
+            format!("{sign}{key}")
+        }
+    });
+    let failures = plan
+        .summary
+        .failures
+        .iter()
+        .map(|failure| failure.reason.clone());
+    let counts = format!("{}/{}", plan.summary.synced, plan.summary.total);
+    let words: Vec<String> = words.chain([counts]).chain(failures).collect();
+    words.join(" ")
+}
+
+#[test]
+fn a_reference_comes_before_its_copy_and_goes_after_it() {
+    let mut world = installed();
+    assert_eq!(line(&world), "+a/op +a/op-v1 0/1");
+    world.step();
+    assert_eq!(line(&world), "globalps-c.s=1 0/1");
+    world.act();
+    assert_eq!(line(&world), "1/1");
+    world.list("c", "one", &[]);
+    assert_eq!(line(&world), "-globalps-c.s 0/0");
+    world.step();
+    assert_eq!(line(&world), "-a/op -a/op-v1 0/0");
+}
+
+#[test]
+fn what_is_in_the_way_is_named() {
+    let mut world = installed();
+    world.act();
+    world.rotate(&id("c", "s"), Source::Absent);
+    assert_eq!(line(&world), "0/1 SourceMissing", "the copy stays");
+    world.rotate(&id("c", "s"), Source::Forbidden);
+    assert_eq!(line(&world), "0/1 SourceForbidden");
+    world.rotate(&id("c", "s"), Source::Found(Data(Some(b"{".to_vec()))));
+    assert_eq!(line(&world), "0/1 SourceInvalid");
+    world.rotate(&id("c", "s"), found(7));
+    assert_eq!(line(&world), "globalps-c.s=5 0/1");
+    world.memory.failed(
+        "a/secrets/globalps-c.s",
+        "QuotaExceeded",
+        String::new(),
+        world.now,
+        1.0,
+    );
+    assert_eq!(
+        line(&world),
+        "0/1 QuotaExceeded",
+        "not before its backoff is over"
+    );
+    world.accounts.remove("a/op-v1");
+    world.memory = Memory::default();
+    world.act();
+    assert_eq!(line(&world), "0/1 ServiceAccountMissing");
+}
+
+#[test]
+fn while_paused_a_new_operator_gets_its_secret_and_a_rotation_waits() {
+    let mut world = installed();
+    world.paused = true;
+    world.act();
+    assert_eq!(line(&world), "1/1");
+    world.rotate(&id("c", "s"), found(1));
+    assert_eq!(line(&world), "0/1");
+    world.copies.clear();
+    world.memory = Memory::default();
+    assert_eq!(line(&world), "0/1", "nor by another leader");
+    world.paused = false;
+    assert_eq!(line(&world), "globalps-c.s=2 0/1");
+}
+
+#[test]
+fn a_namespace_that_is_going_is_left_alone_and_an_excluded_one_is_cleaned() {
+    let mut world = installed();
+    world.act();
+    world.terminating = true;
+    assert_eq!(line(&world), "0/0");
+    world.terminating = false;
+    world.excluded.insert("a");
+    assert_eq!(line(&world), "-globalps-c.s 0/0");
+}
+
+#[test]
+fn copied_versions_and_subscriptions_without_one_are_no_operators() {
+    let mut world = installed();
+    world.csvs.get_mut("a/v1").unwrap().is_copied = true;
+    assert_eq!(line(&world), "0/0");
+    world.csvs.clear();
+    assert_eq!(line(&world), "0/0");
+}
+
+#[test]
+fn olm_objects_are_read_leniently() {
+    use super::super::olm::OlmObject;
+    let metadata = json!({"name": "x", "namespace": "a", "resourceVersion": "7", "uid": "u"});
+    let subscription: OlmObject = serde_json::from_value(json!({
+        "metadata": metadata, "spec": {"name": "p", "source": "one", "sourceNamespace": "c"},
+        "status": {"currentCSV": "v2", "installedCSV": "v1", "state": "UpgradePending"}}))
+    .unwrap();
+    let view = SubscriptionView::from(subscription);
+    assert_eq!(view.catalog, id("c", "one"));
+    assert_eq!(view.csvs, ["v1".to_owned(), "v2".to_owned()].into());
+    let bare: OlmObject = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    assert!(SubscriptionView::from(bare).csvs.is_empty());
+    let catalog: OlmObject =
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"secrets": ["s", ""]}}))
+            .unwrap();
+    assert_eq!(CatalogView::from(catalog).secrets, ["s".to_owned()].into());
+    for (status, labels, is_copied) in [
+        (json!({"phase": "Succeeded"}), json!({}), false),
+        (json!({"reason": "Copied"}), json!({}), true),
+        (json!({}), json!({"olm.copiedFrom": "b"}), true),
+    ] {
+        let mut metadata = metadata.clone();
+        metadata["labels"] = labels;
+        let deployment = |pod: Value| json!({"name": "d", "spec": {"template": {"spec": pod}}});
+        let csv: OlmObject = serde_json::from_value(json!({
+            "metadata": metadata, "status": status,
+            "spec": {"displayName": "X", "install": {"strategy": "deployment", "spec": {"deployments": [
+                deployment(json!({"serviceAccountName": "op"})), deployment(json!({"containers": []}))]}}}}))
+        .unwrap();
+        let view = CsvView::from(csv);
+        assert_eq!(
+            view.accounts,
+            ["default".to_owned(), "op".to_owned()].into()
+        );
+        assert_eq!((view.is_copied, view.uid.as_str()), (is_copied, "u"));
+    }
+}

@@ -1,0 +1,45 @@
+//! What became of the operators, for the status. Pure.
+
+use globalps_core::api::{MESSAGE_LIMIT, OperatorFailure, STATUS_OPERATORS};
+
+use super::views::Id;
+
+/// Subscriptions by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Subscriptions to catalogs with pull secrets, of operators that are installed.
+    pub(crate) total: usize,
+    pub(crate) synced: usize,
+    pub(crate) failed: usize,
+    /// Service accounts with a reference of the controller.
+    pub(crate) accounts: usize,
+    /// The first of those that failed.
+    pub(crate) failures: Vec<OperatorFailure>,
+    /// Nothing of the controller is left.
+    pub(crate) is_clean: bool,
+}
+
+/// What the status says about operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OperatorsReport {
+    /// The controller may not list what it needs.
+    pub(crate) is_forbidden: bool,
+    /// The cluster has the Operator Lifecycle Manager's resources.
+    pub(crate) is_served: bool,
+    /// `None`: not known yet.
+    pub(crate) summary: Option<Summary>,
+}
+
+impl Summary {
+    pub(super) fn fail(&mut self, (namespace, name): &Id, reason: &str, message: &str) {
+        self.failed += 1;
+        if self.failures.len() < STATUS_OPERATORS {
+            self.failures.push(OperatorFailure {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                reason: reason.to_owned(),
+                message: message.chars().take(MESSAGE_LIMIT).collect(),
+            });
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the plan depends on of the Operator Lifecycle Manager's objects, and of the catalogs' pull secrets.
+
+use std::collections::BTreeSet;
+
+use globalps_core::dockerconfig::{Finding, validate_data};
+use kube::{Resource, ResourceExt as _};
+
+use super::olm::OlmObject;
+use crate::content::source::{Data, Source};
+use crate::targets::version;
+
+/// `metadata.labels` of the copies of a `ClusterServiceVersion` in other namespaces: they are no operators.
+pub(crate) const COPIED_LABEL: &str = "olm.copiedFrom";
+
+/// Namespace and name of an object.
+pub(crate) type Id = (String, String);
+
+fn id(object: &OlmObject) -> Id {
+    let metadata = object.meta();
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&metadata.namespace), text(&metadata.name))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SubscriptionView {
+    pub(crate) id: Id,
+    pub(crate) version: u64,
+    pub(crate) catalog: Id,
+    /// Names of the versions that are installed, or being installed, in its namespace.
+    pub(crate) csvs: BTreeSet<String>,
+}
+
+impl From<OlmObject> for SubscriptionView {
+    fn from(object: OlmObject) -> Self {
+        let names = [&object.status.current_csv, &object.status.installed_csv];
+        let names = names.into_iter().filter(|name| !name.is_empty());
+        Self {
+            id: id(&object),
+            version: version(&object),
+            csvs: names.cloned().collect(),
+            catalog: (object.spec.source_namespace, object.spec.source),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CatalogView {
+    pub(crate) id: Id,
+    pub(crate) version: u64,
+    /// Names of its pull secrets.
+    pub(crate) secrets: BTreeSet<String>,
+}
+
+impl From<OlmObject> for CatalogView {
+    fn from(object: OlmObject) -> Self {
+        let (id, version) = (id(&object), version(&object));
+        let secrets = object.spec.secrets.into_iter();
+        Self {
+            id,
+            version,
+            secrets: secrets.filter(|name| !name.is_empty()).collect(),
+        }
+    }
+}
+
+/// A `ClusterServiceVersion`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CsvView {
+    pub(crate) id: Id,
+    pub(crate) version: u64,
+    pub(crate) uid: String,
+    /// Service accounts of its Deployments.
+    pub(crate) accounts: BTreeSet<String>,
+    /// It was copied from the namespace where the operator is installed.
+    pub(crate) is_copied: bool,
+}
+
+impl From<OlmObject> for CsvView {
+    fn from(object: OlmObject) -> Self {
+        let (id, version) = (id(&object), version(&object));
+        let uid = object.meta().uid.clone().unwrap_or_default();
+        let is_copied =
+            object.status.reason == "Copied" || object.labels().contains_key(COPIED_LABEL);
+        let deployments = object.spec.install.spec.deployments.into_iter();
+        let accounts =
+            deployments.map(|deployment| deployment.spec.template.spec.service_account_name);
+        Self {
+            id,
+            version,
+            is_copied,
+            uid,
+            accounts: accounts
+                .map(|name| {
+                    if name.is_empty() {
+                        "default".to_owned()
+                    } else {
+                        name
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A pull secret that a catalog names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CatalogSecret {
+    pub(crate) source: Source,
+    /// Counts up with each other content. A new leader starts again at 1.
+    pub(crate) edition: u64,
+    /// Reason and sentence; `None`: it can be copied.
+    pub(crate) trouble: Option<(&'static str, String)>,
+}
+
+impl CatalogSecret {
+    /// `edition`: of the content before.
+    pub(crate) fn new((namespace, name): &Id, source: Source, edition: u64) -> Self {
+        let title = format!("Secret `{namespace}/{name}`");
+        let trouble = match &source {
+            Source::Absent => Some(("SourceMissing", format!("there is no {title}"))),
+            Source::Forbidden => Some((
+                "SourceForbidden",
+                format!(
+                    "the controller may not read {title}: `kubectl globalps install --operators {namespace}/{name} --apply` allows it"
+                ),
+            )),
+            Source::Unreadable(reason) => Some(("SourceUnreadable", reason.clone())),
+            Source::Found(Data(data)) => {
+                let (_, findings) = validate_data(data.as_deref());
+                let errors = findings.iter().filter(|found| found.is_error());
+                let errors: Vec<String> = errors.map(Finding::to_string).collect();
+                let message = || format!("{title} is not valid: {}", errors.join("; "));
+                (!errors.is_empty()).then(|| ("SourceInvalid", message()))
+            }
+        };
+        Self {
+            source,
+            edition: edition + 1,
+            trouble,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The operators in the status. Pure.
+
+use globalps_core::api::{OperatorsStatus, condition};
+
+use super::statement::{Statement, statement};
+use crate::operators::summary::{OperatorsReport, Summary};
+
+pub(super) fn operators_status(report: &OperatorsReport) -> OperatorsStatus {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let unknown = Summary::default();
+    let summary = report.summary.as_ref().unwrap_or(&unknown);
+    OperatorsStatus {
+        total: count(summary.total),
+        synced: count(summary.synced),
+        failed: count(summary.failed),
+        service_accounts: count(summary.accounts),
+        failures: summary.failures.clone(),
+    }
+}
+
+/// Whether every operator has what it should have.
+pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
+    let new =
+        |status, reason, message| statement(condition::OPERATORS_SYNCED, status, reason, message);
+    if report.is_forbidden {
+        let message = "the controller may not list Subscriptions, CatalogSources, ClusterServiceVersions or ServiceAccounts: \
+            `kubectl globalps install --operators NAMESPACE/SECRET --apply` allows it";
+        return new("False", "Forbidden", message.to_owned());
+    }
+    let Some(summary) = &report.summary else {
+        let message = "the operators are being listed".to_owned();
+        return new("Unknown", "Listing", message);
+    };
+    if !report.is_served {
+        let message =
+            "the cluster has no Operator Lifecycle Manager (operators.coreos.com/v1alpha1)";
+        return new("True", "NotInstalled", message.to_owned());
+    }
+    let message = format!(
+        "{} of {} operators have the pull secrets of their catalogs",
+        summary.synced, summary.total
+    );
+    if let Some(first) = summary.failures.first() {
+        let mut message = format!(
+            "{message}; Subscription {}/{}: {}",
+            first.namespace, first.name, first.message
+        );
+        if summary.failed > 1 {
+            message = format!("{message}; and {} more", summary.failed - 1);
+        }
+        return new("False", "OperatorsFailed", message);
+    }
+    if summary.synced < summary.total {
+        return new("False", "RollingOut", message);
+    }
+    new("True", "Synced", message)
+}

@@ -1,0 +1,164 @@
+//! Writes of operators. One that fails holds up no other.
+
+use futures::{StreamExt as _, stream};
+use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use jiff::Timestamp;
+
+use crate::cache::OperatorObjects;
+use crate::content::source::{Data, Source};
+use crate::objects::apply::{Applier, ApplyError};
+use crate::objects::namespaced::Refusal;
+use crate::operators::input::{Copies, Known};
+use crate::operators::plan::Write;
+use crate::targets::account::AccountView;
+use crate::targets::memory::Memory;
+
+/// Writes in flight.
+const CONCURRENT: usize = 8;
+/// Writes of one reconcile.
+const WRITES: usize = 256;
+
+/// What this leader knows of operators beyond the cache.
+#[derive(Default)]
+pub(super) struct ForOperators {
+    pub(super) memory: Memory,
+    pub(super) copies: Copies,
+}
+
+/// What a write yielded.
+enum Written {
+    Copy,
+    Deleted,
+    Account(AccountView),
+    /// The service account is not there any more.
+    Gone,
+}
+
+impl ForOperators {
+    /// As many of them as one reconcile may write.
+    pub(super) async fn write(
+        &mut self,
+        applier: &Applier,
+        objects: &mut OperatorObjects,
+        writes: Vec<Write>,
+    ) {
+        let Self { memory, copies } = self;
+        let calls = writes.into_iter().take(WRITES).map(|write| {
+            if let Write::Account {
+                key,
+                is_restore: true,
+                ..
+            } = &write
+            {
+                memory.restored(key, Timestamp::now());
+            }
+            let content = match &write {
+                Write::Copy { content, .. } => match objects.secrets.get(&content.source) {
+                    Some(secret) => match &secret.source {
+                        Source::Found(Data(Some(bytes))) => bytes.clone(),
+                        _ => Vec::new(),
+                    },
+                    None => Vec::new(),
+                },
+                _ => Vec::new(),
+            };
+            let account = match &write {
+                Write::Account { key, .. } => objects.accounts.get(key).cloned(),
+                _ => None,
+            };
+            async move {
+                let done = perform(applier, &write, content, account).await;
+                (write, done)
+            }
+        });
+        let calls: Vec<_> = calls.collect();
+        let done: Vec<_> = stream::iter(calls)
+            .buffer_unordered(CONCURRENT)
+            .collect()
+            .await;
+        let now = Timestamp::now();
+        for (write, done) in done {
+            let key = write.key();
+            match (write, done) {
+                (Write::Copy { id, content }, Ok(Written::Copy)) => {
+                    memory.wrote(&key, "");
+                    copies.insert(id, Known::Written { content, at: now });
+                }
+                (Write::Delete { id }, Ok(_)) => {
+                    memory.removed(&key);
+                    copies.insert(id, Known::Deleted);
+                }
+                (Write::Account { what, .. }, Ok(Written::Account(account))) => {
+                    if account.is_attached() {
+                        memory.wrote(&key, &what);
+                    } else {
+                        memory.removed(&key);
+                    }
+                    objects.accounts.put(account);
+                }
+                (_, Ok(_)) => memory.removed(&key),
+                (write, Err(error)) => {
+                    let (reason, message) = trouble(&write, &error);
+                    tracing::warn!(%error, reason, "an operator could not be served");
+                    let jitter = f64::from(now.subsec_nanosecond() % 1000) / 1000.0;
+                    memory.failed(&key, reason, message, now, jitter.abs());
+                }
+            }
+        }
+    }
+}
+
+fn trouble(write: &Write, error: &ApplyError) -> (&'static str, String) {
+    match (write, error.refusal()) {
+        (Write::Copy { id, .. }, Refusal::Because("Changed")) => {
+            let (namespace, name) = id;
+            let message =
+                format!("Secret `{namespace}/{name}` is not globalps' own: it is left as it is");
+            ("ForeignSecret", message)
+        }
+        (_, Refusal::Because(reason)) => (reason, error.to_string()),
+        // Until its objects are gone, too.
+        (_, Refusal::Gone) => ("Terminating", error.to_string()),
+    }
+}
+
+/// `content`: of a copy. `account`: the service account that is changed.
+async fn perform(
+    applier: &Applier,
+    write: &Write,
+    content: Vec<u8>,
+    account: Option<AccountView>,
+) -> Result<Written, ApplyError> {
+    match write {
+        Write::Copy {
+            id: (namespace, name),
+            content: of,
+        } => {
+            let owners = of.owners.iter();
+            applier
+                .operator_secret(namespace, name, content, owners)
+                .await?;
+            Ok(Written::Copy)
+        }
+        Write::Delete {
+            id: (namespace, name),
+        } => {
+            applier.delete_operator_secret(namespace, name).await?;
+            Ok(Written::Deleted)
+        }
+        Write::Account { change, .. } => {
+            let Some(account) = account else {
+                return Ok(Written::Gone);
+            };
+            let operations = account
+                .references
+                .patch(change, OPERATOR_SECRETS_ANNOTATION);
+            let (namespace, name) = (&account.namespace, &account.name);
+            let account = applier.reference(namespace, name, operations).await?;
+            Ok(Written::Account(AccountView::new(
+                &account,
+                OPERATOR_SECRETS_ANNOTATION,
+            )))
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Delivery to operators: watches and plans.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Controller;
+use super::namespaces::until;
+use super::operator_writes::ForOperators;
+use crate::cache::{self, CacheEvents, OperatorObjects};
+use crate::operators::input::Input;
+use crate::operators::plan::{self, OperatorsPlan};
+use crate::operators::summary::OperatorsReport;
+
+impl Controller {
+    /// Watches what operators need while they get pull secrets, or have some left.
+    pub(super) fn watch_operators(&mut self) {
+        let is_wanted = self.operator_settings().is_some();
+        if is_wanted != self.cache.operators.is_watched {
+            self.catalog_secret_events = CacheEvents::new();
+            self.operator_events = if is_wanted {
+                tracing::info!("watching operators");
+                cache::operator_events(&self.client)
+            } else {
+                CacheEvents::new()
+            };
+            self.cache.operators = OperatorObjects::new(is_wanted);
+            self.for_operators = ForOperators::default();
+        }
+        let named = self.cache.operators.named();
+        if named != self.cache.operators.watched {
+            tracing::info!(?named, "watching the pull secrets of catalogs");
+            self.catalog_secret_events = cache::catalog_secret_events(&self.client, &named);
+            self.cache.operators.set_watched(named);
+        }
+    }
+
+    /// Whether operators shall get pull secrets. `None`: they get nothing, and have nothing.
+    fn operator_settings(&self) -> Option<bool> {
+        let config = self.cache.config()?;
+        let status = config.status.as_ref();
+        let has_some = status.is_some_and(|status| status.operators.is_some());
+        let is_enabled = config.spec.operators.enabled;
+        (is_enabled || has_some).then_some(is_enabled)
+    }
+
+    /// Writes what operators lack and removes what is left over. Returns the time until the next attempt, if one waits. Never
+    /// fails: an operator that can't be served is named in the report, and holds up no other.
+    pub(super) async fn deliver_to_operators(&mut self) -> Option<Duration> {
+        self.operators = None;
+        let is_enabled = self.operator_settings()?;
+        let objects = &self.cache.operators;
+        let mut report = OperatorsReport {
+            is_forbidden: objects.is_forbidden,
+            is_served: !objects.is_not_served,
+            summary: None,
+        };
+        if !objects.is_synced() || !self.cache.are_namespaces_synced() {
+            self.operators = Some(report);
+            return None;
+        }
+        let mut plan = self.plan_operators(is_enabled);
+        if !plan.writes.is_empty() {
+            let objects = &mut self.cache.operators;
+            self.for_operators
+                .write(&self.applier, objects, plan.writes)
+                .await;
+            plan = self.plan_operators(is_enabled);
+        }
+        report.summary = Some(plan.summary);
+        let is_over = report
+            .summary
+            .as_ref()
+            .is_some_and(|summary| summary.is_clean);
+        self.operators = Some(report).filter(|_| !is_over);
+        if !plan.writes.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        plan.again_at.map(until)
+    }
+
+    fn plan_operators(&self, is_enabled: bool) -> OperatorsPlan {
+        let config = self.cache.config();
+        let objects = &self.cache.operators;
+        plan::plan(&Input {
+            is_enabled,
+            paused: config.is_some_and(|config| config.spec.rollout.paused),
+            namespaces: self.cache.live_namespaces(),
+            subscriptions: &objects.subscriptions.live,
+            catalogs: &objects.catalogs.live,
+            csvs: &objects.csvs.live,
+            secrets: &objects.secrets,
+            accounts: &objects.accounts.live,
+            copies: &self.for_operators.copies,
+            memory: &self.for_operators.memory,
+            now: Timestamp::now(),
+        })
+    }
+}

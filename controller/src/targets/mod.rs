@@ -1,0 +1,14 @@
+//! What every delivery into namespaces has in common: namespaces, service accounts, and the memory of writes. Pure.
+
+pub(crate) mod account;
+pub(crate) mod memory;
+pub(crate) mod namespace;
+
+use kube::Resource;
+
+/// `metadata.resourceVersion` as a number; 0: none.
+pub(crate) fn version(object: &impl Resource) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    let version = version.and_then(|version| version.parse().ok());
+    version.unwrap_or_default()
+}

@@ -1,0 +1,212 @@
+//! References of service accounts to pull secrets. An annotation records which of them are globalps' own: exactly those are
+//! removed again. Pure.
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+/// The pull secrets of a service account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// Names of all of its `imagePullSecrets`, in their order.
+    pub names: Box<[Box<str>]>,
+    /// Those that the annotation records, in its order. One that another client has removed is still recorded.
+    pub recorded: Box<[Box<str>]>,
+    has_annotations: bool,
+    /// `metadata.resourceVersion`.
+    pub version: Box<str>,
+}
+
+/// What differs from what should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// To add and to record.
+    pub added: Vec<String>,
+    /// To remove, with their record.
+    pub removed: Vec<String>,
+}
+
+impl References {
+    /// `annotation`: the key of the record, which is a list of names with commas.
+    pub fn of(account: &ServiceAccount, annotation: &str) -> Self {
+        let references = account.image_pull_secrets.iter().flatten();
+        let record = account.annotations().get(annotation);
+        let record = record.into_iter().flat_map(|names| names.split(','));
+        Self {
+            names: references
+                .map(|reference| reference.name.as_str().into())
+                .collect(),
+            recorded: record
+                .filter(|name| !name.is_empty())
+                .map(Into::into)
+                .collect(),
+            has_annotations: !account.annotations().is_empty(),
+            version: account.resource_version().unwrap_or_default().into(),
+        }
+    }
+
+    /// `None`: it refers to all of these, and to nothing else of globalps. A reference without a record is somebody else's, and
+    /// stays.
+    pub fn change(&self, wanted: &[&str]) -> Option<Change> {
+        let missing = wanted.iter().filter(|name| !has(&self.names, name));
+        let left_over = self
+            .recorded
+            .iter()
+            .filter(|name| !wanted.contains(&&***name));
+        let change = Change {
+            added: missing.map(|name| (*name).to_owned()).collect(),
+            removed: left_over.map(|name| String::from(&**name)).collect(),
+        };
+        let is_none = change.added.is_empty() && change.removed.is_empty();
+        (!is_none).then_some(change)
+    }
+
+    /// Another client has removed a reference that is recorded.
+    pub fn is_restore(&self, change: &Change) -> bool {
+        change.added.iter().any(|name| has(&self.recorded, name))
+    }
+
+    /// A patch of RFC 6902 that fails where the service account has been written since.
+    pub fn patch(&self, change: &Change, annotation: &str) -> Patch {
+        let is_removed = |name: &str| change.removed.iter().any(|removed| removed == name);
+        let is_own = |name: &str| is_removed(name) && has(&self.recorded, name);
+        let added = || change.added.iter().map(String::as_str);
+        let kept = self.names.iter().map(|name| &**name);
+        let kept = kept.filter(|name| !is_own(name));
+        let names: Vec<Value> = kept
+            .chain(added())
+            .map(|name| json!({"name": name}))
+            .collect();
+        let recorded = self.recorded.iter().map(|name| &**name);
+        let mut record: Vec<&str> = recorded.filter(|name| !is_removed(name)).collect();
+        record.extend(added().filter(|name| !has(&self.recorded, name)));
+        let mut operations = vec![PatchOperation::Test(TestOperation {
+            path: PointerBuf::from_tokens(["metadata", "resourceVersion"]),
+            value: json!(self.version),
+        })];
+        let list = PointerBuf::from_tokens(["imagePullSecrets"]);
+        if names.len() != self.names.len() || !change.added.is_empty() {
+            operations.push(if names.is_empty() {
+                PatchOperation::Remove(RemoveOperation { path: list })
+            } else {
+                let value = Value::Array(names);
+                PatchOperation::Add(AddOperation { path: list, value })
+            });
+        }
+        let annotations = ["metadata", "annotations"];
+        let own = PointerBuf::from_tokens([annotations[0], annotations[1], annotation]);
+        operations.push(if record.is_empty() {
+            PatchOperation::Remove(RemoveOperation { path: own })
+        } else if self.has_annotations {
+            let value = json!(record.join(","));
+            PatchOperation::Add(AddOperation { path: own, value })
+        } else {
+            let value = json!({annotation: record.join(",")});
+            let path = PointerBuf::from_tokens(annotations);
+            PatchOperation::Add(AddOperation { path, value })
+        });
+        Patch(operations)
+    }
+}
+
+fn has(names: &[Box<str>], name: &str) -> bool {
+    names.iter().any(|known| **known == *name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "globalps.io/attached";
+
+    fn account(names: &[&str], record: Option<&str>) -> Value {
+        let names: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        let mut account =
+            json!({"metadata": {"name": "default", "namespace": "a", "resourceVersion": "7"}});
+        if !names.is_empty() {
+            account["imagePullSecrets"] = json!(names);
+        }
+        if let Some(record) = record {
+            account["metadata"]["annotations"] = json!({KEY: record});
+        }
+        account
+    }
+
+    fn references(account: &Value) -> References {
+        let account: ServiceAccount = serde_json::from_value(account.clone()).unwrap();
+        References::of(&account, KEY)
+    }
+
+    #[test]
+    fn what_is_recorded_is_removed_and_nothing_else() {
+        // Names and record before, the wanted ones, names and record after; `None`: nothing changes.
+        for (names, record, wanted, expected) in [
+            (&[][..], None, &["s"][..], Some((&["s"][..], Some("s")))),
+            (&["own"], None, &["s"], Some((&["own", "s"], Some("s")))),
+            // Somebody else's reference.
+            (&["s"], None, &["s"], None),
+            (&["s"], None, &[], None),
+            (&["own", "s"], Some("s"), &["s"], None),
+            (&["own", "s"], Some("s"), &[], Some((&["own"], None))),
+            (&["s"], Some("s"), &[], Some((&[], None))),
+            // Somebody removed it.
+            (
+                &["own"],
+                Some("s"),
+                &["s"],
+                Some((&["own", "s"], Some("s"))),
+            ),
+            (&["own"], Some("s"), &[], Some((&["own"], None))),
+            (
+                &["old", "x"],
+                Some("old"),
+                &["s"],
+                Some((&["x", "s"], Some("s"))),
+            ),
+            (
+                &["b", "a", "x"],
+                Some("b,a"),
+                &["a", "c"],
+                Some((&["a", "x", "c"], Some("a,c"))),
+            ),
+            // Two of the same.
+            (&["a", "a"], Some("a"), &[], Some((&[], None))),
+            (&["a"], Some("a,b"), &["a"], Some((&["a"], Some("a")))),
+        ] {
+            let before = account(names, record);
+            let found = references(&before);
+            let change = found.change(wanted);
+            let after = change.as_ref().map(|change| {
+                let mut after = before.clone();
+                json_patch::patch(&mut after, &found.patch(change, KEY)).unwrap();
+                let after = references(&after);
+                let text = |names: &[Box<str>]| -> Vec<String> {
+                    names.iter().map(ToString::to_string).collect()
+                };
+                (text(&after.names), text(&after.recorded).join(","))
+            });
+            let expected = expected.map(|(names, record)| {
+                let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                (names, record.unwrap_or_default().to_owned())
+            });
+            let case = format!("{names:?} {record:?} {wanted:?}");
+            assert_eq!(after, expected, "{case}");
+            let is_restore = change.is_some_and(|change| found.is_restore(&change));
+            let was_removed = record == Some("s") && !names.contains(&"s") && wanted == ["s"];
+            assert_eq!(is_restore, was_removed, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_service_account_that_was_written_since_is_not_changed() {
+        let before = account(&["own"], None);
+        let found = references(&before);
+        let patch = found.patch(&found.change(&["s"]).unwrap(), KEY);
+        let mut after = before;
+        after["metadata"]["resourceVersion"] = json!("8");
+        assert!(json_patch::patch(&mut after, &patch).is_err());
+    }
+}
