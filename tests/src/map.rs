@@ -182,7 +182,7 @@ pub const FILES: &[TestFile] = &[
     file(
         "permissions",
         On::Nodes(2),
-        60,
+        120,
         "the RBAC rules and the calls are the same; a syncer's token reads its own node only",
     ),
     file(

@@ -430,7 +430,7 @@ fn ways_out_are_refused(controller: &Account) {
         (
             "a Secret of the account",
             pulls,
-            "a ServiceAccount gets and loses no imagePullSecrets but `global-pull-secret`",
+            "a ServiceAccount gets and loses no imagePullSecrets but globalps' own: [\"global-pull-secret\"]",
         ),
         ("a token of any account", token, "a Secret is of type"),
     ] {
