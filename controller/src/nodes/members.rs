@@ -173,6 +173,9 @@ impl<'a> Canaries<'a> {
     }
 }
 
+/// Assignments of one plan, at most.
+const AT_ONCE: usize = 1024;
+
 /// Specs to write, in this order: missing objects, revocations, then assignments.
 pub(crate) fn assignments(
     snapshot: &Snapshot,
@@ -196,7 +199,9 @@ pub(crate) fn assignments(
     let assignments = next
         .assignments
         .into_iter()
-        .filter(|_| !syncers.are_rolling);
+        .filter(|_| !syncers.are_rolling)
+        // Thousands may change in place, more than one reconcile writes.
+        .take(AT_ONCE);
     let assignments = assignments.map(|name| {
         let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
         (name, spec)

@@ -41,7 +41,7 @@ const RESYNC: Duration = Duration::from_mins(10);
 const BATCH: Duration = Duration::from_millis(100);
 /// After each reconcile the controller pauses: this multiple of the time that planning took, and the maximum. With thousands
 /// of nodes, more events share a plan then.
-const PAUSE: (u32, Duration) = (4, Duration::from_millis(200));
+const PAUSE: (u32, Duration) = (2, Duration::from_millis(100));
 /// First and longest backoff after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 

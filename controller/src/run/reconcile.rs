@@ -27,8 +27,8 @@ const UNSETTLED: Duration = Duration::from_secs(15);
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
 /// Assignments in flight; each one uses a connection.
 const CONCURRENT_ASSIGNMENTS: usize = 16;
-/// Assignments of one reconcile, so that events do not wait for long.
-const ASSIGNMENTS_PER_RECONCILE: usize = 256;
+/// Assignments of one reconcile begin within this time, so that events do not wait for long.
+const ASSIGNING: Duration = Duration::from_secs(1);
 
 impl Controller {
     /// Returns the time until the next reconcile without an event.
@@ -86,12 +86,16 @@ impl Controller {
         }
         self.write_content(&plan, spec.history_limit, forgets_rolled_out)
             .await?;
-        self.assign(&plan).await?;
+        let is_all_assigned = self.assign(&plan).await?;
         let retry_delay = self.deliver_to_namespaces(&plan).await;
         let operators_delay = self.deliver_to_operators().await;
         let revert_delay = self.manage(&plan, &spec, is_without_nodes).await?;
         self.record_reverted(&plan);
         let report_delay = self.report(now, &plan).await?;
+        if !is_all_assigned {
+            // The next reconcile has enough to do without more events.
+            self.planning = Duration::ZERO;
+        }
         // The watch events of these writes are no changes any more, but the next plan may depend on them.
         let wrote = plan.global.is_some() || !plan.assignments.is_empty();
         let pause = if wrote {
@@ -269,21 +273,20 @@ impl Controller {
         Ok(None)
     }
 
-    /// Writes the assignments, revocations first.
-    async fn assign(&mut self, plan: &Plan) -> Result<(), ApplyError> {
-        let (revocations, others): (Vec<_>, Vec<_>) = plan
-            .assignments
-            .iter()
-            .take(ASSIGNMENTS_PER_RECONCILE)
-            .partition(|(_, spec)| spec.revoked);
-        self.assign_concurrently(revocations).await?;
-        self.assign_concurrently(others).await
+    /// Writes the assignments, revocations first. Whether all of them were written.
+    async fn assign(&mut self, plan: &Plan) -> Result<bool, ApplyError> {
+        let (revocations, others): (Vec<_>, Vec<_>) =
+            plan.assignments.iter().partition(|(_, spec)| spec.revoked);
+        let until = Instant::now() + ASSIGNING;
+        Ok(self.assign_concurrently(revocations, until).await?
+            && self.assign_concurrently(others, until).await?)
     }
 
     async fn assign_concurrently(
         &mut self,
         assignments: Vec<&(String, NodePullSecretSpec)>,
-    ) -> Result<(), ApplyError> {
+        until: Instant,
+    ) -> Result<bool, ApplyError> {
         let (applier, nodes) = (&self.applier, &self.cache);
         let assignments: Vec<_> = assignments
             .into_iter()
@@ -295,6 +298,7 @@ impl Controller {
         loop {
             while failed.is_none()
                 && in_flight.len() < CONCURRENT_ASSIGNMENTS
+                && Instant::now() < until
                 && let Some((node, spec, uid)) = waiting.next()
             {
                 if spec.revision > 0 {
@@ -311,7 +315,7 @@ impl Controller {
                 Some(Ok(object)) => self.cache.put_node_pull_secret(object),
                 // The requests in flight are completed: otherwise their results would be unknown.
                 Some(Err(error)) => failed = Some(error),
-                None => return failed.map_or(Ok(()), Err),
+                None => return failed.map_or(Ok(waiting.len() == 0), Err),
             }
         }
     }

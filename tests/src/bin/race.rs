@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
 /// A kubelet tries again within this time, twice at least: a pod that has not run by then has no credentials.
-const GIVEN_UP: Duration = Duration::from_secs(60);
+const GIVEN_UP: Duration = Duration::from_secs(45);
 /// Pods at the same time: a node takes 110.
-const TOGETHER: usize = 20;
+const TOGETHER: usize = 100;
 
 #[derive(Parser)]
 struct Args {
