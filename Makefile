@@ -40,7 +40,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/**
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-plugin bench-provider race soak previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-plugin bench-provider race soak soak-delivery previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -83,6 +83,9 @@ bench-plugin: kubernetes ## how long one waits for the plugin, in front of NODES
 bench-provider: ## how long a pull waits for the credential provider, beside /bin/true, with 10 and 5,000 entries
 	$(PROVIDER)
 	cargo run -q -p globalps-tests --bin bench_provider -- --runs $(or $(RUNS),500)
+
+soak-delivery: image kubernetes ## random namespaces, exclusions, rotations and interference on a real API server, for MINUTES (30); SEED (1)
+	cargo run -q -p globalps-tests --bin delivery_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)

@@ -180,6 +180,12 @@ fn with_admission_every_new_pod_has_the_credentials() {
     nothing_runs_on_nodes(&cluster);
 }
 
+/// As many references as anybody has.
+fn fifty() -> Vec<&'static str> {
+    let names = (0..50).map(|at| &*format!("secret-{at}").leak());
+    names.collect()
+}
+
 #[test]
 fn service_accounts_get_a_reference_and_lose_exactly_that() {
     let cluster = cluster("namespaces-accounts", 1);
@@ -190,6 +196,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
             namespace("b"),
             account("a", "ci", &["one", "two"]),
             account("b", "default", &[NAME]),
+            account("b", "crowd", &fifty()),
         ],
     );
     let product = install(&cluster, "service-accounts");
@@ -201,6 +208,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     product.wait_synced().unwrap();
     wait_references(&cluster, "a", "default", &[NAME]);
     wait_references(&cluster, "a", "ci", &["one", "two", NAME]);
+    wait_references(&cluster, "b", "crowd", &[&fifty()[..], &[NAME]].concat());
     // A new namespace's account is the API server's own work, a moment later.
     apply(&cluster, &[namespace("c"), account("c", "other", &[])]);
     wait_references(&cluster, "c", "default", &[NAME]);
@@ -236,6 +244,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
         "somebody's own"
     );
     assert!(references(&cluster, "c", "default").is_empty());
+    assert_eq!(references(&cluster, "b", "crowd"), fifty());
     for (namespace, name) in [("a", "ci"), ("a", "default"), ("c", "default")] {
         let account = get(&cluster, namespace, &format!("serviceaccount/{name}"));
         let annotation = &account["metadata"]["annotations"]["globalps.io/attached"];
@@ -250,6 +259,9 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         "type": "Opaque", "stringData": {"key": "theirs"}});
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "quota"},
         "spec": {"hard": {"count/secrets": "0"}}});
+    let refusal = refusal("refused");
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "held", "namespace": "going", "finalizers": ["example.com/held"]}});
     apply(
         &cluster,
         &[
@@ -258,9 +270,17 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
             theirs,
             namespace("quota"),
             quota,
+            namespace("refused"),
+            refusal[0].clone(),
+            refusal[1].clone(),
+            namespace("going"),
+            held,
             namespace("zzz"),
         ],
     );
+    // It is being deleted, for as long as something in it is.
+    let delete = ["delete", "namespace", "going", "--wait=false"];
+    cluster.kubectl(&delete).unwrap();
     let product = install(&cluster, "admission");
     product
         .apply(&docker_config(&[("quay.io", "u:1")]))
@@ -270,13 +290,16 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     }
     let message = wait_reason(&product, "ForeignSecret");
     assert!(
-        message.contains("foreign") && message.contains("1 more"),
+        message.contains("foreign") && message.contains("2 more"),
         "{message}"
     );
     let failures = product.status().unwrap()["imagePullSecrets"]["failures"].clone();
     assert_eq!(failures[0]["namespace"], "foreign");
     assert_eq!(failures[1]["namespace"], "quota");
     assert_eq!(failures[1]["reason"], "QuotaExceeded", "{failures}");
+    assert_eq!(failures[2]["namespace"], "refused", "{failures}");
+    assert_eq!(failures[2]["reason"], "Rejected", "{failures}");
+    assert_eq!(failures.as_array().unwrap().len(), 3, "{failures}");
     assert_eq!(
         get(&cluster, "foreign", &format!("secret/{NAME}"))["data"]["key"],
         "dGhlaXJz"
@@ -286,6 +309,9 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         .kubectl(&["delete", "resourcequota", "q", "-n", "quota"])
         .unwrap();
     wait_registries(&cluster, "quota", &["quay.io"]);
+    let binding = "validatingadmissionpolicybinding/refusal";
+    cluster.kubectl(&["delete", binding]).unwrap();
+    wait_registries(&cluster, "refused", &["quay.io"]);
     cluster
         .kubectl(&["delete", "secret", NAME, "-n", "foreign"])
         .unwrap();
@@ -359,6 +385,20 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     for namespace in ["late", "zzz"] {
         wait_registries(&cluster, namespace, &["new.io"]);
     }
+}
+
+/// A policy of the cluster's owner: no Secret in this namespace.
+fn refusal(namespace: &str) -> [Value; 2] {
+    let api = "admissionregistration.k8s.io/v1";
+    let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["CREATE"]});
+    [
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "refusal"},
+            "spec": {"matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+                "validations": [{"expression": "false", "message": "no Secrets here"}]}}),
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "refusal"},
+            "spec": {"policyName": "refusal", "validationActions": ["Deny"]}}),
+    ]
 }
 
 fn overwrite(cluster: &Cluster, namespace: &str) {

@@ -68,7 +68,8 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         };
         let next = next(input, delivery, stage, namespace, wanted);
         let account = references.remove(namespace);
-        let has_secret = next.is_synced || input.secrets.contains_key(*namespace);
+        let secret = input.secrets.get(*namespace);
+        let has_secret = secret.is_some_and(|secret| secret.is_managed);
         plan.needs_stable |= next.needs_stable;
         let mut is_synced = next.is_synced;
         let mut failure = next.failure;

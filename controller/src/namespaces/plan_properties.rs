@@ -360,7 +360,9 @@ impl World {
             if !is_attached {
                 assert!(!account.is_recorded, "{name} keeps no reference");
                 assert_eq!(account.has_reference, account.is_theirs, "{name}");
-            } else if secret.is_some() && !self.memory.is_contested(&key) {
+            } else if secret.is_some_and(|secret| secret.is_managed)
+                && !self.memory.is_contested(&key)
+            {
                 assert!(account.has_reference, "{name} has its reference");
             }
         }

@@ -404,6 +404,16 @@ fn references_come_after_secrets_and_go_before_them() {
             "+a/default 1/2",
         ),
         (
+            "nothing refers to a Secret of somebody else",
+            Case {
+                namespaces: "a=5?",
+                accounts: "a/default",
+                attach: accounts,
+                ..CASE
+            },
+            "0/1 ForeignSecret",
+        ),
+        (
             "somebody's own does as well",
             Case {
                 namespaces: "a=5,a-source@6",

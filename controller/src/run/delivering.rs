@@ -20,7 +20,7 @@ use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 
 /// Writes in flight; each one uses a connection.
-const CONCURRENT: usize = 32;
+const CONCURRENT: usize = 64;
 /// Writes of one reconcile begin within this time, so that events do not wait for long.
 const PER_RECONCILE: Duration = Duration::from_secs(1);
 

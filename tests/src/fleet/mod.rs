@@ -8,6 +8,7 @@ mod rotation;
 mod stage;
 mod syncers;
 
+pub mod delivery_soak;
 pub mod fit;
 pub mod namespaces;
 pub mod plugin;

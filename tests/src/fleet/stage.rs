@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
-use globalps_core::manifests::{Allowed, Install, NamespaceAccess};
+use globalps_core::manifests::{Allowed, Install, NamespaceAccess, sources_access};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -32,6 +32,20 @@ impl Stage {
 
     /// `name`: of the cluster. `access`: delivery into namespaces, where nodes get nothing.
     pub(super) fn with(name: &str, access: Option<NamespaceAccess>) -> Result<Self> {
+        let cluster = Self::cluster(name)?;
+        // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
+        for component in ["kube-controller-manager", "kube-scheduler"] {
+            cluster.signal(component, "KILL")?;
+        }
+        Self::install(cluster, access)
+    }
+
+    /// The same, with Kubernetes' own controllers: namespaces have service accounts, and end.
+    pub(super) fn managed(name: &str, access: NamespaceAccess) -> Result<Self> {
+        Self::install(Self::cluster(name)?, Some(access))
+    }
+
+    fn cluster(name: &str) -> Result<Cluster> {
         let limit = getrlimit(Resource::Nofile);
         setrlimit(
             Resource::Nofile,
@@ -41,11 +55,10 @@ impl Stage {
             },
         )?;
         let dir = kubernetes::target_dir().join("clusters").join(name);
-        let cluster = Cluster::up(&Options { dir, nodes: 0 })?;
-        // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
-        for component in ["kube-controller-manager", "kube-scheduler"] {
-            cluster.signal(component, "KILL")?;
-        }
+        Cluster::up(&Options { dir, nodes: 0 })
+    }
+
+    fn install(cluster: Cluster, access: Option<NamespaceAccess>) -> Result<Self> {
         let stage = Self { cluster };
         let install = Install {
             controller_image: "none".to_owned(),
@@ -85,8 +98,20 @@ impl Stage {
         Ok(())
     }
 
+    /// Lets the controller read a source.
+    pub(super) fn allow_source(&self, name: &str) -> Result<()> {
+        let objects = sources_access(NAMESPACE, vec![name.to_owned()]);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        self.apply(&list.to_string())
+    }
+
     /// Starts the controller as it is shipped, with its own permissions.
     pub(super) fn start_controller(&self) -> Result<u32> {
+        self.start(CONTROLLER)
+    }
+
+    /// `component`: names this process of the controller.
+    pub(super) fn start(&self, component: &str) -> Result<u32> {
         let layout = self.cluster.layout();
         let file = layout.pki("controller.kubeconfig");
         write_private(&file, &self.controller_kubeconfig()?)?;
@@ -101,15 +126,16 @@ impl Stage {
         command
             .args(["run", "--syncer-image=none", "--port=0", "--probes-port=0"])
             .env("KUBECONFIG", &file);
-        spawn(layout, CONTROLLER, &mut command)?;
-        self.controller()?.context("the controller ended at once")
+        spawn(layout, component, &mut command)?;
+        self.controller(component)?
+            .context("the controller ended at once")
     }
 
-    fn controller(&self) -> Result<Option<u32>> {
+    fn controller(&self, component: &str) -> Result<Option<u32>> {
         let processes = marked(&self.cluster.layout().bridge())?;
         Ok(processes
             .into_iter()
-            .find(|process| process.component == CONTROLLER)
+            .find(|process| process.component == component)
             .map(|process| process.pid))
     }
 
@@ -119,7 +145,7 @@ impl Stage {
             Duration::from_secs(10),
             Duration::from_millis(20),
             || {
-                let left = self.controller()?;
+                let left = self.controller(CONTROLLER)?;
                 left.into_iter().for_each(kill);
                 Ok(left.is_none().then_some(()))
             },

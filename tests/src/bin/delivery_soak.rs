@@ -1,0 +1,33 @@
+//! Delivery into namespaces under random events, on a real API server, with two controllers that are killed.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use globalps_tests::fleet::delivery_soak::soak;
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    globalps_tests::exit_code(&run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<()> {
+    let done = soak(Duration::from_mins(args.minutes), args.seed)?;
+    println!(
+        "seed {}: {} rounds, {} events, {} controllers killed; everything as it should be after {:.1} s at most",
+        args.seed,
+        done.rounds,
+        done.events,
+        done.kills,
+        done.slowest.as_secs_f32(),
+    );
+    Ok(())
+}

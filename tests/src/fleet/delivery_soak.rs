@@ -1,0 +1,386 @@
+//! Delivery into namespaces under everything that may happen at random: namespaces come, go and are excluded, content changes,
+//! others interfere, controllers are killed. After each round exactly what should be there is there.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fastrand::Rng;
+use globalps_core::api::{Attach, GlobalPullSecret};
+use globalps_core::dockerconfig::parse;
+use globalps_core::manifests::NamespaceAccess;
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, SECRET_TYPE};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::stage::Stage;
+use crate::process::kill;
+use crate::product::NAMESPACE;
+
+/// How long the controllers may take after a round: the next leader waits for the Lease of a killed one.
+const SETTLED: Duration = Duration::from_mins(2);
+const POLL: Duration = Duration::from_millis(200);
+const EVENTS: usize = 12;
+const CONTROLLERS: [&str; 2] = ["globalps-controller", "globalps-controller-2"];
+const TEAM: &str = "team";
+/// Another client may remove a reference so often before the controller leaves it.
+const REMOVALS: u32 = 3;
+const ACCOUNTS: [&str; 2] = ["ci", "default"];
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    pub rounds: usize,
+    pub events: usize,
+    pub kills: usize,
+    /// The longest time until everything was as it should be.
+    pub slowest: Duration,
+}
+
+pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
+    let access = NamespaceAccess {
+        secret_name: GLOBAL_SECRET.to_owned(),
+        attach: Attach::ServiceAccounts,
+    };
+    let stage = Stage::managed("delivery-soak", access)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(&stage, time, seed))
+}
+
+/// A namespace as others made it.
+#[derive(Clone, Debug, Default)]
+struct Space {
+    has_label: bool,
+    has_annotation: bool,
+    removals: u32,
+}
+
+struct World {
+    client: Client,
+    rng: Rng,
+    spaces: BTreeMap<String, Space>,
+    /// Number in the password of each content.
+    additional: u32,
+    team: u32,
+    attach: Attach,
+    is_enabled: bool,
+    /// `spec.imagePullSecrets.excludedNamespaces` names those that begin with `x`.
+    excludes_x: bool,
+}
+
+async fn run(stage: &Stage, time: Duration, seed: u64) -> Result<Outcome> {
+    let mut world = World {
+        client: stage.admin_client().await?,
+        rng: Rng::with_seed(seed),
+        spaces: BTreeMap::new(),
+        additional: 0,
+        team: 0,
+        attach: Attach::ServiceAccounts,
+        is_enabled: true,
+        excludes_x: false,
+    };
+    stage.allow_source(TEAM)?;
+    let source = json!({"name": TEAM, "scope": {"namespaces": ["t-*"]}});
+    world
+        .configure(&json!({"sources": [source], "imagePullSecrets": {"serviceAccounts": ACCOUNTS}}))
+        .await?;
+    world.rotate(true).await?;
+    world.rotate(false).await?;
+    let mut controllers = CONTROLLERS.map(|component| stage.start(component));
+    let mut outcome = Outcome::default();
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        for _ in 0..EVENTS {
+            world.event().await?;
+            sleep(Duration::from_millis(world.rng.u64(0..200))).await;
+        }
+        outcome.events += EVENTS;
+        for (component, controller) in CONTROLLERS.iter().zip(&mut controllers) {
+            if world.rng.u8(0..3) == 0 {
+                let pid = controller
+                    .as_ref()
+                    .map_err(|error| anyhow::anyhow!("{error:#}"))?;
+                kill(*pid);
+                outcome.kills += 1;
+                // It may be in the middle of what the last event asked for.
+                world.event().await?;
+                sleep(Duration::from_millis(world.rng.u64(0..500))).await;
+                *controller = stage.start(component);
+            }
+        }
+        // Nobody's conflict outlives other content.
+        world
+            .configure(&json!({"rollout": {"paused": false}}))
+            .await?;
+        world.rotate(true).await?;
+        world.rotate(false).await?;
+        outcome.rounds += 1;
+        outcome.slowest = outcome.slowest.max(world.settle(outcome.rounds).await?);
+    }
+    Ok(outcome)
+}
+
+impl World {
+    async fn configure(&self, spec: &Value) -> Result<()> {
+        let api: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"spec": spec}));
+        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// `is_additional`: of what every pod may use; else of the source with a scope.
+    async fn rotate(&mut self, is_additional: bool) -> Result<()> {
+        let (name, registry, number) = if is_additional {
+            (ADDITIONAL_SECRET, "quay.io", &mut self.additional)
+        } else {
+            (TEAM, "ghcr.io", &mut self.team)
+        };
+        *number += 1;
+        let config = config(&[(registry, *number)]);
+        self.apply_secret(NAMESPACE, name, &config).await
+    }
+
+    async fn apply_secret(&self, namespace: &str, name: &str, config: &str) -> Result<()> {
+        let secret: Secret = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": SECRET_TYPE,
+            "stringData": {DATA_KEY: config}}))?;
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let params = PatchParams::apply("soak").force();
+        api.patch(name, &params, &Patch::Apply(&secret)).await?;
+        Ok(())
+    }
+
+    fn some_space(&mut self) -> Option<String> {
+        let at = self.rng.usize(0..self.spaces.len().max(1));
+        self.spaces.keys().nth(at).cloned()
+    }
+
+    async fn event(&mut self) -> Result<()> {
+        let what = self.rng.u8(0..20);
+        match what {
+            0..4 => return self.create().await,
+            4 => return self.rotate(true).await,
+            5 => return self.rotate(false).await,
+            6 => {
+                let paused = self.rng.bool();
+                return self
+                    .configure(&json!({"rollout": {"paused": paused}}))
+                    .await;
+            }
+            7 => {
+                self.attach = if self.rng.bool() {
+                    Attach::Admission
+                } else {
+                    Attach::ServiceAccounts
+                };
+                return self
+                    .configure(&json!({"imagePullSecrets": {"attach": self.attach}}))
+                    .await;
+            }
+            8 => {
+                self.is_enabled = self.rng.u8(0..3) > 0;
+                let enabled = self.is_enabled;
+                return self
+                    .configure(&json!({"imagePullSecrets": {"enabled": enabled}}))
+                    .await;
+            }
+            9 => {
+                self.excludes_x = self.rng.bool();
+                let excluded = if self.excludes_x {
+                    vec!["kube-*", "globalps-system", "x-*"]
+                } else {
+                    vec!["kube-*", "globalps-system"]
+                };
+                return self
+                    .configure(&json!({"imagePullSecrets": {"excludedNamespaces": excluded}}))
+                    .await;
+            }
+            _ => {}
+        }
+        let Some(name) = self.some_space() else {
+            return Ok(());
+        };
+        match what {
+            10 | 11 => {
+                self.spaces.remove(&name);
+                let api: Api<Namespace> = Api::all(self.client.clone());
+                api.delete(&name, &DeleteParams::default()).await?;
+                Ok(())
+            }
+            12..15 => self.mark(&name).await,
+            15 => {
+                let config = config(&[("overwritten", 1)]);
+                let api: Api<Secret> = Api::namespaced(self.client.clone(), &name);
+                let patch = Patch::Merge(json!({"stringData": {DATA_KEY: config}}));
+                let done = api
+                    .patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
+                    .await;
+                unless_gone(done.map(|_| ()))
+            }
+            16 => {
+                let api: Api<Secret> = Api::namespaced(self.client.clone(), &name);
+                unless_gone(
+                    api.delete(GLOBAL_SECRET, &DeleteParams::default())
+                        .await
+                        .map(|_| ()),
+                )
+            }
+            _ => self.detach(&name).await,
+        }
+    }
+
+    async fn create(&mut self) -> Result<()> {
+        let prefix = ["t", "x"][self.rng.usize(0..2)];
+        let name = format!("{prefix}-{}", self.rng.u32(..));
+        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        api.create(&kube::api::PostParams::default(), &namespace)
+            .await?;
+        let account: ServiceAccount = serde_json::from_value(
+            json!({"metadata": {"name": "ci"}, "imagePullSecrets": [{"name": "own"}]}),
+        )?;
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &name);
+        api.create(&kube::api::PostParams::default(), &account)
+            .await?;
+        self.spaces.insert(name, Space::default());
+        Ok(())
+    }
+
+    /// The namespace says that it gets nothing, or no longer.
+    async fn mark(&mut self, name: &str) -> Result<()> {
+        let (by_label, is_marked) = (self.rng.bool(), self.rng.bool());
+        let space = self.spaces.get_mut(name).context("a namespace")?;
+        let value = is_marked.then_some("true");
+        let metadata = if by_label {
+            space.has_label = is_marked;
+            json!({"labels": {"globalps.io/exclude": value}})
+        } else {
+            space.has_annotation = is_marked;
+            json!({"annotations": {"k8s.titansoft.com/imagepullsecret-patcher-exclude": value}})
+        };
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        api.patch(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Somebody applies a service account as it was before.
+    async fn detach(&mut self, name: &str) -> Result<()> {
+        let space = self.spaces.get_mut(name).context("a namespace")?;
+        if space.removals >= REMOVALS {
+            return Ok(());
+        }
+        space.removals += 1;
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
+        let patch = Patch::Merge(json!({"imagePullSecrets": [{"name": "own"}]}));
+        unless_gone(
+            api.patch("ci", &PatchParams::default(), &patch)
+                .await
+                .map(|_| ()),
+        )
+    }
+
+    /// How long it takes until everything is as it should be.
+    async fn settle(&self, round: usize) -> Result<Duration> {
+        let begun = Instant::now();
+        loop {
+            let Err(error) = self.check().await else {
+                return Ok(begun.elapsed());
+            };
+            if begun.elapsed() > SETTLED {
+                return Err(
+                    error.context(format!("round {round}: not within {} s", SETTLED.as_secs()))
+                );
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn check(&self) -> Result<()> {
+        let params = ListParams::default().fields(&format!("metadata.name={GLOBAL_SECRET}"));
+        let secrets = Api::<Secret>::all(self.client.clone())
+            .list(&params)
+            .await?;
+        let secrets: BTreeMap<String, Secret> = secrets
+            .into_iter()
+            .map(|secret| (secret.namespace().unwrap_or_default(), secret))
+            .collect();
+        let accounts = Api::<ServiceAccount>::all(self.client.clone());
+        let accounts = accounts.list(&ListParams::default()).await?;
+        for (name, space) in &self.spaces {
+            let is_excluded = space.has_label
+                || space.has_annotation
+                || self.excludes_x && name.starts_with("x-");
+            let is_wanted = self.is_enabled && !is_excluded;
+            match secrets.get(name) {
+                None => ensure!(!is_wanted, "{name} has no Secret"),
+                Some(_) if !is_wanted => bail!("{name} has a Secret left over"),
+                Some(secret) => self.check_content(name, secret)?,
+            }
+            let is_attached = is_wanted && self.attach == Attach::ServiceAccounts;
+            let of = accounts
+                .iter()
+                .filter(|account| account.namespace().as_deref() == Some(name));
+            for account in of {
+                let account_name = account.name_any();
+                let names = account.image_pull_secrets.iter().flatten();
+                let names: Vec<&str> = names.map(|reference| reference.name.as_str()).collect();
+                let is_ours = is_attached && ACCOUNTS.contains(&account_name.as_str());
+                let own = if account_name == "ci" {
+                    vec!["own"]
+                } else {
+                    vec![]
+                };
+                let expected = [own, if is_ours { vec![GLOBAL_SECRET] } else { vec![] }].concat();
+                ensure!(
+                    names == expected,
+                    "{name}/{account_name} has {names:?}, not {expected:?}"
+                );
+                let record = account.annotations().contains_key("globalps.io/attached");
+                ensure!(
+                    record == is_ours,
+                    "{name}/{account_name}: recorded: {record}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_content(&self, name: &str, secret: &Secret) -> Result<()> {
+        let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
+        let found = parse(&data.context("no content")?.0)?;
+        let mut wanted = vec![("quay.io", self.additional)];
+        if name.starts_with("t-") {
+            wanted.push(("ghcr.io", self.team));
+        }
+        let is_right = found.means_the_same(&parse(config(&wanted).as_bytes())?);
+        ensure!(is_right, "{name} has other content");
+        Ok(())
+    }
+}
+
+fn config(entries: &[(&str, u32)]) -> String {
+    let entry = |(registry, number): &(&str, u32)| {
+        (
+            (*registry).to_owned(),
+            json!({"username": "u", "password": format!("p{number}")}),
+        )
+    };
+    let auths: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
+    json!({"auths": auths}).to_string()
+}
+
+/// What another event deleted can't be changed.
+fn unless_gone(done: kube::Result<()>) -> Result<()> {
+    match done {
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
+        done => Ok(done?),
+    }
+}
