@@ -75,8 +75,14 @@ pub(crate) fn report(
         conflicts: named(&plan.resolved.conflicts),
         conflicts_total: u32::try_from(plan.resolved.conflicts.len()).unwrap_or(u32::MAX),
         sources: source_statuses(snapshot, &plan.resolved.sources),
-        image_pull_secrets: namespaces.map(namespaces_status),
-        operators: operators.map(operators_status),
+        image_pull_secrets: namespaces.map(|report| {
+            let before = before.and_then(|before| before.image_pull_secrets.as_ref());
+            namespaces_status(report, before)
+        }),
+        operators: operators.map(|report| {
+            let before = before.and_then(|before| before.operators.as_ref());
+            operators_status(report, before)
+        }),
         conditions,
     }
 }

@@ -1,17 +1,33 @@
 //! The namespaces in the status. Pure.
 
-use globalps_core::api::{ImagePullSecretsStatus, condition};
+use globalps_core::api::{Attach, ImagePullSecretsStatus, condition};
 
 use super::statement::{Statement, statement};
-use crate::namespaces::summary::{NamespacesReport, Summary};
+use crate::namespaces::summary::NamespacesReport;
 
-pub(super) fn namespaces_status(report: &NamespacesReport) -> ImagePullSecretsStatus {
+/// It says `ServiceAccounts` before the first service account has a reference, and until the last one has none: by that a new
+/// leader knows whether to look for some. `before`: the previous status, which stays while nothing else is known.
+pub(super) fn namespaces_status(
+    report: &NamespacesReport,
+    before: Option<&ImagePullSecretsStatus>,
+) -> ImagePullSecretsStatus {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let unknown = Summary::default();
-    let summary = report.summary.as_ref().unwrap_or(&unknown);
+    let accounts = Attach::ServiceAccounts.as_str();
+    let said = before.filter(|before| before.attach == accounts);
+    let Some(summary) = &report.summary else {
+        return ImagePullSecretsStatus {
+            secret_name: report.secret_name.clone(),
+            attach: said.map_or(report.attach.as_str(), |_| accounts).to_owned(),
+            ..before.cloned().unwrap_or_default()
+        };
+    };
+    let attach = match summary.accounts {
+        0 => report.attach.as_str(),
+        _ => accounts,
+    };
     ImagePullSecretsStatus {
         secret_name: report.secret_name.clone(),
-        attach: report.attach.as_str().to_owned(),
+        attach: attach.to_owned(),
         total: count(summary.total),
         synced: count(summary.synced),
         failed: count(summary.failed),
@@ -69,5 +85,65 @@ fn reason(failure: &str) -> &'static str {
         "ForeignSecret" => "ForeignSecret",
         "Conflict" => "Conflict",
         _ => "NamespacesFailed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespaces::summary::Summary;
+
+    #[test]
+    fn service_accounts_are_named_before_the_first_reference_and_until_the_last_is_gone() {
+        let (admission, accounts) = (Attach::Admission, Attach::ServiceAccounts);
+        for (case, before, attach, left, expected) in [
+            ("the first time", None, accounts, None, accounts),
+            ("with admission", None, admission, None, admission),
+            (
+                "switched, not listed yet",
+                Some(accounts),
+                admission,
+                None,
+                accounts,
+            ),
+            (
+                "switched, some left",
+                Some(accounts),
+                admission,
+                Some(2),
+                accounts,
+            ),
+            (
+                "switched, none left",
+                Some(accounts),
+                admission,
+                Some(0),
+                admission,
+            ),
+            ("switched back", Some(admission), accounts, None, accounts),
+        ] {
+            let report = NamespacesReport {
+                secret_name: "s".to_owned(),
+                attach,
+                note: None,
+                is_forbidden: false,
+                problem: None,
+                summary: left.map(|accounts| Summary {
+                    accounts,
+                    ..Summary::default()
+                }),
+            };
+            let before = before.map(|attach| ImagePullSecretsStatus {
+                attach: attach.as_str().to_owned(),
+                total: 7,
+                ..ImagePullSecretsStatus::default()
+            });
+            let status = namespaces_status(&report, before.as_ref());
+            assert_eq!(status.attach, expected.as_str(), "{case}");
+            let kept = before
+                .filter(|_| left.is_none())
+                .map_or(0, |before| before.total);
+            assert_eq!(status.total, kept, "{case}");
+        }
     }
 }

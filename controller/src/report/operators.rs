@@ -3,12 +3,17 @@
 use globalps_core::api::{OperatorsStatus, condition};
 
 use super::statement::{Statement, statement};
-use crate::operators::summary::{OperatorsReport, Summary};
+use crate::operators::summary::OperatorsReport;
 
-pub(super) fn operators_status(report: &OperatorsReport) -> OperatorsStatus {
+/// `before`: the previous status, which stays while nothing else is known.
+pub(super) fn operators_status(
+    report: &OperatorsReport,
+    before: Option<&OperatorsStatus>,
+) -> OperatorsStatus {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let unknown = Summary::default();
-    let summary = report.summary.as_ref().unwrap_or(&unknown);
+    let Some(summary) = &report.summary else {
+        return before.cloned().unwrap_or_default();
+    };
     OperatorsStatus {
         total: count(summary.total),
         synced: count(summary.synced),

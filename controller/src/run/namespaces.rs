@@ -59,7 +59,7 @@ impl Controller {
         }
         let known = status.map(|status| &status.secret_name);
         let secret_name = known.unwrap_or(&settings.secret_name).clone();
-        let has_references = status.is_some_and(|status| status.service_accounts > 0);
+        let has_references = status.is_some_and(says_accounts);
         let uses_accounts = settings.enabled
             && match self.attach(settings) {
                 Some((attach, _)) => attach == Attach::ServiceAccounts,
@@ -120,7 +120,8 @@ impl Controller {
         if !settings.enabled && status.is_none() {
             return None;
         }
-        let settings = settings.clone();
+        let (settings, status) = (settings.clone(), status.cloned());
+        let status = status.as_ref();
         let watch = self.cache.pull_secrets.watch()?.clone();
         let known = self.attach(&settings);
         let (attach, note) = known.unwrap_or((Attach::Admission, None));
@@ -132,6 +133,15 @@ impl Controller {
             problem: None,
             summary: None,
         };
+        let is_said = status.is_some_and(|status| {
+            status.secret_name == watch.secret_name
+                && (attach == Attach::Admission || says_accounts(status))
+        });
+        if !is_said {
+            // The status first: by it a new leader knows what to look for.
+            self.namespaces = Some(report);
+            return Some(Duration::ZERO);
+        }
         let is_known = (known.is_some() || !settings.enabled)
             && self.cache.pull_secrets.is_synced()
             && self.cache.are_namespaces_synced();
@@ -266,6 +276,11 @@ impl Controller {
         let is_older = global.is_some_and(|global| stable.revision < global.revision);
         (stable.revision > 0 && is_older).then_some(stable)
     }
+}
+
+/// Service accounts may have references of the controller.
+fn says_accounts(status: &ImagePullSecretsStatus) -> bool {
+    status.attach == Attach::ServiceAccounts.as_str()
 }
 
 /// Time until then, at least a moment.

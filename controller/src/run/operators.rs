@@ -55,6 +55,13 @@ impl Controller {
             is_served: !objects.is_not_served,
             summary: None,
         };
+        let config = self.cache.config();
+        let status = config.and_then(|config| config.status.as_ref());
+        if status.is_none_or(|status| status.operators.is_none()) {
+            // The status first: by it a new leader knows that something may be left.
+            self.operators = Some(report);
+            return Some(Duration::ZERO);
+        }
         if !objects.is_synced() || !self.cache.are_namespaces_synced() {
             self.operators = Some(report);
             return None;
