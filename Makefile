@@ -38,7 +38,8 @@ COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 # What decides and does nothing: what `make mutants` changes.
 DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs core/src/dockerconfig/keys.rs \
 	core/src/dockerconfig/canonical.rs syncer/src/**/decide.rs syncer/src/**/drift.rs \
-	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/**
+	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
+	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
 .PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-plugin bench-provider race soak soak-delivery previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
