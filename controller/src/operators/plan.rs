@@ -111,9 +111,7 @@ fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
         let names = account.references.recorded.iter();
         names.map(|name| (account.namespace.clone(), name.to_string()))
     });
-    let written = input.copies.iter();
-    let written = written.filter(|(_, known)| **known != Known::Deleted);
-    let all = recorded.chain(written.map(|(id, _)| id.clone()));
+    let all = recorded.chain(input.copies.keys().cloned());
     all.filter(|id| !wants.copies.contains_key(id) && input.copies.get(id) != Some(&Known::Deleted))
         .filter(|id| !input.is_going(&id.0))
         .collect()

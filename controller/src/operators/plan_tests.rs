@@ -538,6 +538,65 @@ fn a_namespace_that_is_going_is_left_alone_and_an_excluded_one_is_cleaned() {
 }
 
 #[test]
+fn it_is_clean_once_nothing_is_left_and_a_copy_is_written_again_later() {
+    let mut world = installed();
+    world.act();
+    let again = world.now + SignedDuration::from_mins(10);
+    assert_eq!(world.plan().again_at, Some(again));
+    let retry = world.now + SignedDuration::from_secs(1);
+    world
+        .memory
+        .failed("a/other", "Rejected", String::new(), world.now, 1.0);
+    assert_eq!(world.plan().again_at, Some(retry), "the earlier one");
+    world.now = again;
+    assert_eq!(line(&world), "globalps-c.s=1 1/1");
+    assert_eq!(world.plan().again_at, None, "it is due");
+    world.act();
+    assert!(!world.plan().summary.is_clean);
+    world.is_enabled = false;
+    let mut states = Vec::new();
+    for _ in 0..3 {
+        let summary = world.plan().summary;
+        states.push((world.there.len(), summary.accounts, summary.is_clean));
+        world.step();
+    }
+    assert_eq!(states, [(1, 2, false), (0, 2, false), (0, 0, true)]);
+    // A copy without a service account that records it.
+    world.is_enabled = true;
+    world.act();
+    world.accounts.clear();
+    world.is_enabled = false;
+    assert!(!world.plan().summary.is_clean);
+    world.act();
+    assert!(world.plan().summary.is_clean && world.there.is_empty());
+}
+
+#[test]
+fn a_reference_is_restored_five_times_and_a_conflict_ends_where_nothing_is_wanted() {
+    for forgets in [false, true] {
+        let mut world = installed();
+        world.act();
+        let remove = |world: &mut World| {
+            let account = world.accounts.get_mut("a/op").unwrap();
+            account.names = vec!["own".to_owned()];
+            if forgets {
+                account.recorded.clear();
+            }
+        };
+        for _ in 0..5 {
+            remove(&mut world);
+            world.act();
+            assert_eq!(world.accounts["a/op"].names.len(), 2, "{forgets}");
+        }
+        remove(&mut world);
+        assert_eq!(line(&world), "0/1 Conflict", "{forgets}");
+        world.list("c", "one", &[]);
+        world.act();
+        assert!(world.accounts["a/op"].recorded.is_empty());
+    }
+}
+
+#[test]
 fn copied_versions_and_subscriptions_without_one_are_no_operators() {
     let mut world = installed();
     world.csvs.get_mut("a/v1").unwrap().is_copied = true;
