@@ -484,6 +484,13 @@ fn a_reference_comes_before_its_copy_and_goes_after_it() {
 #[test]
 fn what_is_in_the_way_is_named() {
     let mut world = installed();
+    let refuse = |world: &mut World, key: &str, reason| {
+        let now = world.now;
+        world.memory.failed(key, reason, String::new(), now, 1.0);
+    };
+    refuse(&mut world, "a/op", "Rejected");
+    assert_eq!(line(&world), "+a/op-v1 0/1 Rejected");
+    world.memory = Memory::default();
     world.act();
     world.rotate(&id("c", "s"), Source::Absent);
     assert_eq!(line(&world), "0/1 SourceMissing", "the copy stays");
@@ -493,13 +500,7 @@ fn what_is_in_the_way_is_named() {
     assert_eq!(line(&world), "0/1 SourceInvalid");
     world.rotate(&id("c", "s"), found(7));
     assert_eq!(line(&world), "globalps-c.s=5 0/1");
-    world.memory.failed(
-        "a/secrets/globalps-c.s",
-        "QuotaExceeded",
-        String::new(),
-        world.now,
-        1.0,
-    );
+    refuse(&mut world, "a/secrets/globalps-c.s", "QuotaExceeded");
     assert_eq!(
         line(&world),
         "0/1 QuotaExceeded",
