@@ -229,3 +229,47 @@ pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool 
 pub(super) fn is_skipped(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
     node.is_being_deleted || node.unschedulable && spec.rollout.cordoned == Cordoned::Skip
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_says_by_its_labels_and_its_age_what_it_is() {
+        let created = Timestamp::UNIX_EPOCH;
+        let node = |labels: &[(&str, &str)]| {
+            let labels = labels
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            NodeView {
+                labels: (&labels.collect::<BTreeMap<_, _>>()).into(),
+                ..NodeView::of_test("a", created)
+            }
+        };
+        for (labels, is_linux, is_control_plane, zone) in [
+            (&[][..], false, false, ""),
+            (&[("kubernetes.io/os", "windows")], false, false, ""),
+            (&[("kubernetes.io/os", "linux")], true, false, ""),
+            (
+                &[("node-role.kubernetes.io/control-plane", "")],
+                false,
+                true,
+                "",
+            ),
+            (
+                &[("node-role.kubernetes.io/master", "true")],
+                false,
+                true,
+                "",
+            ),
+            (&[("topology.kubernetes.io/zone", "z")], false, false, "z"),
+        ] {
+            let node = node(labels);
+            let found = (node.is_linux(), node.is_control_plane(), node.zone());
+            assert_eq!(found, (is_linux, is_control_plane, zone), "{labels:?}");
+        }
+        let node = node(&[]);
+        assert!(node.is_new(created + NEW_FOR - SignedDuration::from_secs(1)));
+        assert!(!node.is_new(created + NEW_FOR));
+    }
+}

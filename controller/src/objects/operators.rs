@@ -90,8 +90,10 @@ impl Applier {
         let call = api.patch_metadata(name, &params, &patch);
         let copy = match within("patch", "Secret", &title, call).await {
             Err(error) => match error.refusal() {
-                // There is none, or it is somebody else's.
-                Refusal::Gone | Refusal::Because("Invalid" | "Changed") => return Ok(()),
+                // There is none, or it is somebody else's: so is what the controller has no right to write. Anybody may record it.
+                Refusal::Gone | Refusal::Because("Invalid" | "Changed" | "Forbidden") => {
+                    return Ok(());
+                }
                 Refusal::Because(_) => return Err(error),
             },
             Ok(copy) => copy,

@@ -100,7 +100,7 @@ impl Memory {
             count: 0,
             since: now,
         });
-        if now.duration_since(restores.since) > CONFLICT_WINDOW && restores.count < RESTORES {
+        if now.duration_since(restores.since) > CONFLICT_WINDOW {
             *restores = Restores {
                 count: 0,
                 since: now,
@@ -146,8 +146,9 @@ mod tests {
         memory.failed("b", "Rejected", String::new(), at(0), 0.0);
         let half = at(0) + SignedDuration::from_millis(500);
         assert_eq!(memory.next_retry(at(0)), Some(half));
+        assert_eq!(memory.next_retry(half), Some(at(300)));
         assert_eq!(
-            memory.next_retry(at(301)),
+            memory.next_retry(at(300)),
             None,
             "one that is not made although it is due wakes nobody"
         );
@@ -172,6 +173,15 @@ mod tests {
         assert!(memory.is_contested("a") && !memory.is_contested("b"));
         memory.wrote("a", "6");
         assert!(!memory.is_contested("a"), "other content");
+        for second in [0, 1, 2, 3, 600] {
+            memory.restored("just", at(second));
+        }
+        assert!(memory.is_contested("just"), "ten minutes and not longer");
+        memory.wrote("just", "5");
+        memory.failed("just", "Rejected", String::new(), at(0), 1.0);
+        memory.removed("just");
+        assert!(!memory.is_contested("just") && !memory.wrote_any("just"));
+        assert!(memory.failure("just").is_none());
         memory.retain(|namespace| namespace != "a");
         assert!(!memory.has_written("a", "6"));
     }
