@@ -272,4 +272,25 @@ mod tests {
         assert!(node.is_new(created + NEW_FOR - SignedDuration::from_secs(1)));
         assert!(!node.is_new(created + NEW_FOR));
     }
+
+    #[test]
+    fn a_silent_kubelet_is_another_thing_than_one_that_reports_trouble() {
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(7);
+        let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
+        assert_eq!(node.foreign_owner(), "");
+        node.is_foreign = true;
+        assert_eq!(node.foreign_owner(), MACHINE_CONFIG_OPERATOR);
+        let spec = GlobalPullSecretSpec::default();
+        let for_7_seconds = SignedDuration::from_secs(7);
+        for (unknown, expected) in [
+            (true, phase::NotReady::Unknown(for_7_seconds)),
+            (false, phase::NotReady::Reported(for_7_seconds)),
+        ] {
+            let since = Timestamp::UNIX_EPOCH;
+            node.ready = Err(NotReady { since, unknown });
+            let view = node.phase_view(&spec, true, now);
+            assert_eq!((view.not_ready, view.unresponsive), (Some(expected), true));
+            assert!(!view.excluded);
+        }
+    }
 }
