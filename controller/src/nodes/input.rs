@@ -274,6 +274,27 @@ mod tests {
     }
 
     #[test]
+    fn nodes_under_deletion_get_nothing_new_and_cordoned_ones_by_choice() {
+        let mut spec = GlobalPullSecretSpec::default();
+        for (cordoned, unschedulable, is_being_deleted, expected) in [
+            (Cordoned::Update, false, false, false),
+            (Cordoned::Update, true, false, false),
+            (Cordoned::Update, false, true, true),
+            (Cordoned::Skip, false, false, false),
+            (Cordoned::Skip, true, false, true),
+        ] {
+            spec.rollout.cordoned = cordoned;
+            let node = NodeView {
+                unschedulable,
+                is_being_deleted,
+                ..NodeView::of_test("a", Timestamp::UNIX_EPOCH)
+            };
+            let case = (cordoned, unschedulable, is_being_deleted);
+            assert_eq!(is_skipped(&spec, &node), expected, "{case:?}");
+        }
+    }
+
+    #[test]
     fn a_silent_kubelet_is_another_thing_than_one_that_reports_trouble() {
         let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(7);
         let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);

@@ -66,5 +66,7 @@ mod tests {
             assert_eq!(labels.get(key), value, "{key}");
         }
         assert_eq!(of(&[]).get(""), None);
+        let again = Labels::from(&labels.to_map());
+        assert_eq!((labels.to_map().len(), again), (4, labels));
     }
 }
