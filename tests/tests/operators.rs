@@ -224,13 +224,6 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-b", &["own", "globalps-more.pull"]);
     wait_reason(&product, "Synced");
 
-    // What somebody records is no copy, and holds nothing up.
-    let mut stranger = account("ops", "stranger", &["globalps-no.right", "own"]);
-    stranger["metadata"]["annotations"] =
-        json!({"globalps.io/operator-secrets": "globalps-no.right"});
-    apply(&cluster, &[stranger]);
-    wait_references(&cluster, "ops", "stranger", &["own"]);
-
     // A pull secret that can't be used, or is missing, changes nothing.
     apply(
         &cluster,
