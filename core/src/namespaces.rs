@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt as _};
 
 use crate::api::ImagePullSecrets;
 use crate::dockerconfig::DockerConfig;
-use crate::names::{EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
+use crate::names::{CONTROLLER_MANAGER, EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
 use crate::provider::{Content, Pattern, ScopedConfig, without_later};
 
 /// Which namespaces [`ImagePullSecrets`] selects. The admission policy says the same in CEL.
@@ -71,6 +73,14 @@ pub fn is_marked_excluded(
 ) -> bool {
     let is_true = |map: &BTreeMap<String, String>, key| map.get(key).is_some_and(|v| v == "true");
     is_true(labels, EXCLUDE_LABEL) || is_true(annotations, PATCHER_EXCLUDE_ANNOTATION)
+}
+
+/// The controller's entry of the managed fields: it applied the object. `None`: another client created it.
+pub fn applied(object: &impl ResourceExt) -> Option<&ManagedFieldsEntry> {
+    object.managed_fields().iter().find(|entry| {
+        let is = |field: &Option<String>, value| field.as_deref() == Some(value);
+        is(&entry.manager, CONTROLLER_MANAGER) && is(&entry.operation, "Apply")
+    })
 }
 
 /// The parts of the content that a namespace gets: those of the sources whose scope has it, in their order, by their place

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use globalps_core::names;
+use globalps_core::namespaces::applied;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::Request;
 use kube::{Api, ResourceExt};
@@ -101,14 +101,6 @@ where
 {
     let list = Request::new(api.resource_url());
     pages(cluster, doing, &list, params, keep).await
-}
-
-/// The controller's entry of the managed fields: it applied the Secret.
-pub(crate) fn applied(secret: &impl ResourceExt) -> Option<&ManagedFieldsEntry> {
-    secret.managed_fields().iter().find(|entry| {
-        let is = |field: &Option<String>, value| field.as_deref() == Some(value);
-        is(&entry.manager, names::CONTROLLER_MANAGER) && is(&entry.operation, "Apply")
-    })
 }
 
 /// Whether the controller keeps it. A copy has the label only, and the controller leaves it as it is.

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::objects::{
-    account, apply, apply_references, get, namespace, pod, references, registries_of, wait_pod,
-    wait_references,
+    account, apply, apply_references, get, merge_in, namespace, pod, references, registries_of,
+    wait_pod, wait_references,
 };
 use common::{cluster, docker_config};
 use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
@@ -403,18 +403,8 @@ fn refusal(namespace: &str) -> [Value; 2] {
 
 fn overwrite(cluster: &Cluster, namespace: &str) {
     let config = docker_config(&[("overwritten", "r:1")]);
-    let patch = json!({"stringData": {".dockerconfigjson": config}}).to_string();
-    let what = format!("secret/{NAME}");
-    let args = [
-        "patch",
-        &what,
-        "-n",
-        namespace,
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.kubectl(&args).unwrap();
+    let patch = json!({"stringData": {".dockerconfigjson": config}});
+    merge_in(cluster, namespace, &format!("secret/{NAME}"), &patch);
 }
 
 /// What imagepullsecret-patcher v0.14 leaves: its Deployment, a Secret in each namespace, and a reference of each default account.

@@ -5,8 +5,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::objects::{
-    account, apply, apply_references, get, namespace, pod, references, registries_of, wait_pod,
-    wait_references,
+    account, apply, apply_references, get, merge_in, namespace, pod, references, registries_of,
+    wait_pod, wait_references,
 };
 use common::olm::{
     OLM, catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
@@ -141,16 +141,7 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
     wait_references(&cluster, "ops", "op-2", &[copy]);
     let patch = json!({"imagePullSecrets": [{"name": "own"}],
         "metadata": {"annotations": {"globalps.io/operator-secrets": null}}});
-    let args = [
-        "patch",
-        "serviceaccount/op",
-        "-n",
-        "ops",
-        "--type=merge",
-        "-p",
-        &patch.to_string(),
-    ];
-    cluster.kubectl(&args).unwrap();
+    merge_in(&cluster, "ops", "serviceaccount/op", &patch);
     wait_references(&cluster, "ops", "op", &["own", copy]);
     roll_out(&cluster, &v2);
     wait_available(&cluster, "ops", "app.v2");

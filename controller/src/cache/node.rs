@@ -5,9 +5,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt as _;
 
-use super::versioned::{Versioned, version};
+use super::versioned::Versioned;
 use crate::nodes::input::{NodeView, NotReady};
 use crate::objects::views::NodeFields;
+use crate::targets::version;
 
 /// Taints that the cluster autoscaler and Karpenter (since 1.0, and before) set on a node before they drain and delete it.
 const DELETION_TAINTS: [&str; 3] = [

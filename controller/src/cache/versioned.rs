@@ -2,10 +2,11 @@
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 use kube::api::PartialObjectMeta;
-use kube::{Resource, ResourceExt as _};
 
 use crate::objects::managed::LiveObject;
+use crate::targets::version;
 
 /// Name and `resourceVersion` of an object in a [`Store`](super::store::Store). Resource versions of one resource only increase.
 pub(crate) trait Versioned {
@@ -67,13 +68,4 @@ impl Versioned for LiveObject {
     fn means_the_same(&self, other: &Self) -> bool {
         (&self.fingerprint, self.pods) == (&other.fingerprint, other.pods)
     }
-}
-
-pub(super) fn version(object: &impl Resource) -> u64 {
-    object
-        .meta()
-        .resource_version
-        .as_deref()
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
 }

@@ -52,10 +52,7 @@ pub(super) fn references<'a>(
         let is_contested = is_restore && input.memory.is_contested(key);
         let failed = input.memory.failure(key);
         let failure = if is_contested {
-            let message = format!(
-                "another client has removed the reference of ServiceAccount `{key}` five times: it is left as it is"
-            );
-            Some(("Conflict", message))
+            Some(("Conflict", AccountView::conflict(key)))
         } else {
             let message = |f: &Failure| (f.reason, f.message.clone());
             failed.filter(|_| change.is_some()).map(message)

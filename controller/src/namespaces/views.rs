@@ -1,6 +1,7 @@
 //! Secrets in namespaces, as far as the plan depends on them: there are thousands.
 
-use globalps_core::names::{CONTENT_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY};
+use globalps_core::names::{CONTENT_ANNOTATION, DATA_KEY};
+use globalps_core::namespaces::applied;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -27,11 +28,7 @@ pub(crate) struct PullSecretView {
 
 impl From<PartialObjectMeta<Secret>> for PullSecretView {
     fn from(object: PartialObjectMeta<Secret>) -> Self {
-        let entries = object.managed_fields();
-        let own = entries.iter().find(|entry| {
-            entry.manager.as_deref() == Some(CONTROLLER_MANAGER)
-                && entry.operation.as_deref() == Some("Apply")
-        });
+        let own = applied(&object);
         let content = object.annotations().get(CONTENT_ANNOTATION);
         Self {
             namespace: object.namespace().unwrap_or_default(),

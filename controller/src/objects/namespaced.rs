@@ -6,6 +6,7 @@ use globalps_core::names::{
     CONTENT_ANNOTATION, CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, IMAGE_PULL_SECRET_LABEL,
     IMAGE_PULL_SECRETS, ROLLED_OUT_SECRET, SECRET_TYPE,
 };
+use globalps_core::references::Change;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;
@@ -15,6 +16,7 @@ use kube::api::{
 };
 
 use super::apply::{Applier, ApplyError, within};
+use crate::targets::account::AccountView;
 
 /// Why the API server did not accept a write: a reason for the status.
 pub(crate) enum Refusal {
@@ -102,27 +104,22 @@ impl Applier {
         Ok(())
     }
 
-    /// Changes the references of a service account.
+    /// Changes the references of a service account. `annotation`: records them.
     pub(crate) async fn reference(
         &self,
-        namespace: &str,
-        name: &str,
-        operations: json_patch::Patch,
-    ) -> Result<ServiceAccount, ApplyError> {
-        let api: Api<ServiceAccount> = self.in_namespace(namespace);
+        account: &AccountView,
+        change: &Change,
+        annotation: &str,
+    ) -> Result<AccountView, ApplyError> {
+        let api: Api<ServiceAccount> = self.in_namespace(&account.namespace);
         let params = PatchParams {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let patch: Patch<()> = Patch::Json(operations);
-        let call = api.patch(name, &params, &patch);
-        within(
-            "patch",
-            "ServiceAccount",
-            &format!("{namespace}/{name}"),
-            call,
-        )
-        .await
+        let patch: Patch<()> = Patch::Json(account.references.patch(change, annotation));
+        let call = api.patch(&account.name, &params, &patch);
+        let account = within("patch", "ServiceAccount", &account.key(), call).await?;
+        Ok(AccountView::new(&account, annotation))
     }
 
     /// `global-pull-secret-rolled-out`; `None`: there is none.

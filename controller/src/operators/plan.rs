@@ -241,10 +241,7 @@ fn trouble(input: &Input, wants: &Wants, operator: &Operator) -> Option<Trouble>
             continue;
         };
         if input.memory.is_contested(key) {
-            let message = format!(
-                "another client has removed the reference of ServiceAccount `{key}` five times: it is left as it is"
-            );
-            return Some(("Conflict", message));
+            return Some(("Conflict", AccountView::conflict(key)));
         }
         if let Some(trouble) = of(key).filter(|_| !change.added.is_empty()) {
             return Some(trouble);

@@ -139,4 +139,12 @@ impl CatalogSecret {
             trouble,
         }
     }
+
+    /// Bytes of the copies. Empty where it can't be copied.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        match &self.source {
+            Source::Found(Data(Some(bytes))) => bytes.clone(),
+            _ => Vec::new(),
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::namespaces::views::PullSecretView;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
 use crate::targets::account::AccountView;
-use crate::targets::memory::Memory;
+use crate::targets::memory::{Memory, jitter};
 
 /// Writes in flight; each one uses a connection.
 const CONCURRENT: usize = 64;
@@ -136,8 +136,7 @@ impl NamespaceWrites<'_> {
                     Refusal::Because(reason) => {
                         tracing::warn!(%error, reason, "a namespace could not be written");
                         let now = Timestamp::now();
-                        let jitter = f64::from(now.subsec_nanosecond() % 1000) / 1000.0;
-                        memory.failed(&key, reason, error.to_string(), now, jitter.abs());
+                        memory.failed(&key, reason, error.to_string(), now, jitter(now));
                     }
                 },
             }
@@ -201,13 +200,10 @@ async fn perform(
             let Some(account) = account else {
                 return Ok(Written::Gone);
             };
-            let operations = account.references.patch(change, ATTACHED_ANNOTATION);
-            let (namespace, account) = (&account.namespace, &account.name);
-            let account = applier.reference(namespace, account, operations).await?;
-            Ok(Written::Account(AccountView::new(
-                &account,
-                ATTACHED_ANNOTATION,
-            )))
+            let account = applier
+                .reference(&account, change, ATTACHED_ANNOTATION)
+                .await?;
+            Ok(Written::Account(account))
         }
     }
 }

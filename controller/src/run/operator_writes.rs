@@ -5,13 +5,13 @@ use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use jiff::Timestamp;
 
 use crate::cache::OperatorObjects;
-use crate::content::source::{Data, Source};
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
 use crate::operators::input::{Copies, Known};
 use crate::operators::plan::Write;
+use crate::operators::views::CatalogSecret;
 use crate::targets::account::AccountView;
-use crate::targets::memory::Memory;
+use crate::targets::memory::{Memory, jitter};
 
 /// Writes in flight.
 const CONCURRENT: usize = 8;
@@ -53,15 +53,10 @@ impl ForOperators {
                 memory.restored(key, Timestamp::now());
             }
             let content = match &write {
-                Write::Copy { content, .. } => match objects.secrets.get(&content.source) {
-                    Some(secret) => match &secret.source {
-                        Source::Found(Data(Some(bytes))) => bytes.clone(),
-                        _ => Vec::new(),
-                    },
-                    None => Vec::new(),
-                },
-                _ => Vec::new(),
+                Write::Copy { content, .. } => objects.secrets.get(&content.source),
+                _ => None,
             };
+            let content = content.map(CatalogSecret::content).unwrap_or_default();
             let account = match &write {
                 Write::Account { key, .. } => objects.accounts.get(key).cloned(),
                 _ => None,
@@ -100,8 +95,7 @@ impl ForOperators {
                 (write, Err(error)) => {
                     let (reason, message) = trouble(&write, &error);
                     tracing::warn!(%error, reason, "an operator could not be served");
-                    let jitter = f64::from(now.subsec_nanosecond() % 1000) / 1000.0;
-                    memory.failed(&key, reason, message, now, jitter.abs());
+                    memory.failed(&key, reason, message, now, jitter(now));
                 }
             }
         }
@@ -150,15 +144,10 @@ async fn perform(
             let Some(account) = account else {
                 return Ok(Written::Gone);
             };
-            let operations = account
-                .references
-                .patch(change, OPERATOR_SECRETS_ANNOTATION);
-            let (namespace, name) = (&account.namespace, &account.name);
-            let account = applier.reference(namespace, name, operations).await?;
-            Ok(Written::Account(AccountView::new(
-                &account,
-                OPERATOR_SECRETS_ANNOTATION,
-            )))
+            let account = applier
+                .reference(&account, change, OPERATOR_SECRETS_ANNOTATION)
+                .await?;
+            Ok(Written::Account(account))
         }
     }
 }

@@ -33,6 +33,13 @@ impl AccountView {
         Self::key_of(&self.namespace, &self.name)
     }
 
+    /// Why the controller leaves it as it is, as a sentence.
+    pub(crate) fn conflict(key: &str) -> String {
+        format!(
+            "another client has removed the reference of ServiceAccount `{key}` five times: it is left as it is"
+        )
+    }
+
     /// The controller has added a reference to it.
     pub(crate) fn is_attached(&self) -> bool {
         !self.references.recorded.is_empty()

@@ -12,6 +12,11 @@ const BACKOFF: (SignedDuration, SignedDuration) =
 const RESTORES: u32 = 5;
 const CONFLICT_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 
+/// A random share of a pause, from 0 to 1.
+pub(crate) fn jitter(now: Timestamp) -> f64 {
+    f64::from(now.subsec_nanosecond().unsigned_abs() % 1000) / 1000.0
+}
+
 /// A write that the API server did not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

@@ -81,7 +81,7 @@ impl FromStr for SourceName {
     }
 }
 
-/// Whether it is a name of an object, of at most so many characters.
+/// Whether it is a valid name of an object, not longer than this.
 fn is_object_name(text: &str, max: usize) -> bool {
     let bytes = text.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -28,7 +28,7 @@ pub(super) struct Delivered {
 /// The Secret of that name in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// Of globalps; or hidden from this user, who is told what it should have.
+    /// Of globalps; or hidden from this user, and its expected content is shown.
     Ours,
     Absent,
     Foreign,
@@ -56,7 +56,7 @@ impl Delivered {
             cluster.call("get the Namespace", namespaces.get_metadata_opt(namespace)),
             cluster.call(&doing, secrets.get_metadata_opt(name)),
         );
-        // Who may not see its labels is told what its name says.
+        // Where its labels are hidden, its name decides.
         let seen = match seen {
             Err(failure) if failure.is(403) => NamespaceSeen::default(),
             seen => seen?.as_ref().map(NamespaceSeen::of).unwrap_or_default(),
@@ -191,7 +191,7 @@ pub(super) struct OfPod<'a> {
 }
 
 impl OfPod<'_> {
-    /// In their order. Of the Secret that globalps keeps in the namespace, each credential is told with its source.
+    /// In their order. Of the Secret that globalps keeps in the namespace, each credential is shown with its source.
     pub(super) async fn keyrings(
         self,
         cluster: &Cluster<'_>,

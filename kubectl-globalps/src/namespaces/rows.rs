@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::{ImagePullSecrets, ImagePullSecretsStatus};
 use globalps_core::names;
-use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
+use globalps_core::namespaces::{Selected, Selection, applied, is_marked_excluded};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::PartialObjectMeta;
 use serde::Serialize;
 
-use super::{NamespaceSeen, applied, is_ours};
+use super::{NamespaceSeen, is_ours};
 use crate::columns::columns;
 use crate::table::{Layout, age};
 

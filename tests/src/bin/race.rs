@@ -89,7 +89,7 @@ fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
             "spec": {"terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}]}},
     ]});
-    // Without its service account a pod is refused; whoever applies does so again.
+    // Without its service account a pod is refused, and the apply is repeated.
     until(
         "the pod is taken",
         DEADLINE,

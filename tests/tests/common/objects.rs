@@ -109,16 +109,18 @@ pub fn wait_pod(cluster: &Cluster, namespace: &str, name: &str, is_refused: bool
 
 pub fn apply_references(cluster: &Cluster, namespace: &str, name: &str, names: &[&str]) {
     let references: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-    let patch = json!({"imagePullSecrets": references}).to_string();
-    let what = format!("serviceaccount/{name}");
-    let args = [
-        "patch",
-        &what,
-        "-n",
+    let patch = json!({"imagePullSecrets": references});
+    merge_in(
+        cluster,
         namespace,
-        "--type=merge",
-        "-p",
+        &format!("serviceaccount/{name}"),
         &patch,
-    ];
+    );
+}
+
+/// `kubectl patch --type=merge`, in any namespace.
+pub fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
+    let patch = patch.to_string();
+    let args = ["patch", what, "-n", namespace, "--type=merge", "-p", &patch];
     cluster.kubectl(&args).unwrap();
 }
