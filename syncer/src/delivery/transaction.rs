@@ -15,7 +15,7 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::Provider;
-use crate::node::state::{Change, Failure, NodeError, State, Step};
+use crate::node::state::{Change, Failure, NodeError, Obstacle, State, Step};
 use crate::node::systemd::Since;
 
 /// Attempts at a restart, and the pauses between them.
@@ -201,6 +201,11 @@ impl<K: Kubelet> Transaction<'_, K> {
         if let Some(installed) = &writes.installed
             && let Err(error) = self.provider.check(installed).await
         {
+            writes.expect_first()?;
+            // There is nothing else to go back to.
+            if change.is_repair() {
+                return Err(NodeError::Provider(Obstacle::failed(error)));
+            }
             if let Some(provider) = state.change.as_mut().and_then(|it| it.provider.as_mut()) {
                 provider.has_failed = true;
             }
@@ -266,6 +271,9 @@ impl<K: Kubelet> Transaction<'_, K> {
             return Ok(None);
         };
         if provider.target.installed.is_none() || !provider.is_kubelet_checked {
+            return Ok(None);
+        }
+        if change.is_repair() {
             return Ok(None);
         }
         if !change.restart {
@@ -1401,6 +1409,62 @@ mod tests {
             );
             assert_eq!(state.provider, Some(expected), "{sentence}");
             assert_eq!(kubelet.restarts, 0, "{sentence}");
+        }
+    }
+
+    #[tokio::test]
+    async fn damage_while_the_program_is_tried_and_a_trial_of_the_same_data_are_tried_again() {
+        let _lock = PROGRAMS.lock().await;
+        for (sentence, first, serves, is_in_force) in [
+            ("the data is cut meanwhile", ": > \"$data\"", true, true),
+            ("it goes meanwhile", "rm \"$data\"", true, true),
+            ("it stays as it is", "true", true, false),
+            ("a kubelet that is down is another matter", "", false, true),
+        ] {
+            let node = ProviderNode::new(true);
+            let data = node.provider.data.here.clone();
+            if !first.is_empty() {
+                // The first time the program says nothing.
+                let (program, tried) = (node.path.with_file_name("program"), "tried");
+                let script = fs::read_to_string(&program).unwrap();
+                let tried = node.path.with_file_name(tried);
+                let first = format!(
+                    "data={}\nif [ ! -e {tried} ]; then : > {tried}; {first}; echo {{}}; exit; fi\nprintf",
+                    data.display(),
+                    tried = tried.display(),
+                );
+                fs::write(&program, script.replacen("printf", &first, 1)).unwrap();
+            }
+            let mut change = node.change(true);
+            let mut kubelet = node.kubelet();
+            let writes = node.transaction(&mut kubelet).writes(&change, true);
+            writes.write_first(&node.provider).unwrap();
+            writes.write_last(&node.provider).unwrap();
+            write(&data, &FileSnapshot::Absent).unwrap();
+            let provider = change.provider.as_mut().unwrap();
+            provider.target = provider.before.clone();
+            change.before = image(Some(OLD));
+            change.target = image(Some(OLD));
+            change.restart = false;
+            let mut state = State::new(image(Some(OLD)), 0);
+            state.provider = Some(installed());
+            let mut kubelet = Fake {
+                serves_since: serves,
+                ..Fake::default()
+            };
+            let mut transaction = node.transaction(&mut kubelet);
+            let outcome = transaction.begin(&mut state, change).await;
+            assert_eq!(outcome.is_ok(), is_in_force, "{sentence}");
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    assert_eq!(error.reason(), "ProviderFailed", "{sentence}");
+                    transaction.resume(&mut state).await.unwrap()
+                }
+            };
+            assert_eq!(outcome, Outcome::InForce, "{sentence}");
+            assert_eq!(file::read(&data).unwrap(), installed().data, "{sentence}");
+            assert_eq!(state.failed, None, "{sentence}");
         }
     }
 

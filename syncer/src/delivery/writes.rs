@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::node::file::{self, FileSnapshot};
+use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
 use crate::node::state::{Change, Installed, NodeError};
 
@@ -73,6 +73,17 @@ impl Writes {
             is_new |= write(path, target)?;
         }
         Ok(is_new)
+    }
+
+    /// An error where another process has written one of the first files since.
+    pub(super) fn expect_first(&self) -> Result<(), NodeError> {
+        for (path, target) in &self.first {
+            if file::read(path)? != *target {
+                let path = path.clone();
+                return Err(FileError::Changed { path }.into());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn write_last(&self, provider: &Provider) -> Result<(), NodeError> {

@@ -67,6 +67,14 @@ impl Obstacle {
             message: message.into(),
         }
     }
+
+    /// The program does not give what its data say.
+    pub(crate) fn failed(message: String) -> Self {
+        Self {
+            reason: "ProviderFailed",
+            message,
+        }
+    }
 }
 
 /// What one generation of the node's `NodePullSecret` asks for.
@@ -215,6 +223,12 @@ impl Change {
     /// Its restart has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
+    }
+
+    /// It brings back what the kubelet's provider had, and changes nothing else of it.
+    pub(crate) fn is_repair(&self) -> bool {
+        let provider = self.provider.as_ref();
+        !self.restart && provider.is_some_and(|provider| provider.before == provider.target)
     }
 
     /// The configuration does not restart kubelets any more: the change goes on without, and the system bus is not needed.
