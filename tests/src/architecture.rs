@@ -134,7 +134,8 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
     let modules: BTreeSet<_> = modules.collect();
     let mut used = BTreeSet::new();
     let mut between_files = BTreeSet::new();
-    for source in sources.iter().filter(|source| source.path != "main.rs") {
+    let is_root = |path: &str| matches!(path, "main.rs" | "lib.rs") || path.starts_with("bin/");
+    for source in sources.iter().filter(|source| !is_root(&source.path)) {
         let Some((directory, _)) = source.path.split_once('/') else {
             found.push(format!("{} lies in no module directory", source.path));
             continue;

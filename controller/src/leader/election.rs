@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use globalps_core::names::LEASE;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
@@ -103,16 +102,16 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    pub(crate) fn new(client: Client, me: &str, health: &Arc<Health>) -> Self {
+    pub(crate) fn new(client: Client, lease: &'static str, me: &str, health: &Arc<Health>) -> Self {
         Self {
-            api: LeaseApi::new(client, me),
+            api: LeaseApi::new(client, lease, me),
             health: Arc::clone(health),
         }
     }
 
     /// Waits for the Lease and takes it.
     pub(crate) async fn acquire(&self) -> LeaseGuard<'_> {
-        let named = watcher::Config::default().fields(&format!("metadata.name={LEASE}"));
+        let named = watcher::Config::default().fields(&format!("metadata.name={}", self.api.name));
         let mut events = watch(self.api.leases.clone(), named)
             .default_backoff()
             .boxed();

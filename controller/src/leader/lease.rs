@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE, LEASE};
+use globalps_core::names::{CONTROLLER_MANAGER, CONTROLLER_NAMESPACE};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -20,14 +20,17 @@ const REQUEST: Duration = Duration::from_secs(2);
 
 pub(super) struct LeaseApi {
     pub(super) leases: Api<Lease>,
+    /// Name of the Lease.
+    pub(super) name: &'static str,
     /// Holder identity of this process.
     pub(super) me: String,
 }
 
 impl LeaseApi {
-    pub(super) fn new(client: Client, me: &str) -> Self {
+    pub(super) fn new(client: Client, name: &'static str, me: &str) -> Self {
         Self {
             leases: Api::namespaced(client, CONTROLLER_NAMESPACE),
+            name,
             me: me.to_owned(),
         }
     }
@@ -36,14 +39,14 @@ impl LeaseApi {
     pub(super) async fn create(&self) -> Result<Lease, LeaseError> {
         let params = PatchParams::apply(CONTROLLER_MANAGER);
         let body = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE},
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self.name},
         });
         let patch = Patch::Apply(&body);
-        within(self.leases.patch(LEASE, &params, &patch)).await
+        within(self.leases.patch(self.name, &params, &patch)).await
     }
 
     pub(super) async fn get(&self) -> Result<Lease, LeaseError> {
-        within(self.leases.get(LEASE)).await
+        within(self.leases.get(self.name)).await
     }
 
     pub(super) async fn take(&self, version: &str, transitions: i32) -> Result<Lease, LeaseError> {
@@ -66,7 +69,7 @@ impl LeaseApi {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        within(self.leases.patch(LEASE, &params, &Patch::Merge(&body))).await
+        within(self.leases.patch(self.name, &params, &Patch::Merge(&body))).await
     }
 }
 
@@ -96,7 +99,7 @@ async fn within(
 
 /// Logs the error and returns the pause before the next attempt, with jitter.
 pub(super) fn warn(action: &'static str, error: &LeaseError) -> Duration {
-    tracing::warn!(%error, action, lease = LEASE, "not done, trying again");
+    tracing::warn!(%error, action, "the Lease: not done, trying again");
     let random = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
     RETRY + RETRY * random / 1000
 }

@@ -158,7 +158,7 @@ mod tests {
                 Some(Lost::Lease),
             ),
         ] {
-            let api = LeaseApi::new(client(version, holder), "me");
+            let api = LeaseApi::new(client(version, holder), "lease", "me");
             let mut lease = Lease::default();
             lease.metadata.resource_version = Some("7".to_owned());
             let mut guard = LeaseGuard::new(&api, lease, clock::now());

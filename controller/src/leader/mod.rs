@@ -4,3 +4,4 @@ pub(crate) mod election;
 pub(crate) mod fencing;
 mod lease;
 pub(crate) mod lease_guard;
+pub(crate) mod terms;

@@ -8,29 +8,30 @@ mod reconcile;
 mod sources;
 mod status;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Parser, Subcommand};
 use futures::stream::{self, BoxStream, Stream};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::SecretRef;
+use globalps_core::names::{self, LEASE};
 use jiff::Timestamp;
 use kube::Client;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use delivering::Delivering;
 use operator_writes::ForOperators;
 
 use crate::cache::{self, Cache, CacheEvent, CacheEvents};
-use crate::leader::election::{Election, identity};
-use crate::leader::fencing::fenced_client;
-use crate::leader::lease_guard::{LeaseGuard, Lost};
+use crate::leader::election::identity;
+use crate::leader::fencing::{FencingToken, fenced_client};
+use crate::leader::terms::Terms;
 use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::operators::summary::OperatorsReport;
+use crate::process::{self, Process, ProcessArgs};
 use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -47,106 +48,52 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// Between two updates of the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Time for the writes in flight before the Lease is released.
-const SETTLE: Duration = Duration::from_secs(5);
-
-/// Shared by all terms of this process.
-pub(crate) struct Setup {
-    pub(crate) client: Client,
-    pub(crate) namespace: String,
-    pub(crate) syncer_image: String,
-    pub(crate) health: Arc<Health>,
-    pub(crate) metrics: Arc<Metrics>,
+#[derive(Parser)]
+#[command(name = "globalps-controller", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
 }
 
-/// Stands by and leads until SIGTERM or SIGINT. A rollout in progress needs no cleanup: the next leader continues from the
-/// objects.
-pub(crate) async fn run(setup: Setup) -> anyhow::Result<()> {
-    let mut stop = Stop::new()?;
+#[derive(Subcommand)]
+enum Command {
+    /// Watch the pull secrets and roll them out, until a signal ends it
+    Run(RunArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Namespace of the Secrets and of the syncer
+    #[arg(long, default_value = names::NAMESPACE)]
+    namespace: String,
+    /// Image of the syncer that the nodes run
+    #[arg(long)]
+    syncer_image: String,
+    #[command(flatten)]
+    process: ProcessArgs,
+}
+
+/// The controller's program.
+pub(crate) async fn main() -> anyhow::Result<()> {
+    let Command::Run(args) = Cli::parse().command;
+    let process = process::start(&args.process).await?;
     let me = identity();
-    let election = Election::new(setup.client.clone(), &me, &setup.health);
-    tracing::info!(me, namespace = setup.namespace, "started");
-    loop {
-        let guard = tokio::select! {
-            () = stop.wait() => break,
-            guard = election.acquire() => guard,
-        };
-        let token = Arc::clone(&guard.token);
-        let may_write = Box::new(move || token.is_open());
-        setup.metrics.set_leader(Some(may_write));
-        setup.health.set_waits_for_caches(true);
-        let ended = Box::pin(lead(&setup, &me, guard, &mut stop)).await;
-        setup.metrics.set_leader(None);
-        setup.health.set_waits_for_caches(false);
-        match ended {
-            Ended::Lost | Ended::Restored => {}
-            Ended::Stopped => break,
-            Ended::Failed(error) => return Err(error),
-        }
-    }
-    tracing::info!("ended by a signal");
-    Ok(())
-}
-
-enum Ended {
-    /// Another controller leads.
-    Lost,
-    /// Etcd was restored from a backup: the next term lists every object again.
-    Restored,
-    Stopped,
-    Failed(anyhow::Error),
-}
-
-/// One term. Every watch starts again, so that no plan uses objects from before the Lease was taken: the caches contain the
-/// assignments of the previous leader.
-async fn lead(setup: &Setup, me: &str, mut guard: LeaseGuard<'_>, stop: &mut Stop) -> Ended {
-    let token = Arc::clone(&guard.token);
-    let mut controller = Controller::new(setup, me, &guard);
-    let mut running = pin!(controller.run());
-    let ended = tokio::select! {
-        () = stop.wait() => Ended::Stopped,
-        lost = guard.keep() => match lost {
-            Lost::Lease => Ended::Lost,
-            Lost::Objects => Ended::Restored,
-        },
-        error = &mut running => Ended::Failed(error),
+    tracing::info!(me, namespace = args.namespace, "started");
+    let terms = Terms {
+        client: &process.client,
+        health: &process.health,
+        metrics: &process.metrics,
+        lease: LEASE,
+        me: &me,
     };
-    token.close();
-    if !matches!(ended, Ended::Lost) {
-        // A write in flight must end before the next leader lists the objects.
-        let settled = async {
-            tokio::select! {
-                () = token.settled() => {}
-                _ = &mut running => {}
-            }
-        };
-        let is_settled = timeout(SETTLE, settled).await.is_ok();
-        if is_settled && !matches!(ended, Ended::Restored) {
-            guard.release().await;
-        }
-    }
-    ended
-}
-
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+    // Every watch starts again with each term, so that no plan uses objects from before the Lease was taken: the caches contain
+    // the assignments of the previous leader.
+    terms
+        .lead(async |token| {
+            let mut controller = Controller::new(&process, &args, &me, &token);
+            controller.run().await
         })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+        .await
 }
 
 /// Doubles up to the longest backoff; up to half of it is random.
@@ -195,9 +142,9 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(setup: &Setup, me: &str, guard: &LeaseGuard<'_>) -> Self {
-        let client = fenced_client(&setup.client, &guard.token, &setup.health);
-        let namespace = &setup.namespace;
+    fn new(process: &Process, args: &RunArgs, me: &str, token: &Arc<FencingToken>) -> Self {
+        let client = fenced_client(&process.client, token, &process.health);
+        let namespace = &args.namespace;
         Self {
             events: cache::events(&client, namespace),
             original_events: stream::pending().boxed(),
@@ -212,7 +159,7 @@ impl Controller {
             operators: None,
             openshift: (None, None),
             cache: Cache::default(),
-            applier: Applier::new(client.clone(), namespace, &setup.syncer_image, me),
+            applier: Applier::new(client.clone(), namespace, &args.syncer_image, me),
             recorder: EventRecorder::new(client.clone(), namespace),
             config_missing: false,
             installed: None,
@@ -221,8 +168,8 @@ impl Controller {
             planning: Duration::ZERO,
             client,
             namespace: namespace.clone(),
-            health: Arc::clone(&setup.health),
-            metrics: Arc::clone(&setup.metrics),
+            health: Arc::clone(&process.health),
+            metrics: Arc::clone(&process.metrics),
         }
     }
 

@@ -1,0 +1,23 @@
+//! The programs of the control plane. The controller: cache -> plan -> write -> report. The hub: the same for many clusters.
+//! See `docs/architecture.md`.
+
+#![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
+
+mod cache;
+mod content;
+mod leader;
+mod namespaces;
+mod nodes;
+mod objects;
+mod operators;
+mod process;
+mod remote;
+mod report;
+mod run;
+mod targets;
+mod telemetry;
+
+/// The controller of one cluster, until a signal ends it.
+pub async fn controller() -> anyhow::Result<()> {
+    run::main().await
+}

@@ -1,0 +1,3 @@
+//! Other clusters than this one.
+
+pub(crate) mod kubeconfig;
