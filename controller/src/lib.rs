@@ -4,7 +4,9 @@
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
 mod cache;
+mod clusters;
 mod content;
+mod hub;
 mod leader;
 mod namespaces;
 mod nodes;
@@ -20,4 +22,9 @@ mod telemetry;
 /// The controller of one cluster, until a signal ends it.
 pub async fn controller() -> anyhow::Result<()> {
     run::main().await
+}
+
+/// The hub of many clusters, until a signal ends it.
+pub async fn hub() -> anyhow::Result<()> {
+    hub::main().await
 }

@@ -1,5 +1,6 @@
-//! The two custom resources of `globalps.io/v1alpha1`.
+//! The custom resources of `globalps.io/v1alpha1`.
 
+mod fleet;
 mod image_pull_secrets;
 mod kubelet;
 mod node_pull_secret;
@@ -17,6 +18,11 @@ use serde::{Deserialize, Serialize};
 use crate::dockerconfig::Precedence;
 use crate::names;
 
+pub use fleet::{
+    ClusterCanary, ClusterFailure, ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec,
+    ClusterPullSecretStatus, DeletionPolicy, FleetPullSecret, FleetPullSecretSpec,
+    FleetPullSecretStatus, FleetRollout, FleetSecretRef, Registered, STATUS_CLUSTERS, Target,
+};
 pub use image_pull_secrets::{
     Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure, STATUS_NAMESPACES,
 };

@@ -134,6 +134,33 @@ pub fn operator_secret(namespace: &str, name: &str) -> String {
     format!("globalps-{namespace}.{name}")
 }
 
+/// `Deployment`, `ServiceAccount`, RBAC objects and Lease of the hub, in [`CONTROLLER_NAMESPACE`]; begin of its field manager.
+pub const HUB: &str = "globalps-hub";
+/// Label of a Secret with a kubeconfig that registers a cluster with the hub: `true`.
+pub const CLUSTER_LABEL: &str = "globalps.io/cluster";
+/// Keys of such a Secret that may have the kubeconfig, in this order. Cluster API has the first.
+pub const CLUSTER_KUBECONFIG_KEYS: [&str; 2] = ["value", KUBECONFIG_KEY];
+/// Label of the Secrets with the revisions of a `FleetPullSecret`: its name.
+pub const FLEET_LABEL: &str = "globalps.io/fleet";
+/// Annotation of such a Secret: why the revision was rolled back, as a sentence.
+pub const REJECTED_ANNOTATION: &str = "globalps.io/rejected";
+/// Annotation of such a Secret: `true` once enough canaries have had the revision.
+pub const CANARY_PASSED_ANNOTATION: &str = "globalps.io/canary-passed";
+/// Annotation of the Secret in a member cluster: `NAMESPACE/NAME` of the `FleetPullSecret` on the hub.
+pub const FLEET_ANNOTATION: &str = "globalps.io/fleet";
+/// Finalizer of a `FleetPullSecret`: its Secrets are removed from the clusters first.
+pub const FLEET_FINALIZER: &str = "globalps.io/fleet";
+
+/// Name of the Secret with this revision of a `FleetPullSecret`.
+pub fn fleet_revision(fleet: &str, revision: i64) -> String {
+    format!("{fleet}-revision-{revision}")
+}
+
+/// Name of the object about a cluster. No part has a dot but a registered cluster's name, which is first.
+pub fn cluster_pull_secret(cluster: &str, fleet_namespace: &str, fleet: &str) -> String {
+    format!("{cluster}.{fleet_namespace}.{fleet}")
+}
+
 /// Node or namespace label: `true` excludes it.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
 

@@ -3,7 +3,7 @@
 mod debounce;
 mod event;
 mod hosted;
-mod list_watch;
+pub(crate) mod list_watch;
 mod namespaces;
 mod node;
 mod object_watch;
@@ -11,9 +11,9 @@ mod operators;
 mod out_of_band;
 mod pull_secrets;
 mod snapshot;
-mod store;
+pub(crate) mod store;
 mod syncers;
-mod versioned;
+pub(crate) mod versioned;
 mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,9 @@ pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events}
 use store::Store;
 use versioned::Versioned as _;
 use watches::stripped;
-pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
+pub(crate) use watches::{
+    CacheEvents, events, namespace_events, original_events, source_events, source_of,
+};
 
 use crate::content::secret::{self, Global};
 use crate::content::source::Source;

@@ -335,7 +335,7 @@ impl Applier {
     }
 }
 
-pub(super) async fn within<T>(
+pub(crate) async fn within<T>(
     action: &'static str,
     kind: &str,
     name: &str,

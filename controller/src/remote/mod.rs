@@ -1,3 +1,4 @@
 //! Other clusters than this one.
 
 pub(crate) mod kubeconfig;
+pub(crate) mod unreachable;

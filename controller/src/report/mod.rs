@@ -7,12 +7,10 @@ pub(crate) mod figures;
 mod namespaces;
 mod operators;
 mod sources;
-mod statement;
+pub(crate) mod statement;
 
 use globalps_core::api::{ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS};
 use globalps_core::rollout::Goal;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use conditions::{
     additional_valid, degraded, original_valid, progressing, ready, revision, syncers_healthy,
@@ -21,7 +19,7 @@ use counts::count;
 use namespaces::{namespaces_status, namespaces_synced};
 use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
-use statement::{REGISTRY_LIMIT, Statement, shortened};
+use statement::{REGISTRY_LIMIT, dated, shortened};
 
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::input::Snapshot;
@@ -59,13 +57,14 @@ pub(crate) fn report(
         additional_valid(&plan.resolved.additional, snapshot),
         original_valid(&plan.resolved.original),
     ];
+    let conditions = before.map_or(&[][..], |before| before.conditions.as_slice());
     let conditions = statements
         .into_iter()
         .chain(sources_valid(&plan.resolved.sources))
         .chain(syncers_healthy(snapshot))
         .chain(namespaces.map(namespaces_synced))
         .chain(operators.map(operators_synced))
-        .map(|new| dated(new, before, generation, snapshot.now))
+        .map(|new| dated(new, conditions, generation, snapshot.now))
         .collect();
     GlobalPullSecretStatus {
         observed_generation: generation,
@@ -112,29 +111,11 @@ pub(crate) fn only_counts(before: &GlobalPullSecretStatus, after: &GlobalPullSec
     like_before == *before
 }
 
-fn dated(
-    new: Statement,
-    before: Option<&GlobalPullSecretStatus>,
-    generation: i64,
-    now: Timestamp,
-) -> Condition {
-    let old = before.and_then(|status| status.conditions.iter().find(|old| old.type_ == new.type_));
-    let since = old
-        .filter(|old| old.status == new.status)
-        .map_or(Time(now), |old| old.last_transition_time.clone());
-    Condition {
-        type_: new.type_.to_owned(),
-        status: new.status.to_owned(),
-        reason: new.reason.to_owned(),
-        message: new.message,
-        observed_generation: Some(generation),
-        last_transition_time: since,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::statement::statement;
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]
@@ -150,7 +131,7 @@ mod tests {
                     failed,
                     ..Counts::default()
                 },
-                conditions: vec![dated(new, None, 1, now)],
+                conditions: vec![dated(new, &[], 1, now)],
                 ..GlobalPullSecretStatus::default()
             }
         };
@@ -212,17 +193,14 @@ mod tests {
         let at = |second| Timestamp::from_second(second).expect("a time");
         let first = dated(
             statement("Ready", "False", "A", String::new()),
-            None,
+            &[],
             1,
             at(1),
         );
-        let before = GlobalPullSecretStatus {
-            conditions: vec![first],
-            ..GlobalPullSecretStatus::default()
-        };
+        let before = [first];
         let same = dated(
             statement("Ready", "False", "B", "more".to_owned()),
-            Some(&before),
+            &before,
             2,
             at(2),
         );
@@ -232,7 +210,7 @@ mod tests {
         );
         let other = dated(
             statement("Ready", "True", "C", String::new()),
-            Some(&before),
+            &before,
             2,
             at(3),
         );

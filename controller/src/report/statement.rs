@@ -1,6 +1,8 @@
 //! What all conditions are made of.
 
 use globalps_core::dockerconfig::Finding;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) const WAITS_FOR_PODS: &str = "nodes get the credential provider once each syncer's pod was replaced by one with the \
     directories that `spec.kubelet.credentialProvider` names";
@@ -23,14 +25,14 @@ pub(super) fn shortened(text: impl Into<String>, limit: usize) -> String {
 }
 
 /// A condition without its transition time.
-pub(super) struct Statement {
-    pub(super) type_: &'static str,
-    pub(super) status: &'static str,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(crate) struct Statement {
+    pub(crate) type_: &'static str,
+    pub(crate) status: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
-pub(super) fn statement(
+pub(crate) fn statement(
     type_: &'static str,
     status: &'static str,
     reason: &'static str,
@@ -44,8 +46,29 @@ pub(super) fn statement(
     }
 }
 
+/// The condition. `before`: those of the previous status, so that a transition time changes only with its condition's status.
+pub(crate) fn dated(
+    new: Statement,
+    before: &[Condition],
+    generation: i64,
+    now: Timestamp,
+) -> Condition {
+    let old = before.iter().find(|old| old.type_ == new.type_);
+    let since = old
+        .filter(|old| old.status == new.status)
+        .map_or(Time(now), |old| old.last_transition_time.clone());
+    Condition {
+        type_: new.type_.to_owned(),
+        status: new.status.to_owned(),
+        reason: new.reason.to_owned(),
+        message: new.message,
+        observed_generation: Some(generation),
+        last_transition_time: since,
+    }
+}
+
 /// At most 20 findings in one line, each with its registry.
-pub(super) fn sentences(findings: &[Finding]) -> String {
+pub(crate) fn sentences(findings: &[Finding]) -> String {
     const MOST: usize = 20;
     let mut sentences: Vec<String> = findings
         .iter()

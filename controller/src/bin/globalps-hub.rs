@@ -1,0 +1,6 @@
+//! The hub of many clusters.
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    globalps_controller::hub().await
+}

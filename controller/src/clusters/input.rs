@@ -1,0 +1,112 @@
+//! What is known of the clusters.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use jiff::Timestamp;
+use kube::core::{Selector, SelectorExt as _};
+
+use super::revision::Revision;
+use crate::content::source::Source;
+
+/// Namespace and name of a `Cluster`, or of the Secret that registers a cluster.
+pub(crate) type ClusterKey = (String, String);
+
+/// A cluster on the hub: a `Cluster` of Cluster API, a Secret that registers it, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClusterView {
+    /// Labels of the `Cluster`; `None`: there is none.
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    /// Labels of the Secret that registers it; `None`: there is none.
+    pub(crate) registered: Option<BTreeMap<String, String>>,
+    pub(crate) is_deleting: bool,
+    /// Its Secret with a kubeconfig is there.
+    pub(crate) has_kubeconfig: bool,
+    /// uid of its namespace `kube-system`; `None`: it has not been reached yet.
+    pub(crate) identity: Option<String>,
+    /// Why nothing may be written into it: a reason and a sentence.
+    pub(crate) obstacle: Option<(&'static str, String)>,
+}
+
+/// One `FleetPullSecret` with all that its plan depends on.
+pub(crate) struct Input<'a> {
+    pub(crate) fleet: &'a FleetPullSecret,
+    pub(crate) source: &'a Source,
+    /// Oldest first.
+    pub(crate) revisions: Vec<Revision>,
+    pub(crate) clusters: &'a BTreeMap<ClusterKey, ClusterView>,
+    /// Labels of the namespaces.
+    pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
+    /// The objects of this fleet, by cluster.
+    pub(crate) objects: BTreeMap<ClusterKey, &'a ClusterPullSecret>,
+    /// Clusters that an older `FleetPullSecret` with the same target has, and which one that is.
+    pub(crate) taken: BTreeMap<ClusterKey, String>,
+    pub(crate) now: Timestamp,
+}
+
+/// The selectors of a `FleetPullSecret`.
+pub(crate) struct Selection {
+    namespace: String,
+    clusters: Selector,
+    namespaces: Option<Selector>,
+    registered: Option<Selector>,
+    canaries: Selector,
+}
+
+impl Selection {
+    /// Why a selector can't be used is a sentence.
+    pub(crate) fn new(fleet: &FleetPullSecret) -> Result<Self, String> {
+        let spec = &fleet.spec;
+        let selector = |field: &str, selector: &_| {
+            Selector::try_from(Clone::clone(selector))
+                .map_err(|error| format!("`spec.{field}` can't be used: {error}"))
+        };
+        let namespaces = spec.namespace_selector.as_ref();
+        let registered = spec.registered.as_ref();
+        Ok(Self {
+            namespace: fleet.metadata.namespace.clone().unwrap_or_default(),
+            clusters: selector("clusterSelector", &spec.cluster_selector)?,
+            namespaces: namespaces
+                .map(|it| selector("namespaceSelector", it))
+                .transpose()?,
+            registered: registered
+                .map(|it| selector("registered.selector", &it.selector))
+                .transpose()?,
+            canaries: selector(
+                "rollout.canary.clusterSelector",
+                &spec.rollout.canary.cluster_selector,
+            )?,
+        })
+    }
+
+    pub(crate) fn selects(
+        &self,
+        (namespace, _): &ClusterKey,
+        cluster: &ClusterView,
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> bool {
+        let none = BTreeMap::new();
+        let has_namespace = match &self.namespaces {
+            None => *namespace == self.namespace,
+            Some(selector) => selector.matches(namespaces.get(namespace).unwrap_or(&none)),
+        };
+        let by_label = cluster.labels.as_ref();
+        let is_selected = by_label.is_some_and(|labels| self.clusters.matches(labels));
+        let is_registered = self
+            .registered
+            .as_ref()
+            .zip(cluster.registered.as_ref())
+            .is_some_and(|(selector, labels)| selector.matches(labels));
+        has_namespace && (is_selected || is_registered)
+    }
+
+    pub(super) fn is_canary(&self, cluster: &ClusterView) -> bool {
+        let labels = cluster.labels.as_ref().or(cluster.registered.as_ref());
+        labels.is_some_and(|labels| self.canaries.matches(labels))
+    }
+}
+
+/// `NAMESPACE/NAME`, as statuses and sentences have it.
+pub(crate) fn title((namespace, name): &ClusterKey) -> String {
+    format!("{namespace}/{name}")
+}

@@ -1,0 +1,291 @@
+//! What a member cluster has, what is written into it, and what its object says then. Pure.
+
+use globalps_core::api::{
+    ClusterPhase, ClusterPullSecretStatus, Counts, GlobalPullSecret, GlobalPullSecretStatus,
+    MESSAGE_LIMIT, condition,
+};
+use globalps_core::names::{DATA_KEY, FLEET_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+
+use crate::content::source::Data;
+
+/// A reason for the status, and a sentence.
+pub(crate) type Reason = (&'static str, String);
+
+/// What a cluster shall have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Nothing is known to be wanted: it is looked at, and nothing is written.
+    Nothing,
+    Revision(i64, Data),
+    Removed,
+}
+
+/// The target Secret as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetView {
+    pub(crate) uid: String,
+    /// Its `resourceVersion`.
+    pub(crate) version: String,
+    type_: String,
+    is_immutable: bool,
+    /// `NAMESPACE/NAME` of the `FleetPullSecret` that wrote it.
+    fleet: Option<String>,
+    revision: Option<i64>,
+    content: Data,
+    /// Who else owns the content, by the API server's record.
+    other_manager: Option<String>,
+}
+
+impl TargetView {
+    /// `manager`: the hub's field manager.
+    pub(crate) fn new(secret: &Secret, manager: &str) -> Self {
+        let annotations = secret.annotations();
+        let owns_content = |fields: &serde_json::Value| {
+            fields
+                .pointer("/f:data")
+                .is_some_and(|data| data.get(format!("f:{DATA_KEY}")).is_some())
+        };
+        let mut others = secret.managed_fields().iter().filter(|entry| {
+            let fields = entry.fields_v1.as_ref();
+            entry.manager.as_deref() != Some(manager)
+                && fields.is_some_and(|it| owns_content(&it.0))
+        });
+        Self {
+            uid: secret.uid().unwrap_or_default(),
+            version: secret.resource_version().unwrap_or_default(),
+            type_: secret.type_.clone().unwrap_or_default(),
+            is_immutable: secret.immutable == Some(true),
+            fleet: annotations.get(FLEET_ANNOTATION).cloned(),
+            revision: annotations
+                .get(REVISION_ANNOTATION)
+                .and_then(|number| number.parse().ok()),
+            content: Data::of(secret, DATA_KEY),
+            other_manager: others
+                .next()
+                .map(|it| it.manager.clone().unwrap_or_default()),
+        }
+    }
+
+    /// The hub's annotations and the content are as wanted.
+    fn has(&self, fleet: &str, number: i64, content: &Data) -> bool {
+        self.fleet.as_deref() == Some(fleet)
+            && self.revision == Some(number)
+            && self.content == *content
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It is as wanted.
+    Keep,
+    Apply(i64, Data),
+    /// The Secret with this uid and `resourceVersion`.
+    Delete(String, String),
+    /// It is left as it is.
+    Refuse(Reason),
+}
+
+/// What to write into the cluster. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
+pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) -> Action {
+    let refuse = |reason, message| Action::Refuse((reason, message));
+    match (wanted, target) {
+        (Wanted::Removed, Some(target)) if target.fleet.as_deref() == Some(fleet) => {
+            Action::Delete(target.uid.clone(), target.version.clone())
+        }
+        // What somebody else has taken over stays.
+        (Wanted::Nothing | Wanted::Removed, _) => Action::Keep,
+        (Wanted::Revision(number, content), None) => Action::Apply(*number, content.clone()),
+        (Wanted::Revision(number, content), Some(target)) => {
+            let is_same = target.content == *content;
+            if let Some(other) = target.fleet.as_deref().filter(|other| *other != fleet) {
+                return refuse(
+                    "Conflict",
+                    format!("FleetPullSecret `{other}`, perhaps of another hub, writes the Secret"),
+                );
+            }
+            if let (Some(other), false) = (&target.other_manager, is_same) {
+                return refuse(
+                    "Conflict",
+                    format!(
+                        "the Secret's content is of `{other}`: delete the Secret there, or exclude the cluster"
+                    ),
+                );
+            }
+            if target.type_ != SECRET_TYPE {
+                return refuse(
+                    "WrongType",
+                    format!(
+                        "the Secret is of type `{}`, which can't be changed: delete it there",
+                        target.type_
+                    ),
+                );
+            }
+            if target.has(fleet, *number, content) {
+                return Action::Keep;
+            }
+            if target.is_immutable && !is_same {
+                return refuse(
+                    "Immutable",
+                    "the Secret is immutable: delete it there".to_owned(),
+                );
+            }
+            Action::Apply(*number, content.clone())
+        }
+    }
+}
+
+/// What the cluster's own globalps says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Answer {
+    /// Not known yet.
+    #[default]
+    Unknown,
+    /// It is not installed.
+    NoGlobalps,
+    /// It is installed, and has said nothing yet.
+    Silent,
+    Said(Box<Said>),
+}
+
+/// What of a `GlobalPullSecret` counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    /// `resourceVersion` of the additional Secret that it is about.
+    about: String,
+    is_ready: bool,
+    reason: String,
+    message: String,
+    counts: Counts,
+}
+
+impl Said {
+    /// `None`: its status is not about its spec yet.
+    pub(crate) fn of(object: &GlobalPullSecret) -> Option<Self> {
+        let generation = object.metadata.generation.unwrap_or_default();
+        let status: &GlobalPullSecretStatus = object.status.as_ref()?;
+        if status.observed_generation != generation {
+            return None;
+        }
+        let mut conditions = status.conditions.iter();
+        let ready = conditions.find(|it| it.type_ == condition::READY)?;
+        Some(Self {
+            about: status.observed_additional.clone(),
+            is_ready: ready.status == "True",
+            reason: ready.reason.clone(),
+            message: ready.message.clone(),
+            counts: status.counts,
+        })
+    }
+}
+
+impl Said {
+    /// Whether it is about this `resourceVersion` of the target.
+    pub(crate) fn is_about(&self, version: &str) -> bool {
+        self.about == version
+    }
+}
+
+/// All that is known of a member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Why it can't be reached; `None`: it can.
+    pub(crate) unreachable: Option<Reason>,
+    pub(crate) target: Option<TargetView>,
+    pub(crate) answer: Answer,
+    /// Why the last write was not done.
+    pub(crate) refused: Option<Reason>,
+}
+
+/// How a cluster becomes done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) require_nodes: bool,
+    /// The target is the Secret that the cluster's globalps reports on.
+    pub(crate) is_additional: bool,
+}
+
+/// Phase, reason, message and nodes. The rest is the caller's.
+pub(crate) fn status(
+    facts: &Facts,
+    wanted: &Wanted,
+    fleet: &str,
+    terms: Terms,
+) -> ClusterPullSecretStatus {
+    let said = match &facts.answer {
+        Answer::Said(said) => Some(&**said),
+        _ => None,
+    };
+    let (phase, reason, message) = phase(facts, wanted, fleet, terms, said);
+    ClusterPullSecretStatus {
+        phase,
+        reason: shown(reason, 64),
+        message: shown(&message, MESSAGE_LIMIT),
+        nodes: said.map(|said| said.counts),
+        ..ClusterPullSecretStatus::default()
+    }
+}
+
+fn phase<'a>(
+    facts: &'a Facts,
+    wanted: &Wanted,
+    fleet: &str,
+    terms: Terms,
+    said: Option<&'a Said>,
+) -> (ClusterPhase, &'a str, String) {
+    let none = |phase| (phase, "", String::new());
+    if let Some((reason, message)) = &facts.unreachable {
+        return (ClusterPhase::Unreachable, reason, message.clone());
+    }
+    if let Some((reason, message)) = &facts.refused {
+        return (ClusterPhase::Blocked, reason, message.clone());
+    }
+    let (number, content) = match wanted {
+        Wanted::Nothing => return none(ClusterPhase::Pending),
+        Wanted::Removed => {
+            let is_gone = action(facts.target.as_ref(), wanted, fleet) == Action::Keep;
+            return none(if is_gone {
+                ClusterPhase::Removed
+            } else {
+                ClusterPhase::Removing
+            });
+        }
+        Wanted::Revision(number, content) => (*number, content),
+    };
+    let target = facts.target.as_ref();
+    let Some(target) = target.filter(|target| target.has(fleet, number, content)) else {
+        return none(ClusterPhase::Syncing);
+    };
+    if !terms.require_nodes || !terms.is_additional {
+        return none(ClusterPhase::Synced);
+    }
+    let Some(said) = said else {
+        return match facts.answer {
+            Answer::NoGlobalps => (
+                ClusterPhase::Blocked,
+                "NoGlobalps",
+                "the Secret is there, and globalps is not installed: no node has it; \
+                 `spec.requireNodes: false` takes the Secret for enough"
+                    .to_owned(),
+            ),
+            _ => none(ClusterPhase::Syncing),
+        };
+    };
+    if !said.is_about(&target.version) {
+        return none(ClusterPhase::Syncing);
+    }
+    let phase = match said.reason.as_str() {
+        _ if said.is_ready => return none(ClusterPhase::Synced),
+        "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
+        "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" => ClusterPhase::Blocked,
+        _ => ClusterPhase::Syncing,
+    };
+    (phase, &said.reason, said.message.clone())
+}
+
+/// What another cluster says, as a status may have it: without control characters, and not longer.
+pub(crate) fn shown(text: &str, most: usize) -> String {
+    let text = text.chars().filter(|c| !c.is_control());
+    text.take(most).collect()
+}

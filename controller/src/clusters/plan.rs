@@ -1,0 +1,347 @@
+//! The plan for one `FleetPullSecret`: what the hub writes next.
+
+use globalps_core::api::{
+    Canary, ClusterPullSecretSpec, DeletionPolicy, FleetRollout, MAX_REVISION, OnFailure, Rollout,
+};
+use globalps_core::dockerconfig::validate_data;
+use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::rollout::{self, Fleet, Goal, Member};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+
+use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::progress::{member, up_to_date};
+use super::revision::{Revision, means_the_same, outdated};
+use crate::content::source::{Data, Source, Verdict};
+
+/// Assignments of one plan, at most.
+const AT_ONCE: usize = 256;
+
+/// Why nothing changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// A selector can't be used.
+    Selector(String),
+    /// There is no valid source, and nothing is in force yet.
+    NothingYet,
+    /// There is no valid source: every cluster keeps what it has.
+    NoValidContent,
+    /// The revision can't be counted up.
+    NoRevisionLeft,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FleetPlan {
+    pub(crate) verdict: Verdict,
+    pub(crate) hold: Option<Hold>,
+    /// The revision that is rolled out; 0: none.
+    pub(crate) revision: i64,
+    /// Revisions to write, before anything else.
+    pub(crate) revisions: Vec<Revision>,
+    /// Numbers of revisions to delete.
+    pub(crate) outdated: Vec<i64>,
+    /// The clusters with a goal.
+    pub(crate) members: Vec<(ClusterKey, Member)>,
+    /// Why a selected cluster gets nothing: a reason and a sentence.
+    pub(crate) obstacles: Vec<(ClusterKey, &'static str, String)>,
+    pub(crate) assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
+    /// Objects to delete: nothing of the fleet is in these clusters any more.
+    pub(crate) released: Vec<ClusterKey>,
+    /// The `FleetPullSecret` is being deleted, and no cluster has anything of it.
+    pub(crate) is_finished: bool,
+}
+
+pub(crate) fn plan(input: &Input) -> FleetPlan {
+    let (verdict, data) = validated(input.source);
+    let mut plan = FleetPlan {
+        verdict,
+        hold: None,
+        revision: input.revisions.last().map_or(0, |newest| newest.number),
+        revisions: Vec::new(),
+        outdated: Vec::new(),
+        members: Vec::new(),
+        obstacles: Vec::new(),
+        assignments: Vec::new(),
+        released: Vec::new(),
+        is_finished: false,
+    };
+    let selection = match Selection::new(input.fleet) {
+        Ok(selection) => selection,
+        Err(reason) => {
+            plan.hold = Some(Hold::Selector(reason));
+            return plan;
+        }
+    };
+    let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
+    if !is_deleted {
+        match next_revision(input, data) {
+            Next::Same => {}
+            Next::New(revision) => {
+                plan.revision = revision.number;
+                plan.revisions.push(revision);
+                // Nobody is assigned what is not written yet.
+                return plan;
+            }
+            Next::Hold(hold) => plan.hold = Some(hold),
+        }
+    }
+    with_members(input, &selection, is_deleted, &mut plan);
+    if let Some(newest) = input.revisions.last().filter(|_| !is_deleted) {
+        plan.revisions.extend(marked(input, newest, &plan.members));
+    }
+    assign(input, is_deleted, &mut plan);
+    let assigned = input.objects.values().map(|object| object.spec.revision);
+    let assigned = assigned.chain(plan.assignments.iter().map(|(_, spec)| spec.revision));
+    let history = input.fleet.spec.history_limit;
+    plan.outdated = outdated(&input.revisions, &assigned.collect::<Vec<_>>(), history);
+    plan.is_finished = is_deleted && input.objects.is_empty();
+    plan
+}
+
+fn validated(source: &Source) -> (Verdict, Option<&Data>) {
+    match source {
+        Source::Absent => (Verdict::Absent, None),
+        Source::Forbidden => (Verdict::Forbidden, None),
+        Source::Unreadable(reason) => (Verdict::Unreadable(reason.clone()), None),
+        Source::Found(data) => match validate_data(data.0.as_deref()) {
+            (Some(_), _) => (Verdict::Valid, Some(data)),
+            (None, findings) => (Verdict::Invalid(findings), None),
+        },
+    }
+}
+
+enum Next {
+    Same,
+    New(Revision),
+    Hold(Hold),
+}
+
+/// Whether the source is another content than the newest revision. One that was rolled back stays so until it changes.
+fn next_revision(input: &Input, data: Option<&Data>) -> Next {
+    let newest = input.revisions.last();
+    let Some(data) = data else {
+        return Next::Hold(if newest.is_some() {
+            Hold::NoValidContent
+        } else {
+            Hold::NothingYet
+        });
+    };
+    let rejected = input
+        .revisions
+        .iter()
+        .rev()
+        .find(|it| it.rejected.is_some());
+    let is_rejected = rejected.is_some_and(|it| means_the_same(&it.content, data));
+    let good = last_rolled_out(&input.revisions).filter(|_| is_rejected);
+    let desired = good.map_or(data, |revision| &revision.content);
+    if newest.is_some_and(|newest| means_the_same(&newest.content, desired)) {
+        return Next::Same;
+    }
+    let number = newest.map_or(Some(1), |newest| newest.number.checked_add(1));
+    match number.filter(|number| *number <= MAX_REVISION) {
+        Some(number) => Next::New(Revision::new(number, desired.clone())),
+        None => Next::Hold(Hold::NoRevisionLeft),
+    }
+}
+
+fn last_rolled_out(revisions: &[Revision]) -> Option<&Revision> {
+    revisions.iter().rev().find(|it| it.rolled_out.is_some())
+}
+
+/// The limits, as the rollout of members has them.
+fn limits(rollout: &FleetRollout) -> Rollout {
+    Rollout {
+        max_unavailable: rollout.max_unavailable.clone(),
+        max_failures: rollout.max_failures.clone(),
+        paused: rollout.paused,
+        on_failure: rollout.on_failure,
+        canary: Canary {
+            nodes: rollout.canary.clusters,
+            ..Canary::default()
+        },
+        ..Rollout::default()
+    }
+}
+
+/// Whether this many failures halt the rollout.
+pub(crate) fn is_halted(rollout: &FleetRollout, failed: usize, members: usize) -> bool {
+    rollout::is_halted(failed, &limits(rollout), members)
+}
+
+fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &mut FleetPlan) {
+    let absent = ClusterView::default();
+    let is_selected = |key: &ClusterKey, cluster: &ClusterView| {
+        !is_deleted && selection.selects(key, cluster, input.namespaces)
+    };
+    let selected = input
+        .clusters
+        .iter()
+        .filter(|(key, it)| is_selected(key, it));
+    let has_content = last_rolled_out(&input.revisions).is_some();
+    let orphans = input.fleet.spec.deletion_policy == DeletionPolicy::Orphan;
+    for (key, cluster) in selected {
+        let obstacle = match (input.taken.get(key), &cluster.obstacle) {
+            (Some(other), _) => Some((
+                "TargetTaken",
+                format!("FleetPullSecret `{other}`, which is older, writes the same Secret"),
+            )),
+            (None, obstacle) => obstacle.clone(),
+        };
+        let object = input.objects.get(key).copied();
+        let goal = Goal::Revision(plan.revision);
+        let mut member = member(title(key), object, goal, has_content, input.now);
+        member.is_canary = selection.is_canary(cluster);
+        member.is_skipped = cluster.is_deleting || obstacle.is_some();
+        if let Some((reason, message)) = obstacle {
+            plan.obstacles.push((key.clone(), reason, message));
+        }
+        plan.members.push((key.clone(), member));
+    }
+    for (key, object) in &input.objects {
+        let cluster = input.clusters.get(key).unwrap_or(&absent);
+        if is_selected(key, cluster) {
+            continue;
+        }
+        let member = member(title(key), Some(object), Goal::Restore, false, input.now);
+        let has_nothing = object.spec.revision == 0 && !object.spec.remove;
+        let is_gone = !input.clusters.contains_key(key) || cluster.is_deleting;
+        if orphans || has_nothing || is_gone || member.is_done() {
+            plan.released.push(key.clone());
+        } else {
+            plan.members.push((key.clone(), member));
+        }
+    }
+}
+
+/// The newest revision with what its members say of it, where that is new.
+fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) -> Option<Revision> {
+    let limits = limits(&input.fleet.spec.rollout);
+    let goal = Goal::Revision(newest.number);
+    let members: Vec<Member> = members.iter().map(|(_, it)| it.clone()).collect();
+    let selected = || members.iter().filter(|it| it.goal == goal);
+    let failed: Vec<&Member> = selected().filter(|it| it.has_failed()).collect();
+    let is_complete = selected().any(Member::is_done)
+        && selected().all(|it| it.is_done() || it.is_passed_over() && !it.has_failed());
+    let has_passed = rollout::has_canary_passed(&members, goal, &limits);
+    let mut revision = newest.clone();
+    revision.canary_passed |= has_passed;
+    if is_complete {
+        revision.rolled_out.get_or_insert(input.now);
+    }
+    let goes_back = limits.on_failure == OnFailure::Rollback
+        && !limits.paused
+        && revision.rolled_out.is_none()
+        && rollout::is_halted(failed.len(), &limits, members.len())
+        && last_rolled_out(&input.revisions)
+            .is_some_and(|good| !means_the_same(&good.content, &newest.content));
+    if goes_back && revision.rejected.is_none() {
+        let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
+        let names = names.join(", ");
+        revision.rejected = Some(format!(
+            "revision {} failed in {names} and was rolled back in every cluster",
+            newest.number
+        ));
+    }
+    (revision != *newest).then_some(revision)
+}
+
+/// A missing object first, so that the status of each cluster has a place; then revocations, new clusters and the rollout.
+fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
+    let missing = plan.members.iter().map(|(key, _)| key);
+    let missing = missing.filter(|key| !input.objects.contains_key(key));
+    plan.assignments = missing.map(|key| (key.clone(), spec(input, key))).collect();
+    let is_held = plan.hold.is_some() && !is_deleted;
+    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
+    let limits = limits(&input.fleet.spec.rollout);
+    let newest = input.revisions.last();
+    let canary_passed = newest.is_some_and(|newest| newest.canary_passed);
+    let failed = members.iter().filter(|it| it.has_failed()).count();
+    let goes_on = !limits.paused && !rollout::is_halted(failed, &limits, members.len());
+    let for_new = match last_rolled_out(&input.revisions) {
+        Some(_) if canary_passed && goes_on => newest,
+        good => good,
+    };
+    for (key, member) in &plan.members {
+        let Some(object) = input.objects.get(key) else {
+            continue;
+        };
+        let is_new = object.spec.revision == 0 && !object.spec.remove && !object.spec.revoked;
+        let is_reached = up_to_date(object).is_some() && member.not_ready.is_none();
+        if let Some(revision) = for_new
+            && is_new
+            && is_reached
+            && !member.is_skipped
+            && member.goal != Goal::Restore
+        {
+            let goal = Goal::Revision(revision.number);
+            plan.assignments
+                .push((key.clone(), assigned(input, key, goal)));
+        }
+    }
+    if is_held || plan.revision == 0 && !is_deleted {
+        return;
+    }
+    let next = rollout::next(&Fleet {
+        members: &members,
+        limits: &limits,
+        canary_passed,
+        unavailable: 0,
+    });
+    let key_of = |name: &String| {
+        let member = plan.members.iter().find(|(_, member)| member.name == *name);
+        member.map(|(key, member)| (key.clone(), member.goal))
+    };
+    let has = |key: &ClusterKey| plan.assignments.iter().any(|(other, _)| other == key);
+    let revocations = next.revocations.iter().filter_map(key_of).map(|(key, _)| {
+        let spec = revoked(input, &key);
+        (key, spec)
+    });
+    let assignments = next.assignments.iter().filter_map(key_of);
+    let assignments = assignments
+        .filter(|(key, _)| input.objects.contains_key(key) && !has(key))
+        .take(AT_ONCE)
+        .map(|(key, goal)| {
+            let spec = assigned(input, &key, goal);
+            (key, spec)
+        });
+    let rest: Vec<_> = revocations.chain(assignments).collect();
+    plan.assignments.extend(rest);
+}
+
+/// Of a cluster that was assigned nothing.
+fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
+    let fleet = input.fleet;
+    ClusterPullSecretSpec {
+        fleet: title(&(fleet.namespace().unwrap_or_default(), fleet.name_any())),
+        cluster: name.clone(),
+        ..ClusterPullSecretSpec::default()
+    }
+}
+
+fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
+    let object = input.objects.get(key);
+    let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
+    let last = object.map_or(0, |object| object.spec.revision);
+    ClusterPullSecretSpec {
+        revision: match goal {
+            Goal::Revision(revision) => revision,
+            Goal::Restore => last,
+        },
+        remove: goal == Goal::Restore,
+        assigned_at: Some(Time(input.now)),
+        retry: retry.cloned().unwrap_or_default(),
+        ..spec(input, key)
+    }
+}
+
+/// What the cluster has, instead of what it was assigned. A number that is no revision is none.
+fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
+    let object = input.objects.get(key);
+    let status = object.and_then(|object| object.status.as_ref());
+    let had = status.map_or(0, |status| status.revision);
+    let is_known = input.revisions.iter().any(|it| it.number == had);
+    ClusterPullSecretSpec {
+        revoked: true,
+        ..assigned(input, key, Goal::Revision(if is_known { had } else { 0 }))
+    }
+}

@@ -1,0 +1,110 @@
+//! Revisions of a `FleetPullSecret`: one Secret each, which keeps its content until no cluster may be asked for it.
+
+use globalps_core::api::FleetPullSecret;
+use globalps_core::dockerconfig;
+use globalps_core::names::{
+    CANARY_PASSED_ANNOTATION, DATA_KEY, FLEET_LABEL, REJECTED_ANNOTATION, REVISION_ANNOTATION,
+    ROLLED_OUT_ANNOTATION, SECRET_TYPE, fleet_revision,
+};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource as _, ResourceExt as _};
+
+use crate::content::source::Data;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Revision {
+    pub(crate) number: i64,
+    pub(crate) content: Data,
+    /// Enough canaries have had it.
+    pub(crate) canary_passed: bool,
+    /// When every cluster had it.
+    pub(crate) rolled_out: Option<Timestamp>,
+    /// Why it was rolled back, as a sentence.
+    pub(crate) rejected: Option<String>,
+}
+
+impl Revision {
+    pub(crate) fn new(number: i64, content: Data) -> Self {
+        Self {
+            number,
+            content,
+            canary_passed: false,
+            rolled_out: None,
+            rejected: None,
+        }
+    }
+
+    /// `None`: the Secret is none of the hub's.
+    pub(crate) fn decode(secret: &Secret) -> Option<Self> {
+        let fleet = secret.labels().get(FLEET_LABEL)?;
+        let annotations = secret.annotations();
+        let number = annotations.get(REVISION_ANNOTATION)?.parse().ok()?;
+        // A number that somebody wrote elsewhere is none.
+        (secret.name_any() == fleet_revision(fleet, number)).then_some(())?;
+        let is = |key| annotations.get(key).is_some_and(|value| value == "true");
+        let rolled_out = annotations.get(ROLLED_OUT_ANNOTATION);
+        Some(Self {
+            number,
+            content: Data::of(secret, DATA_KEY),
+            canary_passed: is(CANARY_PASSED_ANNOTATION),
+            rolled_out: rolled_out.and_then(|time| time.parse().ok()),
+            rejected: annotations.get(REJECTED_ANNOTATION).cloned(),
+        })
+    }
+
+    pub(crate) fn encode(&self, fleet: &FleetPullSecret) -> Secret {
+        let mut annotations = vec![(REVISION_ANNOTATION, self.number.to_string())];
+        if self.canary_passed {
+            annotations.push((CANARY_PASSED_ANNOTATION, "true".to_owned()));
+        }
+        if let Some(time) = self.rolled_out {
+            annotations.push((ROLLED_OUT_ANNOTATION, time.to_string()));
+        }
+        if let Some(reason) = &self.rejected {
+            annotations.push((REJECTED_ANNOTATION, reason.clone()));
+        }
+        let annotations = annotations
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value));
+        let content = self.content.0.clone();
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(fleet_revision(&fleet.name_any(), self.number)),
+                labels: Some([(FLEET_LABEL.to_owned(), fleet.name_any())].into()),
+                annotations: Some(annotations.collect()),
+                owner_references: fleet.controller_owner_ref(&()).map(|owner| vec![owner]),
+                ..ObjectMeta::default()
+            },
+            type_: Some(SECRET_TYPE.to_owned()),
+            data: content.map(|bytes| [(DATA_KEY.to_owned(), ByteString(bytes))].into()),
+            ..Secret::default()
+        }
+    }
+}
+
+/// Whether the two give the same credentials.
+pub(super) fn means_the_same(one: &Data, other: &Data) -> bool {
+    let parsed = |data: &Data| dockerconfig::parse(data.0.as_deref()?).ok();
+    one == other
+        || parsed(one)
+            .zip(parsed(other))
+            .is_some_and(|(one, other)| one.means_the_same(&other))
+}
+
+/// The revisions that no cluster may be asked for any more: neither the newest, nor one of the last `1 + history` that every
+/// cluster had, nor one that a cluster is assigned.
+pub(super) fn outdated(revisions: &[Revision], assigned: &[i64], history: u32) -> Vec<i64> {
+    let newest = revisions.last().map(|revision| revision.number);
+    let rolled_out = revisions.iter().rev().filter(|it| it.rolled_out.is_some());
+    let kept: Vec<i64> = rolled_out
+        .take(1 + history as usize)
+        .map(|it| it.number)
+        .collect();
+    let numbers = revisions.iter().map(|revision| revision.number);
+    numbers
+        .filter(|n| Some(*n) != newest && !kept.contains(n) && !assigned.contains(n))
+        .collect()
+}

@@ -1,0 +1,256 @@
+//! The hub's program: watch, plan, assign, write into the clusters, report. Like `run`, for clusters instead of nodes.
+
+mod cache;
+mod reconcile;
+mod report;
+mod session;
+mod sessions;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt as _, StreamExt as _};
+use globalps_core::api::ClusterPullSecretStatus;
+use globalps_core::names::HUB;
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::cache::source_of;
+use crate::clusters::input::ClusterKey;
+use crate::content::source::Source;
+use crate::leader::election::identity;
+use crate::leader::fencing::{FencingToken, fenced_client};
+use crate::leader::terms::Terms;
+use crate::process::{self, Process, ProcessArgs};
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
+use cache::{HubCache, Scoped};
+use session::Observation;
+use sessions::Sessions;
+use writes::Writer;
+
+/// Between two reconciles without an event.
+const RESYNC: Duration = Duration::from_mins(10);
+/// Events that arrive within this time share a reconcile.
+const BATCH: Duration = Duration::from_millis(50);
+/// Until another attempt after an error.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Between two updates of the liveness probe.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+#[derive(Parser)]
+#[command(
+    name = "globalps-hub",
+    version,
+    about = "Rolls pull secrets out to many clusters, a few at a time"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Watch the `FleetPullSecret`s and roll them out, until a signal ends it
+    Run(HubArgs),
+}
+
+#[derive(clap::Args)]
+struct HubArgs {
+    /// Namespaces with `FleetPullSecret`s and clusters, with commas; none: all of them
+    #[arg(long, value_delimiter = ',')]
+    namespaces: Vec<String>,
+    #[command(flatten)]
+    process: ProcessArgs,
+}
+
+/// The hub's program.
+pub(crate) async fn main() -> anyhow::Result<()> {
+    let Command::Run(args) = Cli::parse().command;
+    let process = process::start(&args.process).await?;
+    let me = identity();
+    tracing::info!(me, namespaces = args.namespaces.join(","), "started");
+    let terms = Terms {
+        client: &process.client,
+        health: &process.health,
+        metrics: &process.metrics,
+        lease: HUB,
+        me: &me,
+    };
+    // Every watch starts again with each term, and every connection to a cluster.
+    terms
+        .lead(async |token| {
+            let mut hub = Hub::new(&process, &args, &token).await;
+            hub.run().await
+        })
+        .await
+}
+
+/// Namespace, name and key of the source of a `FleetPullSecret`.
+type SourceRef = (String, String, String);
+
+struct Hub {
+    events: SelectAll<BoxStream<'static, Scoped>>,
+    source_events: SelectAll<BoxStream<'static, (SourceRef, Source)>>,
+    sources: BTreeMap<SourceRef, Option<Source>>,
+    observations: mpsc::UnboundedReceiver<Observation>,
+    /// uid of each cluster's `kube-system`, as its connection found it; empty: it may not be asked.
+    identities: BTreeMap<ClusterKey, String>,
+    /// What the connections say, until it is written.
+    observed: BTreeMap<(String, ClusterKey), ClusterPullSecretStatus>,
+    sessions: Sessions,
+    cache: HubCache,
+    writer: Writer,
+    client: Client,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+}
+
+impl Hub {
+    async fn new(process: &Process, args: &HubArgs, token: &Arc<FencingToken>) -> Self {
+        let client = fenced_client(&process.client, token, &process.health);
+        let resource = cache::cluster_resource(&client).await;
+        let (sender, observations) = mpsc::unbounded_channel();
+        Self {
+            events: cache::events(&client, &args.namespaces, &resource),
+            source_events: SelectAll::new(),
+            sources: BTreeMap::new(),
+            observations,
+            identities: BTreeMap::new(),
+            observed: BTreeMap::new(),
+            sessions: Sessions::new(token, &process.health, sender),
+            cache: HubCache::new(&args.namespaces),
+            writer: Writer::new(client.clone(), resource),
+            client,
+            health: Arc::clone(&process.health),
+            metrics: Arc::clone(&process.metrics),
+        }
+    }
+
+    /// Returns only with an error.
+    async fn run(&mut self) -> anyhow::Error {
+        let mut retries = 0_u32;
+        let mut wake = Instant::now();
+        let mut heartbeat = interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.health.beat();
+            let is_synced = self.cache.synced();
+            self.health.set_waits_for_caches(!is_synced);
+            let mut changed = tokio::select! {
+                _ = heartbeat.tick() => continue,
+                event = self.events.next() => match event {
+                    Some(event) => self.cache.handle(event),
+                    None => return anyhow::anyhow!("every watch has ended"),
+                },
+                Some((source, found)) = self.source_events.next() => self.on_source(source, found),
+                Some(observation) = self.observations.recv() => self.on_observation(observation),
+                () = sleep_until(wake) => true,
+            };
+            changed |= self.handle_pending_events().await;
+            if !changed {
+                continue;
+            }
+            if !self.cache.synced() {
+                wake = Instant::now() + RESYNC;
+                continue;
+            }
+            let reconciled = self.reconcile().await;
+            self.metrics.reconciled(reconciled.is_ok());
+            let pause = match reconciled {
+                Ok(pause) => {
+                    retries = 0;
+                    pause
+                }
+                Err(error) => {
+                    let (first, longest) = RETRY;
+                    let pause = first
+                        .saturating_mul(2_u32.saturating_pow(retries))
+                        .min(longest);
+                    let pause = pause / 2 + pause.mul_f64(random() / 2.0);
+                    retries = retries.saturating_add(1);
+                    tracing::warn!(%error, "not done, trying again in {} ms", pause.as_millis());
+                    pause
+                }
+            };
+            wake = Instant::now() + pause;
+        }
+    }
+
+    /// Handles all events that have arrived, so that they share a reconcile. Whether they may change the plan.
+    async fn handle_pending_events(&mut self) -> bool {
+        let until = Instant::now() + BATCH;
+        let mut changed = false;
+        let mut quiet = 0;
+        // The tasks of the connections pass events on and need to run first, possibly several times.
+        while quiet < 3 && Instant::now() < until {
+            quiet += 1;
+            while let Some(Some(event)) = self.events.next().now_or_never() {
+                changed |= self.cache.handle(event);
+                quiet = 0;
+            }
+            while let Some(Some((source, found))) = self.source_events.next().now_or_never() {
+                changed |= self.on_source(source, found);
+                quiet = 0;
+            }
+            while let Ok(observation) = self.observations.try_recv() {
+                changed |= self.on_observation(observation);
+                quiet = 0;
+            }
+            tokio::task::yield_now().await;
+        }
+        changed
+    }
+
+    fn on_source(&mut self, source: SourceRef, found: Source) -> bool {
+        self.sources.insert(source, Some(found));
+        true
+    }
+
+    fn on_observation(&mut self, observation: Observation) -> bool {
+        let Observation {
+            fleet,
+            cluster,
+            identity,
+            status,
+        } = observation;
+        if let Some(identity) = identity {
+            self.identities.insert(cluster.clone(), identity);
+        }
+        self.observed.insert((fleet, cluster), status);
+        true
+    }
+
+    /// Watches the sources of these fleets, and no others. Whether each of them is known.
+    fn watch_sources(&mut self, wanted: &[SourceRef]) -> bool {
+        let is_same = wanted.len() == self.sources.len()
+            && wanted.iter().all(|it| self.sources.contains_key(it));
+        if !is_same {
+            let watch = |reference: &SourceRef| {
+                let (namespace, name, key) = reference.clone();
+                let reference = reference.clone();
+                source_of(&self.client, &namespace, &name, key)
+                    .map(move |source| (reference.clone(), source))
+                    .boxed()
+            };
+            self.source_events = futures::stream::select_all(wanted.iter().map(watch));
+            self.sources.retain(|known, _| wanted.contains(known));
+            for reference in wanted {
+                self.sources.entry(reference.clone()).or_default();
+            }
+        }
+        self.sources.values().all(Option::is_some)
+    }
+}
+
+/// From 0 to 1. Each `RandomState` has its own random keys.
+#[allow(clippy::cast_precision_loss)] // Jitter needs no precision.
+fn random() -> f64 {
+    (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,223 @@
+//! `FleetPullSecret.status` from the plan. Pure.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{
+    ClusterFailure, ClusterPhase, ClusterPullSecret, Counts, FleetPullSecret,
+    FleetPullSecretStatus, STATUS_CLUSTERS, condition,
+};
+use globalps_core::rollout::Goal;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::clusters::input::{ClusterKey, title};
+use crate::clusters::plan::{FleetPlan, Hold, is_halted as halts};
+use crate::clusters::revision::Revision;
+use crate::content::source::Verdict;
+use crate::report::statement::{Statement, dated, sentences, statement};
+
+/// Only of a `FleetPullSecret`: whether its source can be used.
+const SOURCE_VALID: &str = "SourceValid";
+
+#[derive(Default)]
+struct Found {
+    counts: Counts,
+    failed: Vec<ClusterFailure>,
+    blocked: Vec<ClusterFailure>,
+    unreachable: Vec<ClusterFailure>,
+    waiting: u32,
+}
+
+pub(super) fn report(
+    fleet: &FleetPullSecret,
+    plan: &FleetPlan,
+    revisions: &[Revision],
+    objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
+    now: Timestamp,
+) -> FleetPullSecretStatus {
+    let generation = fleet.metadata.generation.unwrap_or_default();
+    let before = fleet.status.as_ref();
+    let found = count(plan, objects);
+    let statements = [
+        ready(fleet, plan, revisions, &found),
+        progressing(fleet, plan, &found),
+        source_valid(&plan.verdict, plan.revision > 0),
+    ];
+    let conditions = before.map_or(&[][..], |before| before.conditions.as_slice());
+    let conditions: Vec<Condition> = statements
+        .into_iter()
+        .map(|new| dated(new, conditions, generation, now))
+        .collect();
+    let failures = [&found.failed, &found.blocked, &found.unreachable];
+    let failures = failures.into_iter().flatten().take(STATUS_CLUSTERS);
+    FleetPullSecretStatus {
+        observed_generation: generation,
+        observed_secret: String::new(),
+        revision: plan.revision,
+        counts: found.counts,
+        failures: failures.cloned().collect(),
+        conditions,
+    }
+}
+
+fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -> Found {
+    let mut found = Found::default();
+    for (key, member) in &plan.members {
+        let status = objects.get(key).and_then(|object| object.status.as_ref());
+        let obstacle = plan.obstacles.iter().find(|(other, ..)| other == key);
+        let failure = || ClusterFailure {
+            cluster: title(key),
+            reason: obstacle.map_or_else(
+                || status.map(|it| it.reason.clone()).unwrap_or_default(),
+                |(_, reason, _)| (*reason).to_owned(),
+            ),
+            message: obstacle.map_or_else(
+                || status.map(|it| it.message.clone()).unwrap_or_default(),
+                |(_, _, message)| message.clone(),
+            ),
+        };
+        found.counts.total += 1;
+        let is_away = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
+        if obstacle.is_some() || member.is_blocked() {
+            found.blocked.push(failure());
+        } else if is_away {
+            found.counts.unreachable += 1;
+            found.unreachable.push(failure());
+        } else if member.is_done() {
+            found.counts.synced += 1;
+        } else if member.has_failed() {
+            found.counts.failed += 1;
+            found.failed.push(failure());
+        } else if member.assigned.is_some_and(|(goal, _)| goal == member.goal) {
+            found.counts.progressing += 1;
+        } else {
+            found.waiting += 1;
+        }
+    }
+    found
+}
+
+/// The first three, each with its reason.
+fn list(failures: &[ClusterFailure]) -> String {
+    let one = |it: &ClusterFailure| match (it.reason.as_str(), it.message.as_str()) {
+        ("", "") => format!("`{}`", it.cluster),
+        (reason, "") => format!("`{}`: {reason}", it.cluster),
+        (_, message) => format!("`{}`: {message}", it.cluster),
+    };
+    let mut texts: Vec<String> = failures.iter().take(3).map(one).collect();
+    if failures.len() > 3 {
+        texts.push(format!("and {} more", failures.len() - 3));
+    }
+    texts.join("; ")
+}
+
+fn ready(
+    fleet: &FleetPullSecret,
+    plan: &FleetPlan,
+    revisions: &[Revision],
+    found: &Found,
+) -> Statement {
+    let no = |reason, message| statement(condition::READY, "False", reason, message);
+    if fleet.metadata.deletion_timestamp.is_some() {
+        let left = plan.members.len();
+        return no(
+            "Removing",
+            format!("the Secret is still in {left} clusters"),
+        );
+    }
+    let counts = &found.counts;
+    match &plan.hold {
+        Some(Hold::Selector(reason)) => return no("SelectorInvalid", reason.clone()),
+        Some(Hold::NothingYet) => {
+            return no("NoSource", "there is no valid source yet".to_owned());
+        }
+        Some(Hold::NoValidContent) => {
+            let message = format!(
+                "revision {} stays in force: the source is absent or not valid, and only deleting the FleetPullSecret removes it",
+                plan.revision
+            );
+            return no("Held", message);
+        }
+        Some(Hold::NoRevisionLeft) => {
+            return no("Held", "the revision can't be counted up".to_owned());
+        }
+        None => {}
+    }
+    if !found.failed.is_empty() {
+        return no("ClustersFailed", list(&found.failed));
+    }
+    if !found.blocked.is_empty() {
+        return no("ClustersBlocked", list(&found.blocked));
+    }
+    if found.waiting + counts.progressing > 0 || plan.members.is_empty() && plan.revision == 0 {
+        let message = format!(
+            "revision {} is in force in {} of {} clusters",
+            plan.revision, counts.synced, counts.total
+        );
+        return no("RollingOut", message);
+    }
+    let rejected = revisions.iter().rev().find_map(|it| it.rejected.clone());
+    if let Some(reason) = rejected.filter(|_| is_rolled_back(plan, revisions)) {
+        let hint = "the content from before is in force until the source changes";
+        return no("TakenBack", format!("{reason}; {hint}"));
+    }
+    let mut message = format!(
+        "revision {} is in force in {} of {} clusters",
+        plan.revision, counts.synced, counts.total
+    );
+    if counts.synced == 0 {
+        return no("NoClusters", message);
+    }
+    if !found.unreachable.is_empty() {
+        message = format!("{message}; unreachable: {}", list(&found.unreachable));
+    }
+    statement(condition::READY, "True", "Synced", message)
+}
+
+/// The newest revision follows one that was rolled back.
+fn is_rolled_back(plan: &FleetPlan, revisions: &[Revision]) -> bool {
+    let before = revisions.iter().rev().find(|it| it.number < plan.revision);
+    before.is_some_and(|it| it.rejected.is_some())
+}
+
+fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, found: &Found) -> Statement {
+    let open = found.waiting + found.counts.progressing;
+    let selected = plan.members.iter().map(|(_, member)| member);
+    let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
+    let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
+    let (status, reason, message) = match () {
+        () if plan.hold.is_some() => ("False", "Held", String::new()),
+        () if open == 0 => ("False", "Complete", String::new()),
+        () if fleet.spec.rollout.paused => (
+            "False",
+            "Paused",
+            "`spec.rollout.paused` is true".to_owned(),
+        ),
+        () if is_halted => ("False", "Halted", list(&found.failed)),
+        () => ("True", "RollingOut", format!("{open} clusters are left")),
+    };
+    statement(condition::PROGRESSING, status, reason, message)
+}
+
+fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
+    let stays = if is_in_force {
+        "; the last valid content stays in force"
+    } else {
+        ""
+    };
+    let (status, reason, message) = match verdict {
+        Verdict::Absent => ("False", "Absent", "there is no such Secret".to_owned()),
+        Verdict::Forbidden => ("False", "Forbidden", "the hub may not read it".to_owned()),
+        Verdict::Unreadable(reason) => ("False", "Unreadable", reason.clone()),
+        Verdict::Invalid(findings) | Verdict::Partly(findings) => {
+            ("False", "Invalid", sentences(findings))
+        }
+        Verdict::Valid | Verdict::RolledBack(_) => ("True", "Valid", String::new()),
+    };
+    let message = if message.is_empty() {
+        message
+    } else {
+        format!("{message}{stays}")
+    };
+    statement(SOURCE_VALID, status, reason, message)
+}

@@ -1,0 +1,465 @@
+//! One member cluster: its connection, its one watch, and what is written into it. A task of its own, so that a cluster that
+//! is away holds up no other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, GlobalPullSecret, Target};
+use globalps_core::names::{
+    DATA_KEY, FLEET_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, SECRET_TYPE,
+};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::random;
+use crate::clusters::input::ClusterKey;
+use crate::clusters::member::{
+    Action, Answer, Facts, Reason, Said, TargetView, Terms, Wanted, action, status,
+};
+use crate::content::source::Data;
+use crate::leader::fencing::{FencingToken, fenced_client};
+use crate::remote::{kubeconfig, unreachable};
+use crate::telemetry::client::without_content;
+use crate::telemetry::health::Health;
+
+/// Deadline of each request.
+const REQUEST: Duration = Duration::from_secs(15);
+/// Seconds until the API server ends a watch, which then resumes; one that is silent for longer counts as dead.
+const WATCH_SECONDS: u32 = 240;
+/// First and longest pause before another attempt to connect.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Between two looks at the target where no event asks for one.
+const RESYNC: Duration = Duration::from_mins(10);
+/// Between two attempts of a write that was not done.
+const WRITE_RETRY: Duration = Duration::from_secs(10);
+/// Whether globalps is installed there is looked up so often.
+const NOT_SERVED: Duration = Duration::from_secs(30);
+
+/// What the hub wants of a member.
+#[derive(Clone, PartialEq)]
+pub(super) struct Order {
+    /// The kubeconfig; `None`: the Secret has none.
+    pub(super) kubeconfig: Option<Data>,
+    /// Generation of the object that this is about.
+    pub(super) generation: i64,
+    pub(super) wanted: Wanted,
+    pub(super) target: Target,
+    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
+    pub(super) fleet: String,
+    pub(super) require_nodes: bool,
+    /// The cluster is known to be none of another name, nor the hub.
+    pub(super) may_write: bool,
+    /// What was in force there last.
+    pub(super) revision: i64,
+}
+
+impl Order {
+    fn has_same_place(&self, other: &Self) -> bool {
+        (&self.kubeconfig, &self.target, self.require_nodes)
+            == (&other.kubeconfig, &other.target, other.require_nodes)
+    }
+}
+
+/// What a member's task has seen.
+pub(super) struct Observation {
+    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
+    pub(super) fleet: String,
+    pub(super) cluster: ClusterKey,
+    /// uid of the cluster's namespace `kube-system`; `None`: not known.
+    pub(super) identity: Option<String>,
+    pub(super) status: ClusterPullSecretStatus,
+}
+
+/// Shared by all members.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) token: Arc<FencingToken>,
+    pub(super) health: Arc<Health>,
+    /// Field manager of this hub.
+    pub(super) manager: Arc<str>,
+    pub(super) observations: mpsc::UnboundedSender<Observation>,
+    /// Connections that are being made.
+    pub(super) connecting: Arc<Semaphore>,
+}
+
+pub(super) struct Session {
+    pub(super) cluster: ClusterKey,
+    pub(super) shared: Shared,
+    pub(super) orders: watch::Receiver<Order>,
+    pub(super) facts: Facts,
+    pub(super) identity: Option<String>,
+    pub(super) told: Option<(Option<String>, ClusterPullSecretStatus)>,
+}
+
+/// A watch of either object.
+enum Seen {
+    Answer(Answer),
+    Target,
+    Failed(watcher::Error),
+}
+
+/// Why the present connection is not used any more.
+enum Left {
+    /// Another kubeconfig, or another target.
+    Order,
+    Failed,
+    /// The hub wants nothing of it any more.
+    Ended,
+}
+
+impl Session {
+    /// Until the hub wants nothing of the member any more.
+    pub(super) async fn run(mut self) {
+        let mut retries = 0_u32;
+        loop {
+            let order = self.orders.borrow_and_update().clone();
+            let left = self.connected(&order, &mut retries).await;
+            match left {
+                Left::Ended => return,
+                Left::Order => retries = 0,
+                Left::Failed => {
+                    self.report();
+                    let (first, longest) = RETRY;
+                    let pause = first
+                        .saturating_mul(2_u32.saturating_pow(retries))
+                        .min(longest);
+                    retries = retries.saturating_add(1);
+                    let until = Instant::now() + pause / 2 + pause.mul_f64(random() / 2.0);
+                    if !self.wait(&order, until).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Until the time, or another kubeconfig. false: the hub wants nothing any more.
+    async fn wait(&mut self, order: &Order, until: Instant) -> bool {
+        loop {
+            tokio::select! {
+                () = sleep_until(until) => return true,
+                changed = self.orders.changed() => {
+                    if changed.is_err() {
+                        return false;
+                    }
+                    self.report();
+                    if !self.orders.borrow().has_same_place(order) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, reason: Reason) -> Left {
+        self.facts.unreachable = Some(reason);
+        Left::Failed
+    }
+
+    async fn connected(&mut self, order: &Order, retries: &mut u32) -> Left {
+        let Some(data) = &order.kubeconfig else {
+            return self.fail((
+                "NoKubeconfig",
+                "there is no Secret with its kubeconfig".to_owned(),
+            ));
+        };
+        let permit = Arc::clone(&self.shared.connecting).acquire_owned().await;
+        let client = match kubeconfig::connect(data.0.as_deref()).await {
+            Ok(client) => client,
+            Err(reason) => {
+                let reason = format!("the key of its kubeconfig {reason}");
+                return self.fail(("KubeconfigInvalid", reason));
+            }
+        };
+        let client = fenced_client(&client, &self.shared.token, &self.shared.health);
+        if let Err(reason) = self.identify(&client).await {
+            return self.fail(reason);
+        }
+        drop(permit);
+        *retries = 0;
+        self.facts.unreachable = None;
+        if let Err(reason) = self.look(&client, order).await {
+            return self.fail(reason);
+        }
+        let mut events = watched(&client, order);
+        let mut again = Instant::now() + RESYNC;
+        loop {
+            let written = self.write(&client, order).await;
+            self.report();
+            if let Err(reason) = written {
+                return self.fail(reason);
+            }
+            if self.facts.refused.is_some() {
+                again = again.min(Instant::now() + WRITE_RETRY);
+            }
+            let looks = tokio::select! {
+                () = sleep_until(again) => {
+                    again = Instant::now() + RESYNC;
+                    true
+                }
+                changed = self.orders.changed() => {
+                    if changed.is_err() {
+                        return Left::Ended;
+                    }
+                    if !self.orders.borrow_and_update().has_same_place(order) {
+                        return Left::Order;
+                    }
+                    false
+                }
+                seen = events.next() => match seen {
+                    Some(Seen::Answer(answer)) => {
+                        let is_other = match (&answer, &self.facts.target) {
+                            (Answer::Said(said), Some(target)) => !said.is_about(&target.version),
+                            _ => true,
+                        };
+                        self.facts.answer = answer;
+                        is_other
+                    }
+                    Some(Seen::Target) => true,
+                    Some(Seen::Failed(error)) => match self.after(error) {
+                        Ok(()) => {
+                            events = later(&client, order);
+                            false
+                        }
+                        Err(reason) => return self.fail(reason),
+                    },
+                    None => return self.fail(unreachable::timeout()),
+                },
+            };
+            if looks && let Err(reason) = self.look(&client, order).await {
+                return self.fail(reason);
+            }
+        }
+    }
+
+    /// A watch that failed. `Err`: the cluster is away.
+    fn after(&mut self, error: watcher::Error) -> Result<(), Reason> {
+        match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => match &error {
+                kube::Error::Api(status) if status.code == 404 => {
+                    self.facts.answer = Answer::NoGlobalps;
+                    Ok(())
+                }
+                _ => Err(unreachable::reason(&error)),
+            },
+            _ => Err(unreachable::timeout()),
+        }
+    }
+
+    /// Which cluster it is. One that may not be asked is taken for itself.
+    async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        match within(namespaces.get_metadata("kube-system")).await {
+            Ok(found) => self.identity = found.metadata.uid,
+            Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
+                self.identity.get_or_insert_with(String::new);
+            }
+            Err(error) => return Err(away(error)),
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self, client: &Client, order: &Order) -> Result<(), Reason> {
+        let found = within(secrets(client, order).get_opt(&order.target.name)).await;
+        let found = found.map_err(away)?;
+        let manager = &self.shared.manager;
+        self.facts.target = found.map(|secret| TargetView::new(&secret, manager));
+        Ok(())
+    }
+
+    /// Does what the newest order wants. `Err`: the cluster is away.
+    async fn write(&mut self, client: &Client, place: &Order) -> Result<(), Reason> {
+        let order = self.orders.borrow().clone();
+        self.facts.refused = None;
+        if !order.may_write || !order.has_same_place(place) {
+            return Ok(());
+        }
+        let api = secrets(client, &order);
+        let name = &order.target.name;
+        let written = match action(self.facts.target.as_ref(), &order.wanted, &order.fleet) {
+            Action::Keep => return Ok(()),
+            Action::Refuse(reason) => {
+                self.facts.refused = Some(reason);
+                return Ok(());
+            }
+            Action::Apply(revision, content) => {
+                let version = self.facts.target.as_ref().map(|target| &target.version);
+                let body = body(&order, revision, &content, version);
+                let params = PatchParams::apply(&self.shared.manager);
+                let patch = Patch::Apply(&body);
+                within(api.patch(name, &params, &patch)).await.map(Some)
+            }
+            Action::Delete(uid, version) => {
+                let params = DeleteParams::default().preconditions(Preconditions {
+                    uid: Some(uid),
+                    resource_version: Some(version),
+                });
+                within(api.delete(name, &params)).await.map(|_| None)
+            }
+        };
+        match written {
+            Ok(secret) => {
+                let manager = &self.shared.manager;
+                self.facts.target = secret.map(|secret| TargetView::new(&secret, manager));
+                Ok(())
+            }
+            Err(Some(kube::Error::Api(status))) if status.code == 404 => {
+                self.facts.target = None;
+                self.refuse(("NotFound", status.message.clone()));
+                Ok(())
+            }
+            Err(Some(kube::Error::Api(status))) if status.code < 500 => {
+                let reason = match status.code {
+                    409 => "Conflict",
+                    401 | 403 => "Forbidden",
+                    422 => "Rejected",
+                    _ => "NotWritten",
+                };
+                self.refuse((reason, status.message.clone()));
+                // What is there may be another one by now.
+                self.look(client, &order).await
+            }
+            Err(error) => Err(away(error)),
+        }
+    }
+
+    fn refuse(&mut self, reason: Reason) {
+        self.facts.refused = Some(reason);
+    }
+
+    /// Tells the hub what is new.
+    fn report(&mut self) {
+        let order = self.orders.borrow().clone();
+        let terms = Terms {
+            require_nodes: order.require_nodes,
+            is_additional: order.target.is_additional(),
+        };
+        let mut status = status(&self.facts, &order.wanted, &order.fleet, terms);
+        status.revision = match (status.phase, &order.wanted) {
+            (ClusterPhase::Synced, Wanted::Revision(number, _)) => *number,
+            (ClusterPhase::Removed, _) => 0,
+            _ => order.revision,
+        };
+        status.observed_generation = order.generation;
+        let news = (self.identity.clone(), status);
+        if self.told.as_ref() == Some(&news) {
+            return;
+        }
+        self.told = Some(news.clone());
+        // An error means that the hub's term is over, and this task with it.
+        let _ = self.shared.observations.send(Observation {
+            fleet: order.fleet.clone(),
+            cluster: self.cluster.clone(),
+            identity: news.0,
+            status: news.1,
+        });
+    }
+}
+
+fn secrets(client: &Client, order: &Order) -> Api<Secret> {
+    Api::namespaced(client.clone(), &order.target.namespace)
+}
+
+/// With a version the write is for the Secret that was seen, and for no other.
+fn body(
+    order: &Order,
+    revision: i64,
+    content: &Data,
+    version: Option<&String>,
+) -> serde_json::Value {
+    let bytes = content.0.clone().unwrap_or_default();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": order.target.name,
+            "resourceVersion": version,
+            "labels": {"app.kubernetes.io/managed-by": "globalps"},
+            "annotations": {
+                FLEET_ANNOTATION: order.fleet,
+                REVISION_ANNOTATION: revision.to_string(),
+            },
+        },
+        "type": SECRET_TYPE,
+        "data": {DATA_KEY: k8s_openapi::ByteString(bytes)},
+    })
+}
+
+/// The one watch: of what the cluster's globalps says where that counts, else of the target.
+fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
+    let config = |name: &str| {
+        let config = watcher::Config::default().timeout(WATCH_SECONDS);
+        config.fields(&format!("metadata.name={name}"))
+    };
+    let namespace = &order.target.namespace;
+    if order.require_nodes && order.target.is_additional() {
+        let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), namespace);
+        let mut listed = false;
+        watcher(api, config(GLOBAL_SECRET))
+            .filter_map(move |event| {
+                let seen = match event {
+                    Ok(Event::Apply(object)) => Some(answer(&object)),
+                    Ok(Event::InitApply(object)) => {
+                        listed = true;
+                        Some(answer(&object))
+                    }
+                    Ok(Event::Init) => {
+                        listed = false;
+                        None
+                    }
+                    Ok(Event::InitDone) => (!listed).then_some(Seen::Answer(Answer::Silent)),
+                    Ok(Event::Delete(_)) => Some(Seen::Answer(Answer::Silent)),
+                    Err(error) => Some(Seen::Failed(error)),
+                };
+                std::future::ready(seen)
+            })
+            .boxed()
+    } else {
+        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
+        watcher(secrets, config(&order.target.name))
+            .map(|event| event.map_or_else(Seen::Failed, |_| Seen::Target))
+            .boxed()
+    }
+}
+
+/// The same, once globalps may have been installed there.
+fn later(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
+    let (client, order) = (client.clone(), order.clone());
+    futures::stream::once(async move {
+        sleep(NOT_SERVED).await;
+        watched(&client, &order)
+    })
+    .flatten()
+    .boxed()
+}
+
+fn answer(object: &GlobalPullSecret) -> Seen {
+    let said = Said::of(object).map(Box::new);
+    Seen::Answer(said.map_or(Answer::Silent, Answer::Said))
+}
+
+/// `None`: no response in time.
+async fn within<T>(
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Option<kube::Error>> {
+    match timeout(REQUEST, call).await {
+        Ok(done) => done.map_err(Some),
+        Err(_) => Err(None),
+    }
+}
+
+fn away(error: Option<kube::Error>) -> Reason {
+    if let Some(error) = &error {
+        tracing::debug!(error = without_content(error), "a member is away");
+    }
+    error.map_or_else(unreachable::timeout, |error| unreachable::reason(&error))
+}

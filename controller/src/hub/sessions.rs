@@ -1,0 +1,91 @@
+//! The connections to the clusters: one task for each cluster of a fleet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::session::{Observation, Order, Session, Shared};
+use crate::clusters::input::ClusterKey;
+use crate::clusters::member::Facts;
+use crate::leader::fencing::FencingToken;
+use crate::telemetry::health::Health;
+
+/// Connections that are made at the same time: after a start there may be a thousand to make.
+const CONNECTING: usize = 16;
+
+/// A fleet, as `NAMESPACE/NAME`, and a cluster.
+pub(super) type Pair = (String, ClusterKey);
+
+pub(super) struct Sessions {
+    running: BTreeMap<Pair, Running>,
+    token: Arc<FencingToken>,
+    health: Arc<Health>,
+    observations: mpsc::UnboundedSender<Observation>,
+    connecting: Arc<Semaphore>,
+}
+
+struct Running {
+    orders: watch::Sender<Order>,
+    task: AbortHandle,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(
+        token: &Arc<FencingToken>,
+        health: &Arc<Health>,
+        observations: mpsc::UnboundedSender<Observation>,
+    ) -> Self {
+        Self {
+            running: BTreeMap::new(),
+            token: Arc::clone(token),
+            health: Arc::clone(health),
+            observations,
+            connecting: Arc::new(Semaphore::new(CONNECTING)),
+        }
+    }
+
+    /// Starts the session of this cluster, or tells it what is new.
+    pub(super) fn order(&mut self, pair: Pair, order: Order, manager: &Arc<str>) {
+        if let Some(running) = self.running.get(&pair) {
+            running.orders.send_if_modified(|known| {
+                let is_new = *known != order;
+                if is_new {
+                    *known = order;
+                }
+                is_new
+            });
+            return;
+        }
+        let (sender, orders) = watch::channel(order);
+        let session = Session {
+            cluster: pair.1.clone(),
+            shared: Shared {
+                token: Arc::clone(&self.token),
+                health: Arc::clone(&self.health),
+                manager: Arc::clone(manager),
+                observations: self.observations.clone(),
+                connecting: Arc::clone(&self.connecting),
+            },
+            orders,
+            facts: Facts::default(),
+            identity: None,
+            told: None,
+        };
+        let task = tokio::spawn(session.run()).abort_handle();
+        let orders = sender;
+        self.running.insert(pair, Running { orders, task });
+    }
+
+    /// Ends the sessions of all others.
+    pub(super) fn keep(&mut self, wanted: &BTreeSet<Pair>) {
+        self.running.retain(|pair, _| wanted.contains(pair));
+    }
+}

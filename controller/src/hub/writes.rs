@@ -1,0 +1,173 @@
+//! What the hub writes on the management cluster.
+
+use globalps_core::api::{
+    ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, FleetPullSecret,
+    FleetPullSecretStatus,
+};
+use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret, fleet_revision};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DeleteParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+
+use crate::clusters::input::ClusterKey;
+use crate::clusters::revision::Revision;
+use crate::objects::apply::{ApplyError, within};
+
+pub(super) struct Writer {
+    client: Client,
+    /// Of Cluster API's clusters.
+    resource: ApiResource,
+}
+
+fn merge() -> PatchParams {
+    PatchParams {
+        field_manager: Some(HUB.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+impl Writer {
+    pub(super) fn new(client: Client, resource: ApiResource) -> Self {
+        Self { client, resource }
+    }
+
+    /// The object about a cluster, which the `Cluster` owns, or the Secret that registers the cluster.
+    pub(super) async fn object(
+        &self,
+        (namespace, cluster): &ClusterKey,
+        fleet: &FleetPullSecret,
+        (is_cluster, uid): (bool, String),
+        spec: &ClusterPullSecretSpec,
+    ) -> Result<ClusterPullSecret, ApplyError> {
+        let fleet_namespace = fleet.namespace().unwrap_or_default();
+        let name = cluster_pull_secret(cluster, &fleet_namespace, &fleet.name_any());
+        let (api_version, kind) = if is_cluster {
+            (
+                self.resource.api_version.clone(),
+                self.resource.kind.clone(),
+            )
+        } else {
+            ("v1".to_owned(), "Secret".to_owned())
+        };
+        let mut object = ClusterPullSecret::new(&name, spec.clone());
+        object.metadata.owner_references = Some(vec![OwnerReference {
+            api_version,
+            kind,
+            name: cluster.clone(),
+            uid,
+            ..OwnerReference::default()
+        }]);
+        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), namespace);
+        let params = PatchParams::apply(HUB).force();
+        let patch = Patch::Apply(&object);
+        let call = api.patch(&name, &params, &patch);
+        within("apply", "ClusterPullSecret", &name, call).await
+    }
+
+    pub(super) async fn object_status(
+        &self,
+        object: &ClusterPullSecret,
+        status: &ClusterPullSecretStatus,
+    ) -> Result<ClusterPullSecret, ApplyError> {
+        let namespace = object.namespace().unwrap_or_default();
+        let name = object.name_any();
+        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), &namespace);
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = merge();
+        let call = api.patch_status(&name, &params, &patch);
+        within("write status of", "ClusterPullSecret", &name, call).await
+    }
+
+    pub(super) async fn release(&self, object: &ClusterPullSecret) -> Result<(), ApplyError> {
+        let namespace = object.namespace().unwrap_or_default();
+        let name = object.name_any();
+        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), &namespace);
+        let params = DeleteParams::default();
+        let deleted = within(
+            "delete",
+            "ClusterPullSecret",
+            &name,
+            api.delete(&name, &params),
+        );
+        gone(deleted.await)
+    }
+
+    pub(super) async fn revision(
+        &self,
+        fleet: &FleetPullSecret,
+        revision: &Revision,
+    ) -> Result<Secret, ApplyError> {
+        let secret = revision.encode(fleet);
+        let name = secret.name_any();
+        let api = self.secrets(fleet);
+        let params = PatchParams::apply(HUB).force();
+        let patch = Patch::Apply(&secret);
+        within("apply", "Secret", &name, api.patch(&name, &params, &patch)).await
+    }
+
+    pub(super) async fn forget_revision(
+        &self,
+        fleet: &FleetPullSecret,
+        number: i64,
+    ) -> Result<(), ApplyError> {
+        let name = fleet_revision(&fleet.name_any(), number);
+        let api = self.secrets(fleet);
+        let params = DeleteParams::default();
+        gone(within("delete", "Secret", &name, api.delete(&name, &params)).await)
+    }
+
+    fn secrets(&self, fleet: &FleetPullSecret) -> Api<Secret> {
+        let namespace = fleet.namespace().unwrap_or_default();
+        Api::namespaced(self.client.clone(), &namespace)
+    }
+
+    /// Adds the hub's finalizer, or removes it. Others stay.
+    pub(super) async fn finalizer(
+        &self,
+        fleet: &FleetPullSecret,
+        has: bool,
+    ) -> Result<FleetPullSecret, ApplyError> {
+        let mut finalizers = fleet.finalizers().to_vec();
+        finalizers.retain(|it| it != FLEET_FINALIZER);
+        if has {
+            finalizers.push(FLEET_FINALIZER.to_owned());
+        }
+        let body = json!({"metadata": {
+            "finalizers": finalizers,
+            "resourceVersion": fleet.resource_version(),
+        }});
+        let name = fleet.name_any();
+        let api = self.fleets(fleet);
+        let (params, patch) = (merge(), Patch::Merge(body));
+        let call = api.patch(&name, &params, &patch);
+        within("patch", "FleetPullSecret", &name, call).await
+    }
+
+    pub(super) async fn fleet_status(
+        &self,
+        fleet: &FleetPullSecret,
+        status: &FleetPullSecretStatus,
+    ) -> Result<FleetPullSecret, ApplyError> {
+        let name = fleet.name_any();
+        let api = self.fleets(fleet);
+        let (params, patch) = (merge(), Patch::Merge(json!({"status": status})));
+        let call = api.patch_status(&name, &params, &patch);
+        within("write status of", "FleetPullSecret", &name, call).await
+    }
+
+    fn fleets(&self, fleet: &FleetPullSecret) -> Api<FleetPullSecret> {
+        let namespace = fleet.namespace().unwrap_or_default();
+        Api::namespaced(self.client.clone(), &namespace)
+    }
+}
+
+/// What is not there is deleted.
+fn gone<T>(deleted: Result<T, ApplyError>) -> Result<(), ApplyError> {
+    match deleted {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_code(404) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
