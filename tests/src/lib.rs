@@ -34,6 +34,7 @@ pub mod suite;
 pub mod terminal;
 pub mod watch;
 pub mod web;
+pub mod webhook;
 
 #[cfg(test)]
 mod architecture;

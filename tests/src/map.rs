@@ -252,6 +252,12 @@ pub const FILES: &[TestFile] = &[
         "invalid Secrets change nothing; a kubelet that does not start gets its file back",
     ),
     file(
+        "refusing_namespaces",
+        On::Nodes(1),
+        25,
+        "namespaces that a webhook refuses, that a webhook without a server holds up, and whose Secret others have filled: named, and the others go on; a source that is too large",
+    ),
+    file(
         "rollout",
         On::Nodes(3),
         220,
@@ -262,6 +268,12 @@ pub const FILES: &[TestFile] = &[
         On::Nodes(2),
         60,
         "several sources, each judged by itself; very large and immutable Secrets",
+    ),
+    file(
+        "static_pods",
+        On::Nodes(1),
+        20,
+        "static pods are not covered by delivery into namespaces",
     ),
     file(
         "syncer",
