@@ -72,6 +72,12 @@ pub const FILES: &[TestFile] = &[
         "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted",
     ),
     file(
+        "clusters",
+        On::TwoClusters(1),
+        80,
+        "many clusters from one without a hub: Cluster API's own manager and a ClusterResourceSet bring the pull secret to another cluster's nodes",
+    ),
+    file(
         "crash_states",
         On::BareNode,
         500,
@@ -320,6 +326,7 @@ pub fn table() -> String {
             On::Nodes(0) => "API server".to_owned(),
             On::Nodes(1) => "1 node".to_owned(),
             On::Nodes(nodes) => format!("{nodes} nodes"),
+            On::TwoClusters(1) => "2 clusters, 1 node".to_owned(),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
         };
         let (name, seconds, shows) = (file.name, file.seconds, file.shows);
