@@ -126,7 +126,8 @@ fn replace_etcd(layout: &Layout, (from, to): (&str, &str)) -> Result<()> {
     start_api_server_again(layout)
 }
 
-fn kill(layout: &Layout, component: &str) -> Result<()> {
+/// Kills a component, and returns when it is gone.
+pub(crate) fn kill(layout: &Layout, component: &str) -> Result<()> {
     kill_all(component, || {
         let mut found = marked(&layout.bridge())?;
         found.retain(|process| process.component == component);

@@ -5,10 +5,12 @@ use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
+
+use crate::until;
 
 const VERSION: &str = "v1.36.3";
 /// etcd's program comes out under the name of its Go package.
@@ -21,6 +23,13 @@ const PROGRAMS: [&str; 6] = [
     "kubelet",
     "kubectl",
 ];
+
+const CAPI: &str = "tests/capi";
+const CAPI_MODULE: &str = "sigs.k8s.io/cluster-api";
+const NO_GO: &str = "could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl";
+/// Several times what the largest takes on two busy processors.
+const BUILD_DEADLINE: Duration = Duration::from_mins(20);
+const BUILD_POLL: Duration = Duration::from_millis(20);
 
 /// Cargo's target directory of this workspace.
 pub fn target_dir() -> PathBuf {
@@ -65,7 +74,7 @@ pub fn build() -> Result<()> {
         .args(["-ldflags", &linker_flags(), "tool"])
         .stdin(Stdio::null())
         .status()
-        .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
+        .context(NO_GO)?;
     if !status.success() {
         bail!("`go build` in `{}` failed ({status})", module.display());
     }
@@ -88,40 +97,56 @@ pub fn build_ecr_provider() -> Result<PathBuf> {
     build_beside("tests/ecr", &[], &package, NAME)
 }
 
-/// The custom resources of the Operator Lifecycle Manager that operators are made of, as it publishes them: files of a Go
-/// module, which is downloaded the first time.
+/// Builds Cluster API's own core manager, about two minutes the first time, and gives its path.
+pub fn build_capi_manager() -> Result<PathBuf> {
+    let package = format!("{CAPI_MODULE}/core");
+    build_beside(CAPI, &["-ldflags", "-s -w"], &package, "capi-manager")
+}
+
+/// The folder with Cluster API's custom resources, as it publishes them.
+pub fn capi_crds() -> Result<PathBuf> {
+    Ok(module_dir(CAPI, CAPI_MODULE)?.join("core/config/crd/bases"))
+}
+
+/// The custom resources of the Operator Lifecycle Manager that operators are made of, as it publishes them.
 pub fn olm_crds() -> Result<Vec<PathBuf>> {
-    const MODULE: &str = "github.com/operator-framework/api";
-    let folder = workspace().join("tests/olm");
-    let downloaded = Command::new("go")
-        .current_dir(&folder)
-        .args(["mod", "download", "-json", MODULE])
-        .stdin(Stdio::null())
-        .output()
-        .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
-    if !downloaded.status.success() {
-        let said = String::from_utf8_lossy(&downloaded.stdout);
-        bail!(
-            "`go mod download {MODULE}` in `{}` failed: {said}",
-            folder.display()
-        );
-    }
-    let module: serde_json::Value = serde_json::from_slice(&downloaded.stdout)?;
-    let files = Path::new(module["Dir"].as_str().context("the module's folder")?).join("crds");
+    let files = module_dir("tests/olm", "github.com/operator-framework/api")?.join("crds");
     let kinds = ["catalogsources", "clusterserviceversions", "subscriptions"];
     let file = |kind: &str| files.join(format!("operators.coreos.com_{kind}.yaml"));
     Ok(kinds.map(file).into())
 }
 
-/// A program of a Go module of the tests, beside those of Kubernetes. Of several processes one builds and the others wait.
+/// Where a Go module that the one in `folder` needs has its files. It is downloaded the first time.
+fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
+    let folder = workspace().join(folder);
+    let downloaded = Command::new("go")
+        .current_dir(&folder)
+        .args(["mod", "download", "-json", module])
+        .stdin(Stdio::null())
+        .output()
+        .context(NO_GO)?;
+    if !downloaded.status.success() {
+        let said = String::from_utf8_lossy(&downloaded.stdout);
+        bail!(
+            "`go mod download {module}` in `{}` failed: {said}",
+            folder.display()
+        );
+    }
+    let module: serde_json::Value = serde_json::from_slice(&downloaded.stdout)?;
+    let dir = module["Dir"].as_str().context("the module's folder")?;
+    Ok(dir.into())
+}
+
+/// A program of a Go module of the tests, beside those of Kubernetes. Of several processes that want it one builds and the
+/// others wait.
 fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Result<PathBuf> {
     let bin = std::path::absolute(bin_dir())?;
     fs::create_dir_all(&bin)?;
-    let lock = File::create(bin.join(".lock"))?;
+    let lock = File::create(bin.join(format!(".lock-{name}")))?;
     lock.lock()?;
     let module = workspace().join(module);
     let program = bin.join(name);
-    let status = Command::new("go")
+    let mut go = Command::new("go")
         .current_dir(&module)
         .env("CGO_ENABLED", "0")
         .args(["build", "-trimpath"])
@@ -130,13 +155,18 @@ fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Resu
         .arg(&program)
         .arg(package)
         .stdin(Stdio::null())
-        .status()
-        .context("could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl")?;
+        .spawn()
+        .context(NO_GO)?;
+    let what = format!("`go build` of {name} in `{}`", module.display());
+    let ended = until(&what, BUILD_DEADLINE, BUILD_POLL, || Ok(go.try_wait()?));
+    if ended.is_err() {
+        // What it started ends with its next step.
+        let _ = go.kill();
+        let _ = go.wait();
+    }
+    let status = ended?;
     if !status.success() {
-        bail!(
-            "`go build` of {name} in `{}` failed ({status})",
-            module.display()
-        );
+        bail!("{what} failed ({status})");
     }
     Ok(program)
 }

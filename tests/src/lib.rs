@@ -7,6 +7,7 @@
 
 pub mod bare_node;
 pub mod broken_kubelet;
+pub mod capi;
 pub mod config_file;
 pub mod dist;
 pub mod faults;
@@ -34,6 +35,7 @@ pub mod suite;
 pub mod terminal;
 pub mod watch;
 pub mod web;
+pub mod webhook;
 
 #[cfg(test)]
 mod architecture;

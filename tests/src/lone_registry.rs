@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
@@ -177,7 +177,7 @@ struct Signer {
 }
 
 impl Signer {
-    fn answer(&self, request: &Request<Incoming>, login: &str) -> Reply {
+    fn answer(&self, request: &Request<Bytes>, login: &str) -> Reply {
         let authorization = request.headers().get("authorization");
         if authorization.is_none_or(|value| value != login) {
             let body = json!({"errors": [{"code": "UNAUTHORIZED"}]}).to_string();

@@ -72,6 +72,12 @@ pub const FILES: &[TestFile] = &[
         "`globalps-syncer restore` with a real systemd; a unit without a kubelet is not restarted",
     ),
     file(
+        "clusters",
+        On::TwoClusters(1),
+        80,
+        "many clusters from one without a hub: Cluster API's own manager and a ClusterResourceSet bring the pull secret to another cluster's nodes",
+    ),
+    file(
         "crash_states",
         On::BareNode,
         500,
@@ -252,6 +258,12 @@ pub const FILES: &[TestFile] = &[
         "invalid Secrets change nothing; a kubelet that does not start gets its file back",
     ),
     file(
+        "refusing_namespaces",
+        On::Nodes(1),
+        25,
+        "namespaces that a webhook refuses, that a webhook without a server holds up, and whose Secret others have filled: named, and the others go on; a source that is too large",
+    ),
+    file(
         "rollout",
         On::Nodes(3),
         220,
@@ -262,6 +274,12 @@ pub const FILES: &[TestFile] = &[
         On::Nodes(2),
         60,
         "several sources, each judged by itself; very large and immutable Secrets",
+    ),
+    file(
+        "static_pods",
+        On::Nodes(1),
+        20,
+        "static pods are not covered by delivery into namespaces",
     ),
     file(
         "syncer",
@@ -308,6 +326,7 @@ pub fn table() -> String {
             On::Nodes(0) => "API server".to_owned(),
             On::Nodes(1) => "1 node".to_owned(),
             On::Nodes(nodes) => format!("{nodes} nodes"),
+            On::TwoClusters(1) => "2 clusters, 1 node".to_owned(),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
         };
         let (name, seconds, shows) = (file.name, file.seconds, file.shows);

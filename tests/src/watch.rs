@@ -1,10 +1,10 @@
-//! Every change of every `NodePullSecret`, in order and with the time at which it was seen.
+//! Every change of an object, such as every `NodePullSecret`, in order and with the time at which it was seen.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -12,27 +12,20 @@ use serde_json::Value;
 use crate::Cluster;
 use crate::product::{DEADLINE, NAMESPACE};
 
-/// A `kubectl get --watch` that runs until this is dropped.
-pub struct Watch {
+/// A `kubectl get --watch` that runs until this is dropped: each object as it is and as it becomes.
+pub struct Changes {
     kubectl: Child,
     changes: Receiver<(SystemTime, Value)>,
-    nodes: usize,
 }
 
-impl Watch {
-    /// Begins once every node has its object.
-    pub fn start(cluster: &Cluster, nodes: usize) -> Result<Self> {
+impl Changes {
+    /// `what` follows `kubectl get`.
+    pub fn start(cluster: &Cluster, what: &[&str]) -> Result<Self> {
         let mut kubectl = cluster
             .kubectl_command()
-            .args([
-                "get",
-                "nodepullsecrets",
-                "-n",
-                NAMESPACE,
-                "--watch",
-                "-o",
-                "json",
-            ])
+            .arg("get")
+            .args(what)
+            .args(["--watch", "-o", "json"])
             .stdout(Stdio::piped())
             .spawn()?;
         let output = kubectl.stdout.take().context("no pipe")?;
@@ -46,23 +39,55 @@ impl Watch {
                 }
             }
         });
-        let watch = Self {
-            kubectl,
-            changes,
-            nodes,
-        };
+        Ok(Self { kubectl, changes })
+    }
+
+    /// When an object was first seen like this, of what was not yet looked at.
+    pub fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<SystemTime> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (time, object) = self
+                .changes
+                .recv_timeout(left)
+                .with_context(|| format!("{what} was not seen"))?;
+            if is_wanted(&object) {
+                return Ok(time);
+            }
+        }
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // It may have ended by itself, with the API server.
+        let _ = self.kubectl.kill();
+        let _ = self.kubectl.wait();
+    }
+}
+
+/// The same of every `NodePullSecret`.
+pub struct Watch {
+    changes: Changes,
+    nodes: usize,
+}
+
+impl Watch {
+    /// Begins once every node has its object.
+    pub fn start(cluster: &Cluster, nodes: usize) -> Result<Self> {
+        let changes = Changes::start(cluster, &["nodepullsecrets", "-n", NAMESPACE])?;
         // The first ones are what is there now.
         for _ in 0..nodes {
-            watch.changes.recv_timeout(DEADLINE)?;
+            changes.changes.recv_timeout(DEADLINE)?;
         }
-        Ok(watch)
+        Ok(Self { changes, nodes })
     }
 
     /// Most nodes that were granted the revision and not yet `Synced` at the same time, of all that was seen.
     pub fn most_at_once(self, revision: i64) -> Result<usize> {
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         let mut most = 0;
-        while let Ok((_, object)) = self.changes.recv_timeout(Duration::from_secs(1)) {
+        while let Ok((_, object)) = self.changes.changes.recv_timeout(Duration::from_secs(1)) {
             let granted = object["spec"]["revision"] == revision;
             open.insert(name(&object), granted && !is_synced(&object, revision));
             most = most.max(open.values().filter(|open| **open).count());
@@ -79,20 +104,12 @@ impl Watch {
     pub fn all_synced(&self, revision: i64) -> Result<BTreeMap<String, SystemTime>> {
         let mut synced = BTreeMap::new();
         while synced.len() < self.nodes {
-            let (time, object) = self.changes.recv_timeout(DEADLINE)?;
+            let (time, object) = self.changes.changes.recv_timeout(DEADLINE)?;
             if is_synced(&object, revision) {
                 synced.entry(name(&object)).or_insert(time);
             }
         }
         Ok(synced)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        // It may have ended by itself, with the API server.
-        let _ = self.kubectl.kill();
-        let _ = self.kubectl.wait();
     }
 }
 

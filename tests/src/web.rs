@@ -1,13 +1,12 @@
 //! Servers of a test's own, on the loopback as a rule: one that answers what the test says, with TLS or without; a proxy; and one
 //! that takes connections and says nothing. Each runs until it is dropped.
 
-use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -130,7 +129,7 @@ impl Server {
     /// Answers each request with what `answer` says.
     pub fn web(
         identity: Option<&Identity>,
-        answer: impl Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&Request<Bytes>) -> Reply + Send + Sync + 'static,
     ) -> Result<Self> {
         Self::web_on(LOOPBACK, identity, answer)
     }
@@ -139,7 +138,7 @@ impl Server {
     pub fn web_on(
         ip: IpAddr,
         identity: Option<&Identity>,
-        answer: impl Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&Request<Bytes>) -> Reply + Send + Sync + 'static,
     ) -> Result<Self> {
         let acceptor = identity.map(acceptor).transpose()?;
         let answer = Arc::new(answer);
@@ -149,8 +148,13 @@ impl Server {
                 let service = service_fn(move |request: Request<Incoming>| {
                     let line = format!("{} {}", request.method(), request.uri());
                     asked.lock().unwrap().push(line);
-                    let reply = response(answer(&request));
-                    async { Ok::<_, Infallible>(reply) }
+                    let answer = Arc::clone(&answer);
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await?.to_bytes();
+                        let reply = answer(&Request::from_parts(head, body));
+                        Ok::<_, hyper::Error>(response(reply))
+                    }
                 });
                 let server = http1::Builder::new();
                 // A client that goes away, or does not trust the certificate, is what a test may want.

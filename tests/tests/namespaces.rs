@@ -4,54 +4,17 @@ mod common;
 
 use std::time::Duration;
 
+use common::delivery::{NAME, install, registries, version, wait_reason, wait_registries};
 use common::objects::{
-    account, apply, apply_references, get, merge_in, namespace, pod, references, registries_of,
-    wait_pod, wait_references,
+    account, apply, apply_references, get, merge_in, namespace, pod, references, wait_pod,
+    wait_references,
 };
 use common::{cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_tests::product::{CONFIG, DEADLINE, merge};
 use globalps_tests::{Access, Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-const NAME: &str = "global-pull-secret";
-
-/// A cluster with globalps, its nodes untouched.
-fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {
-    let flags = [
-        "--image-pull-secrets",
-        "--attach",
-        attach,
-        "--delivery",
-        "none",
-    ];
-    Product::install_with(cluster, &flags).unwrap()
-}
-
-/// The registries of the Secret's content; empty: there is none.
-fn registries(cluster: &Cluster, namespace: &str) -> Vec<String> {
-    registries_of(cluster, namespace, NAME)
-}
-
-fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
-    until(
-        &format!("{wanted:?} in {namespace}"),
-        DEADLINE,
-        POLL,
-        || Ok((registries(cluster, namespace) == wanted).then_some(())),
-    )
-    .unwrap_or_else(|error| panic!("{error:#}: {:?}", registries(cluster, namespace)));
-}
-
-/// Status, reason and message of `NamespacesSynced`, once it has this reason.
-fn wait_reason(product: &Product, reason: &str) -> String {
-    let what = format!("NamespacesSynced: {reason}");
-    until(&what, DEADLINE, POLL, || {
-        let (_, found, message) = product.condition("NamespacesSynced")?;
-        Ok((found == reason).then_some(message))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("NamespacesSynced")))
-}
 
 fn nothing_runs_on_nodes(cluster: &Cluster) {
     for what in [
@@ -355,13 +318,11 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
     apply(&cluster, &[scoped]);
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io", "team.io"]);
-    let before =
-        get(&cluster, "zzz", &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone();
+    let before = version(&cluster, "zzz");
     apply(&cluster, &[namespace("team-7")]);
     wait_registries(&cluster, "team-7", &["ghcr.io", "quay.io", "team.io"]);
     assert_eq!(registries(&cluster, "zzz"), ["ghcr.io", "quay.io"]);
-    let after =
-        get(&cluster, "zzz", &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone();
+    let after = version(&cluster, "zzz");
     assert_eq!(before, after, "what does not change is not written");
 
     // Paused: nobody's content changes, and a new namespace gets what the others have.

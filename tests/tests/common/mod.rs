@@ -1,6 +1,7 @@
 //! What the tests on a real cluster share.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
+pub mod delivery;
 pub mod desk;
 pub mod objects;
 pub mod olm;

@@ -1,0 +1,144 @@
+//! Cluster API's own core manager beside a test cluster, and other test clusters that are registered there. Its webhooks are
+//! not: nobody calls them, and the custom resources, as they lie in its module, ask for no conversion.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::layout::API_PORT;
+use crate::pki::{Authority, write_private};
+use crate::process::{spawn, tail};
+use crate::product::{DEADLINE, run};
+use crate::{Cluster, control_plane, kubernetes, secrecy};
+
+/// Of its `Cluster`s, and of what it applies to them, as they are stored.
+pub const CLUSTERS: &str = "cluster.x-k8s.io/v1beta2";
+pub const ADDONS: &str = "addons.cluster.x-k8s.io/v1beta2";
+/// Its process, and its log.
+const MANAGER: &str = "capi-manager";
+/// The webhooks listen on all addresses of the machine, so each test cluster has a port of its own, from here on.
+const WEBHOOK_PORT: u16 = 9450;
+const HEALTH_PORT: u16 = 9440;
+
+/// The manager, which runs until this is dropped.
+pub struct Capi<'a> {
+    management: &'a Cluster,
+}
+
+impl<'a> Capi<'a> {
+    /// Builds the manager where that is needed, installs its custom resources and starts it.
+    pub fn start(management: &'a Cluster) -> Result<Self> {
+        let program = kubernetes::build_capi_manager()?;
+        install_crds(management)?;
+        let capi = Self { management };
+        capi.spawn(&program)?;
+        Ok(capi)
+    }
+
+    fn spawn(&self, program: &Path) -> Result<()> {
+        let layout = self.management.layout();
+        let authority = Authority::load(layout)?;
+        let kubeconfig = layout.pki("capi-manager.kubeconfig");
+        let admin = authority.kubeconfig(layout, MANAGER, Some("system:masters"))?;
+        write_private(&kubeconfig, &admin)?;
+        // It does not start without a certificate for its webhooks.
+        let certificates = layout.pki("capi-webhooks");
+        fs::create_dir_all(&certificates)?;
+        let webhooks = authority.issue("capi-webhooks", None, &[layout.gateway().to_string()])?;
+        write_private(&certificates.join("tls.crt"), &webhooks.certificate)?;
+        write_private(&certificates.join("tls.key"), &webhooks.key)?;
+        let webhook_port = WEBHOOK_PORT + u16::from(layout.instance);
+        let mut command = Command::new(program);
+        command
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--webhook-cert-dir={}", certificates.display()))
+            .arg(format!("--webhook-port={webhook_port}"))
+            .arg(format!("--health-addr={}:{HEALTH_PORT}", layout.gateway()))
+            .arg("--diagnostics-address=0")
+            // The custom resources are new: there is nothing to migrate.
+            .arg("--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields");
+        spawn(layout, MANAGER, &mut command)
+    }
+
+    /// Registers a cluster, under this name and with these labels, and returns when the manager is connected to it. The
+    /// namespace is made where there is none.
+    pub fn register(
+        &self,
+        member: &Cluster,
+        namespace: &str,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<()> {
+        let labels: serde_json::Map<String, Value> = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
+        let host = member.layout().gateway().to_string();
+        self.apply(&[
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            json!({"apiVersion": CLUSTERS, "kind": "Cluster",
+                "metadata": {"name": name, "namespace": namespace, "labels": labels},
+                "spec": {"controlPlaneEndpoint": {"host": host, "port": API_PORT}}}),
+        ])?;
+        self.give_kubeconfig(member, namespace, name)?;
+        self.wait_connected(namespace, name)
+    }
+
+    /// Writes the Secret with the cluster's kubeconfig, as its control plane's provider does. Each time it has a new client
+    /// certificate; the earlier ones stay good.
+    pub fn give_kubeconfig(&self, member: &Cluster, namespace: &str, name: &str) -> Result<()> {
+        let authority = Authority::load(member.layout())?;
+        let admin = authority.issue("kubernetes-admin", Some("system:masters"), &[])?;
+        let kubeconfig = authority.kubeconfig_of(member.layout(), &admin);
+        secrecy::remember(&admin.key);
+        self.apply(&[
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+                "metadata": {"name": format!("{name}-kubeconfig"), "namespace": namespace,
+                    "labels": {"cluster.x-k8s.io/cluster-name": name}},
+                "stringData": {"value": kubeconfig}}),
+        ])
+    }
+
+    /// Waits until the manager says that it reaches the cluster.
+    pub fn wait_connected(&self, namespace: &str, name: &str) -> Result<()> {
+        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
+        let condition = "--for=condition=RemoteConnectionProbe";
+        let timeout = format!("--timeout={}s", DEADLINE.as_secs());
+        let wait = ["wait", "-n", namespace, condition, &timeout, &cluster];
+        let waited = self.management.kubectl(&wait).map(drop);
+        waited.with_context(|| {
+            let log = self.management.layout().log(MANAGER);
+            format!("the end of `{}`:\n{}", log.display(), tail(&log, 5))
+        })
+    }
+
+    /// `kubectl apply` on the management cluster.
+    fn apply(&self, objects: &[Value]) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let mut kubectl = self.management.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let ran = run(&mut kubectl, &list.to_string())?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        Ok(())
+    }
+}
+
+impl Drop for Capi<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = control_plane::kill(self.management.layout(), MANAGER) {
+            eprintln!("{MANAGER} could not be ended: {error:#}");
+        }
+    }
+}
+
+fn install_crds(management: &Cluster) -> Result<()> {
+    let files = kubernetes::capi_crds()?;
+    let folder = files.to_string_lossy();
+    management.kubectl(&["apply", "--server-side", "-f", &folder])?;
+    let established = ["wait", "--for=condition=Established", "--timeout=60s"];
+    management.kubectl(&[&established[..], &["crd", "--all"]].concat())?;
+    Ok(())
+}

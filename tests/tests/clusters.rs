@@ -1,0 +1,230 @@
+//! Many clusters from one without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and
+//! globalps brings it to their nodes. Cluster API's own manager, on a management cluster; one member, with a real node.
+
+mod common;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use common::objects::{apply, get, merge_in};
+use common::{base64, cluster, docker_config};
+use globalps_tests::capi::{ADDONS, Capi};
+use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
+use globalps_tests::watch::Changes;
+use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(50);
+/// On the management cluster: where the member is registered, and the Secret that holds the manifest.
+const FLEET: &str = "fleet";
+const SOURCE: &str = "additional-pull-secret";
+const MEMBER: &str = "member";
+const SET: &str = "clusterresourceset/pull-secret";
+const MARKER: &str = "round.example.com";
+const ROUNDS: usize = 5;
+/// Cluster API looks at a `ClusterResourceSet` once a second at most; a change that comes sooner after another waits.
+const BETWEEN: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster() {
+    // Minutes, the first time.
+    kubernetes::build_capi_manager().unwrap();
+    let management = cluster("clusters-management", 0);
+    let member = cluster("clusters-member", 1);
+    let product = Product::install(&member).unwrap();
+    let capi = Capi::start(&management).unwrap();
+    capi.register(&member, FLEET, MEMBER, &[]).unwrap();
+
+    // In: the label is what selects the cluster.
+    let registry = member.registry();
+    let private = registry.address(Access::Private);
+    let image = format!("{private}/team/app:1");
+    apply(
+        &management,
+        &[source(&registry.docker_config().unwrap()), resource_set()],
+    );
+    label(&management, "shared");
+    wait_content(&member, &registry.docker_config().unwrap());
+    assert_nodes_pull(&member, &product, &image);
+
+    // A new password, at the registry and on the management cluster.
+    registry.set_password("r0tated-s3cret").unwrap();
+    let begun = Instant::now();
+    apply(&management, &[source(&registry.docker_config().unwrap())]);
+    wait_content(&member, &registry.docker_config().unwrap());
+    assert_nodes_pull(&member, &product, &image);
+    println!(
+        "the source, changed on the management cluster, is in force on every node of the member after {:.1} s",
+        begun.elapsed().as_secs_f32()
+    );
+
+    changes_arrive(&management, &member);
+    product.wait_synced().unwrap();
+    for node in member.nodes().unwrap() {
+        let wanted = Some(base64(&login(ROUNDS)));
+        assert_eq!(
+            config_file::auth(&node, MARKER).unwrap(),
+            wanted,
+            "{}",
+            node.name()
+        );
+    }
+
+    what_the_member_changes_is_seen_at_the_next_change_only(&management, &member);
+    product.wait_synced().unwrap();
+    what_was_written_stays(&management, &member);
+}
+
+/// The Secret that holds the manifest of the member's Secret.
+fn source(config: &str) -> Value {
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
+        "data": {".dockerconfigjson": base64(config)},
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "addons.cluster.x-k8s.io/resource-set",
+        "metadata": {"name": SOURCE, "namespace": FLEET},
+        "stringData": {"additional-pull-secret.yaml": manifest.to_string()},
+    })
+}
+
+fn resource_set() -> Value {
+    json!({
+        "apiVersion": ADDONS, "kind": "ClusterResourceSet",
+        "metadata": {"name": "pull-secret", "namespace": FLEET},
+        "spec": {
+            "strategy": "Reconcile",
+            "clusterSelector": {"matchLabels": {"pull-secret": "shared"}},
+            "resources": [{"kind": "Secret", "name": SOURCE}],
+        },
+    })
+}
+
+fn label(management: &Cluster, value: &str) {
+    let labels = json!({"metadata": {"labels": {"pull-secret": value}}});
+    let what = format!("clusters.cluster.x-k8s.io/{MEMBER}");
+    merge_in(management, FLEET, &what, &labels);
+}
+
+fn login(round: usize) -> String {
+    format!("robot:r0und-{round}-s3cret")
+}
+
+/// The registry's own login, and one that says which round it is.
+fn content(member: &Cluster, round: usize) -> String {
+    let registry = member.registry();
+    let private = registry.address(Access::Private);
+    let own = format!("{}:{}", registry.user(), registry.password().unwrap());
+    docker_config(&[(&private, &own), (MARKER, &login(round))])
+}
+
+fn has_content(secret: &Value, config: &str) -> bool {
+    secret["data"][".dockerconfigjson"] == base64(config)
+}
+
+fn member_secret(member: &Cluster) -> Value {
+    get(member, NAMESPACE, &format!("secret/{ADDITIONAL}"))
+}
+
+fn wait_content(member: &Cluster, config: &str) {
+    until("the Secret is in the member", DEADLINE, POLL, || {
+        Ok(has_content(&member_secret(member), config).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Every node of the member is `Synced`, and a pod with a private image runs there.
+fn assert_nodes_pull(member: &Cluster, product: &Product<'_>, image: &str) {
+    product.wait_synced().unwrap();
+    for node in member.nodes().unwrap() {
+        let status = product.node_status(node.name()).unwrap();
+        assert_eq!(status["phase"], "Synced", "{}", node.name());
+        let pod = format!("on-{}", node.name());
+        product.start_pod(&pod, image, node.name()).unwrap();
+        product.wait_pod(&pod, false).unwrap();
+    }
+}
+
+/// Some changes, one after the other, each measured from the moment at which the management cluster has it to the one at which
+/// the member has it, as two watches see them.
+fn changes_arrive(management: &Cluster, member: &Cluster) {
+    let watch = |cluster, namespace, name: &str| {
+        let named = format!("--field-selector=metadata.name={name}");
+        Changes::start(cluster, &["secrets", "-n", namespace, &named]).unwrap()
+    };
+    let there = watch(management, FLEET, SOURCE);
+    let here = watch(member, NAMESPACE, ADDITIONAL);
+    here.wait("the Secret", |_| true).unwrap();
+    let mut seconds: Vec<f32> = (1..=ROUNDS)
+        .map(|round| {
+            std::thread::sleep(BETWEEN);
+            let config = content(member, round);
+            let source = source(&config);
+            let manifest = source["stringData"]["additional-pull-secret.yaml"].as_str();
+            let manifest = base64(manifest.unwrap());
+            apply(management, &[source]);
+            let changed = there
+                .wait("the change", |secret| {
+                    secret["data"]["additional-pull-secret.yaml"] == manifest
+                })
+                .unwrap();
+            let arrived = here
+                .wait("the change in the member", |secret| {
+                    has_content(secret, &config)
+                })
+                .unwrap();
+            seconds_between(changed, arrived)
+        })
+        .collect();
+    println!("from a change on the management cluster to the member's Secret, s: {seconds:.3?}");
+    seconds.sort_by(f32::total_cmp);
+    println!("median: {:.3} s", seconds[ROUNDS / 2]);
+}
+
+/// Zero where the watches saw them in the other order.
+fn seconds_between(from: SystemTime, to: SystemTime) -> f32 {
+    to.duration_since(from).unwrap_or_default().as_secs_f32()
+}
+
+/// Cluster API compares its source with what it applied, and not with the member: what somebody does to the Secret there stays
+/// until the source changes, and goes then, keys of others too.
+fn what_the_member_changes_is_seen_at_the_next_change_only(management: &Cluster, member: &Cluster) {
+    let theirs = json!({"data": {"theirs": base64("key")}});
+    merge_in(member, NAMESPACE, &format!("secret/{ADDITIONAL}"), &theirs);
+    apply_again(management);
+    assert_eq!(member_secret(member)["data"]["theirs"], base64("key"));
+    let next = content(member, ROUNDS + 1);
+    apply(management, &[source(&next)]);
+    wait_content(member, &next);
+    assert!(member_secret(member)["data"]["theirs"].is_null());
+
+    let delete = ["delete", "secret", ADDITIONAL, "-n", NAMESPACE];
+    member.kubectl(&delete).unwrap();
+    apply_again(management);
+    assert!(member_secret(member).is_null());
+    let next = content(member, ROUNDS + 2);
+    apply(management, &[source(&next)]);
+    wait_content(member, &next);
+}
+
+/// Makes the manager look at the cluster again, and gives it several times as long as a change takes.
+fn apply_again(management: &Cluster) {
+    label(management, "other");
+    label(management, "shared");
+    std::thread::sleep(Duration::from_secs(3));
+}
+
+/// Without its label, and without the `ClusterResourceSet`, the member keeps the Secret: who takes it away does so in the member.
+/// The source goes with the `ClusterResourceSet`, which made itself its owner.
+fn what_was_written_stays(management: &Cluster, member: &Cluster) {
+    label(management, "other");
+    let delete = ["delete", SET, "-n", FLEET, "--timeout=60s"];
+    management.kubectl(&delete).unwrap();
+    until("the source is gone", DEADLINE, POLL, || {
+        let source = get(management, FLEET, &format!("secret/{SOURCE}"));
+        Ok(source.is_null().then_some(()))
+    })
+    .unwrap();
+    let last = content(member, ROUNDS + 2);
+    assert!(has_content(&member_secret(member), &last));
+}

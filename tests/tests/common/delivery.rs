@@ -1,0 +1,76 @@
+//! Delivery into namespaces, on a cluster whose nodes get nothing.
+
+use std::time::Duration;
+
+use globalps_tests::product::{DEADLINE, Product};
+use globalps_tests::{Cluster, until};
+use serde_json::{Value, json};
+
+use super::objects::{get, registries_of};
+
+const POLL: Duration = Duration::from_millis(50);
+/// Name of the Secret in each namespace.
+pub const NAME: &str = "global-pull-secret";
+
+/// Flags of `install` for a cluster whose nodes get nothing.
+pub const FLAGS: [&str; 3] = ["--image-pull-secrets", "--delivery", "none"];
+
+/// A cluster with globalps, its nodes untouched.
+pub fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {
+    let flags = [&FLAGS[..], &["--attach", attach]].concat();
+    Product::install_with(cluster, &flags).unwrap()
+}
+
+/// The registries of the Secret's content; empty: there is none.
+pub fn registries(cluster: &Cluster, namespace: &str) -> Vec<String> {
+    registries_of(cluster, namespace, NAME)
+}
+
+pub fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
+    until(
+        &format!("{wanted:?} in {namespace}"),
+        DEADLINE,
+        POLL,
+        || Ok((registries(cluster, namespace) == wanted).then_some(())),
+    )
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", registries(cluster, namespace)));
+}
+
+/// Message of `NamespacesSynced`, once it has this reason.
+pub fn wait_reason(product: &Product, reason: &str) -> String {
+    let what = format!("NamespacesSynced: {reason}");
+    until(&what, DEADLINE, POLL, || {
+        let (_, found, message) = product.condition("NamespacesSynced")?;
+        Ok((found == reason).then_some(message))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("NamespacesSynced")))
+}
+
+/// The namespace's failure in the status, once it has this reason and no other has one: its message.
+pub fn wait_failure(product: &Product, namespace: &str, reason: &str) -> String {
+    let failures = || {
+        product
+            .status()
+            .map(|s| s["imagePullSecrets"]["failures"].clone())
+    };
+    let what = format!("failure of {namespace}: {reason}");
+    let expected = json!([[namespace, reason]]);
+    let brief = |failures: &Value| {
+        let all = failures.as_array().into_iter().flatten();
+        let pairs: Vec<_> = all
+            .map(|one| json!([one["namespace"], one["reason"]]))
+            .collect();
+        json!(pairs)
+    };
+    until(&what, DEADLINE, POLL, || {
+        let failures = failures()?;
+        let message = failures[0]["message"].as_str().unwrap_or_default();
+        Ok((brief(&failures) == expected).then(|| message.to_owned()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", failures()))
+}
+
+/// The Secret's version: it changes with every write.
+pub fn version(cluster: &Cluster, namespace: &str) -> Value {
+    get(cluster, namespace, &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone()
+}

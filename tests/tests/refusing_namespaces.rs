@@ -1,0 +1,219 @@
+//! Namespaces that do not take their Secret, for reasons that lie in the cluster: each is named, and holds up nobody.
+
+mod common;
+
+use std::time::Duration;
+
+use common::delivery::{
+    FLAGS, NAME, install, registries, version, wait_failure, wait_reason, wait_registries,
+};
+use common::objects::{apply, get, namespace};
+use common::olm::pull_secret;
+use common::{base64, cluster, docker_config};
+use globalps_tests::Cluster;
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_tests::until;
+use globalps_tests::webhook::Webhook;
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(50);
+const HOOK: &str = "validatingwebhookconfiguration/gate";
+
+/// The webhook is asked about every write of a Secret in this namespace.
+fn secrets_in(namespace: &str) -> Value {
+    json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"],
+            "operations": ["CREATE", "UPDATE"]}],
+    })
+}
+
+fn refusing() -> Webhook {
+    Webhook::start(|request| Some(format!("no {} here", request["name"].as_str()?))).unwrap()
+}
+
+/// A webhook's configuration is in force a moment after it was written.
+fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
+    let secret = [
+        "create",
+        "secret",
+        "generic",
+        "probe",
+        "-n",
+        namespace,
+        "--dry-run=server",
+    ];
+    let what = format!("the webhook refuses in {namespace}: {is_refused}");
+    until(
+        &what,
+        Duration::from_secs(20),
+        Duration::from_millis(50),
+        || Ok((cluster.kubectl(&secret).is_err() == is_refused).then_some(())),
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
+    let cluster = cluster("refusing-webhook", 1);
+    // The first in their order: it would be the canary.
+    apply(&cluster, &["first", "other", "zzz"].map(namespace));
+    let hook = refusing();
+    apply(
+        &cluster,
+        &[hook.configuration("gate", &secrets_in("first"))],
+    );
+    wait_in_force(&cluster, "first", true);
+    let product = install(&cluster, "admission");
+    let content = |number: u8| docker_config(&[(&format!("r{number}.example.com"), "u:1")]);
+    product.apply(&content(1)).unwrap();
+    for name in ["other", "zzz"] {
+        wait_registries(&cluster, name, &["r1.example.com"]);
+    }
+    let message = wait_failure(&product, "first", "Rejected");
+    assert!(message.contains("no global-pull-secret here"), "{message}");
+    let (status, reason, message) = product.condition("NamespacesSynced").unwrap();
+    assert_eq!((&*status, &*reason), ("False", "NamespacesFailed"));
+    assert!(message.contains("first: "), "{message}");
+    // It is tried again, and nobody else is written for it.
+    let (versions, asked) = (
+        ["other", "zzz"].map(|name| version(&cluster, name)),
+        hook.asked(),
+    );
+    until(
+        "another try",
+        Duration::from_secs(30),
+        Duration::from_millis(50),
+        || Ok((hook.asked() > asked).then_some(())),
+    )
+    .unwrap();
+    assert_eq!(
+        versions,
+        ["other", "zzz"].map(|name| version(&cluster, name))
+    );
+    assert!(registries(&cluster, "first").is_empty());
+    cluster.kubectl(&["delete", HOOK]).unwrap();
+    wait_registries(&cluster, "first", &["r1.example.com"]);
+    wait_reason(&product, "Synced");
+
+    // A rotation that is refused leaves what is there.
+    apply(
+        &cluster,
+        &[hook.configuration("gate", &secrets_in("first"))],
+    );
+    wait_in_force(&cluster, "first", true);
+    product.apply(&content(2)).unwrap();
+    for name in ["other", "zzz"] {
+        wait_registries(&cluster, name, &["r2.example.com"]);
+    }
+    wait_failure(&product, "first", "Rejected");
+    assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
+
+    // The webhook stays registered, and its server goes.
+    drop(hook);
+    product.apply(&content(3)).unwrap();
+    for name in ["other", "zzz"] {
+        wait_registries(&cluster, name, &["r3.example.com"]);
+    }
+    let message = wait_failure(&product, "first", "WriteFailed");
+    assert!(message.contains("gate.example.com"), "{message}");
+    assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
+    apply(&cluster, &[namespace("new")]);
+    wait_registries(&cluster, "new", &["r3.example.com"]);
+    // Another server, which allows it.
+    let hook = Webhook::start(|_| None).unwrap();
+    apply(
+        &cluster,
+        &[hook.configuration("gate", &secrets_in("first"))],
+    );
+    wait_registries(&cluster, "first", &["r3.example.com"]);
+    wait_reason(&product, "Synced");
+    assert!(hook.asked() > 0);
+}
+
+/// A credentials file of about this size, in bytes.
+fn sized(registry: &str, bytes: usize) -> String {
+    let mut content: Value = serde_json::from_str(&docker_config(&[(registry, "u:1")])).unwrap();
+    content["auths"][registry]["note"] = "x".repeat(bytes).into();
+    content.to_string()
+}
+
+fn wait_source_refused(product: &Product) -> String {
+    until("the source is refused", DEADLINE, POLL, || {
+        let (status, reason, message) = product.condition("SourcesValid")?;
+        Ok((status == "False" && reason == "Invalid").then_some(message))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.status()))
+}
+
+/// `global-pull-secret` has everything twice, what was read and what is made of it. So what fits there fits everywhere.
+#[test]
+fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_it_is_named() {
+    let cluster = cluster("refusing-size", 1);
+    apply(&cluster, &["a", "full", "team-1"].map(namespace));
+    let flags = [&FLAGS[..], &["--attach", "admission", "--source", "team"]].concat();
+    let product = Product::install_with(&cluster, &flags).unwrap();
+    let scope = json!([{"name": "team", "scope": {"namespaces": ["team-*"]}}]);
+    merge(&cluster, CONFIG, &json!({"spec": {"sources": scope}})).unwrap();
+    let team = |bytes| {
+        apply(
+            &cluster,
+            &[pull_secret("kube-system", "team", &sized("team.io", bytes))],
+        )
+    };
+    team(350_000);
+    product.apply(&sized("r1.io", 100_000)).unwrap();
+    wait_registries(&cluster, "team-1", &["r1.io", "team.io"]);
+    wait_registries(&cluster, "a", &["r1.io"]);
+    wait_reason(&product, "Synced");
+
+    // Beside the 100,000 bytes of everybody this does not fit any more: 2 x 550,000.
+    let versions = || ["a", "full", "team-1"].map(|name| version(&cluster, name));
+    let before = versions();
+    team(450_000);
+    let message = wait_source_refused(&product);
+    for part in ["`team`", "more than the 1048576 of a Secret"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(before, versions(), "nobody's Secret is written");
+    // What everybody has still goes on, beside what the source had.
+    product.apply(&sized("r2.io", 50_000)).unwrap();
+    for name in ["a", "full"] {
+        wait_registries(&cluster, name, &["r2.io"]);
+    }
+    wait_registries(&cluster, "team-1", &["r2.io", "team.io"]);
+    team(250_000);
+    until("the source is valid", DEADLINE, POLL, || {
+        Ok((product.condition("SourcesValid")?.0 == "True").then_some(()))
+    })
+    .unwrap();
+    wait_reason(&product, "Synced");
+
+    // Somebody else keeps something of their own in the Secret.
+    let theirs = base64(&"y".repeat(900_000));
+    let filled = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME, "namespace": "full"},
+        "data": {"theirs": theirs}});
+    apply(&cluster, &[filled]);
+    product.apply(&sized("r3.io", 200_000)).unwrap();
+    wait_registries(&cluster, "a", &["r3.io"]);
+    wait_registries(&cluster, "team-1", &["r3.io", "team.io"]);
+    let message = wait_failure(&product, "full", "Invalid");
+    assert!(message.contains("1048576"), "{message}");
+    assert_eq!(registries(&cluster, "full"), ["r2.io"]);
+    let secret = || get(&cluster, "full", &format!("secret/{NAME}"));
+    assert_eq!(secret()["data"]["theirs"], theirs.as_str());
+    let out = json!([{"op": "remove", "path": "/data/theirs"}]).to_string();
+    let patch = [
+        "patch",
+        "secret",
+        NAME,
+        "-n",
+        "full",
+        "--type=json",
+        "-p",
+        &out,
+    ];
+    cluster.kubectl(&patch).unwrap();
+    wait_registries(&cluster, "full", &["r3.io"]);
+    wait_reason(&product, "Synced");
+}
