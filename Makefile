@@ -20,10 +20,12 @@ OLDER := v1.30.14,v1.34.4
 # The release before this one, by its tag or its commit.
 PREVIOUS ?= $(or $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null),1a5095c)
 
-# $(call archives,PROGRAMS,IMAGES,BESIDE): both images, of the programs in one folder; what else is in the syncer's.
+# $(call archives,PROGRAMS,IMAGES,BESIDE): the images, of the programs in one folder (an older release has no hub); what else is in the syncer's.
 archives = mkdir -p $(2) && \
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-controller \
 		--name globalps-controller --user 65532:65532 --output $(2)/globalps-controller.tar && \
+	{ ! test -f $(1)/globalps-hub || cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-hub \
+		--name globalps-hub --user 65532:65532 --output $(2)/globalps-hub.tar; } && \
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-syncer \
 		--name globalps-syncer --user 0:0 $(3) --output $(2)/globalps-syncer.tar
 
@@ -131,7 +133,7 @@ lint: ## formatting and clippy, warnings are errors
 fmt: ## format everything
 	cargo fmt --all
 
-image: deps ## two OCI archives in target/images, and the plugin in target/*-musl/release
+image: deps ## the OCI archives in target/images, and the plugin in target/*-musl/release
 	cargo build --release --locked --target $(MUSL) -p globalps-controller -p globalps-syncer
 	cargo build --release --locked --target $(MUSL) -p kubectl-globalps # by itself, or the others get its features too
 	$(PROVIDER)

@@ -1,36 +1,25 @@
 //! What `kubectl globalps install` puts into a cluster: the custom resources, and the controller.
 
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, HTTPGetAction, Namespace, PodSecurityContext, PodSpec,
-    PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, ServiceAccount,
-    TopologySpreadConstraint,
-};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::{Value, json};
 
+use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
-    quantities, syncer, value,
+    syncer, value,
 };
 use crate::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
 };
 use crate::names::{
     self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
-    HISTORY_SLOTS, METRICS_PORT, METRICS_PORT_NAME, OPENSHIFT_ORIGINAL, PROBES_PORT,
-    PROBES_PORT_NAME, RESTORER, ROLLED_OUT_SECRET, SYNCER,
+    HISTORY_SLOTS, OPENSHIFT_ORIGINAL, RESTORER, ROLLED_OUT_SECRET, SYNCER,
 };
 use crate::provider::AUDIENCE;
-
-/// uid and gid of the controller; the image names them too.
-const CONTROLLER_USER: i64 = 65532;
-/// One leads, the other takes over.
-const REPLICAS: i32 = 2;
 
 #[derive(Clone, Debug)]
 pub struct Install {
@@ -161,82 +150,18 @@ impl Install {
     }
 
     fn deployment(&self) -> Deployment {
-        let labels = Some([("app.kubernetes.io/name".to_owned(), CONTROLLER.to_owned())].into());
-        let selector = LabelSelector {
-            match_labels: labels.clone(),
-            ..LabelSelector::default()
-        };
-        let container = Container {
-            name: "controller".to_owned(),
-            image: Some(self.controller_image.clone()),
-            args: Some(vec![
+        deployment(Program {
+            name: CONTROLLER,
+            container: "controller",
+            image: &self.controller_image,
+            args: vec![
                 "run".to_owned(),
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
-            ]),
-            ports: Some(vec![
-                port(METRICS_PORT_NAME, METRICS_PORT),
-                port(PROBES_PORT_NAME, PROBES_PORT),
-            ]),
-            // Not hasty: a loop that is stuck is told a minute later anyway, and a machine may be busy.
-            liveness_probe: Some(probe("/livez", 10, 6)),
-            readiness_probe: Some(probe("/readyz", 3, 3)),
-            resources: Some(ResourceRequirements {
-                requests: Some(quantities([("cpu", "10m"), ("memory", "32Mi")])),
-                // It has 10 to 20 MiB. 32 sources of 1 MB each, which can't be valid together, are held all the same.
-                limits: Some(quantities([("memory", "256Mi")])),
-                ..ResourceRequirements::default()
-            }),
-            security_context: Some(SecurityContext {
-                allow_privilege_escalation: Some(false),
-                capabilities: Some(Capabilities {
-                    drop: Some(vec!["ALL".to_owned()]),
-                    ..Capabilities::default()
-                }),
-                read_only_root_filesystem: Some(true),
-                ..SecurityContext::default()
-            }),
-            ..Container::default()
-        };
-        let pod = PodSpec {
-            service_account_name: Some(CONTROLLER.to_owned()),
-            priority_class_name: Some("system-cluster-critical".to_owned()),
-            security_context: Some(PodSecurityContext {
-                run_as_non_root: Some(true),
-                run_as_user: Some(CONTROLLER_USER),
-                run_as_group: Some(CONTROLLER_USER),
-                seccomp_profile: Some(SeccompProfile {
-                    type_: "RuntimeDefault".to_owned(),
-                    ..SeccompProfile::default()
-                }),
-                ..PodSecurityContext::default()
-            }),
-            containers: vec![container],
-            // Where there is more than one node.
-            topology_spread_constraints: Some(vec![TopologySpreadConstraint {
-                max_skew: 1,
-                topology_key: "kubernetes.io/hostname".to_owned(),
-                when_unsatisfiable: "ScheduleAnyway".to_owned(),
-                label_selector: Some(selector.clone()),
-                ..TopologySpreadConstraint::default()
-            }]),
-            ..PodSpec::default()
-        };
-        Deployment {
-            spec: Some(DeploymentSpec {
-                replicas: Some(REPLICAS),
-                selector,
-                template: PodTemplateSpec {
-                    metadata: Some(ObjectMeta {
-                        labels,
-                        ..ObjectMeta::default()
-                    }),
-                    spec: Some(pod),
-                },
-                ..DeploymentSpec::default()
-            }),
-            ..named(CONTROLLER, CONTROLLER_NAMESPACE)
-        }
+            ],
+            // It has 10 to 20 MiB. 32 sources of 1 MB each, which can't be valid together, are held all the same.
+            memory: "256Mi",
+        })
     }
 }
 
@@ -283,37 +208,6 @@ fn audience_objects() -> Vec<Value> {
             ..named(name, "")
         }),
     ]
-}
-
-fn port(name: &str, number: u16) -> ContainerPort {
-    ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: number.into(),
-        ..ContainerPort::default()
-    }
-}
-
-fn probe(path: &str, period: i32, failures: i32) -> Probe {
-    Probe {
-        http_get: Some(HTTPGetAction {
-            path: Some(path.to_owned()),
-            port: IntOrString::String(PROBES_PORT_NAME.to_owned()),
-            ..HTTPGetAction::default()
-        }),
-        period_seconds: Some(period),
-        timeout_seconds: Some(5),
-        failure_threshold: Some(failures),
-        ..Probe::default()
-    }
-}
-
-fn namespace() -> Namespace {
-    let mut namespace: Namespace = named(CONTROLLER_NAMESPACE, "");
-    namespace.metadata.labels.get_or_insert_default().insert(
-        "pod-security.kubernetes.io/enforce".to_owned(),
-        "restricted".to_owned(),
-    );
-    namespace
 }
 
 /// What the controller may do in the namespace of the Secrets. Whoever creates a Role must hold its permissions, so the

@@ -3,6 +3,7 @@
 mod allowed;
 mod bounds;
 mod daemon_set;
+mod hub;
 mod install;
 mod leader;
 mod namespaced;
@@ -10,6 +11,7 @@ mod network;
 mod operators;
 mod own_node;
 mod policy;
+mod program;
 mod rbac;
 mod syncer;
 
@@ -17,6 +19,7 @@ use std::collections::BTreeMap;
 
 pub use allowed::Allowed;
 pub use daemon_set::provider_paths_of;
+pub use hub::HubInstall;
 pub use install::{Install, sources_access};
 pub use namespaced::NamespaceAccess;
 pub use operators::OperatorAccess;
@@ -108,7 +111,12 @@ mod tests {
             &install.syncer_image,
             &crate::api::GlobalPullSecretSpec::default(),
         );
+        let hub = HubInstall {
+            image: format!("globalps-hub:{version}"),
+            namespaces: Vec::new(),
+        };
         for (name, objects) in [
+            ("hub.yaml", hub.objects()),
             ("crds.yaml", crds),
             ("install.yaml", rest),
             ("syncer.yaml", syncer.values()),

@@ -22,17 +22,9 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
         operator: "In".to_owned(),
         values: Some(strings(Agent::ALL.map(Agent::name))),
     };
-    let metrics = NetworkPolicyIngressRule {
-        ports: Some(vec![NetworkPolicyPort {
-            protocol: Some("TCP".to_owned()),
-            port: Some(IntOrString::Int(METRICS_PORT.into())),
-            ..NetworkPolicyPort::default()
-        }]),
-        ..NetworkPolicyIngressRule::default()
-    };
     vec![
         value(NetworkPolicy {
-            spec: Some(ingress(LabelSelector::default(), vec![metrics])),
+            spec: Some(ingress(LabelSelector::default(), vec![metrics()])),
             ..named(CONTROLLER, CONTROLLER_NAMESPACE)
         }),
         value(NetworkPolicy {
@@ -46,6 +38,27 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
             ..named(SYNCER, namespace)
         }),
     ]
+}
+
+/// Only the metrics of the pods of this program are reached.
+pub(super) fn metrics_only(name: &str) -> NetworkPolicySpec {
+    let labels = [("app.kubernetes.io/name".to_owned(), name.to_owned())];
+    let pods = LabelSelector {
+        match_labels: Some(labels.into()),
+        ..LabelSelector::default()
+    };
+    ingress(pods, vec![metrics()])
+}
+
+fn metrics() -> NetworkPolicyIngressRule {
+    NetworkPolicyIngressRule {
+        ports: Some(vec![NetworkPolicyPort {
+            protocol: Some("TCP".to_owned()),
+            port: Some(IntOrString::Int(METRICS_PORT.into())),
+            ..NetworkPolicyPort::default()
+        }]),
+        ..NetworkPolicyIngressRule::default()
+    }
 }
 
 /// Nothing but this reaches the pods.

@@ -1,0 +1,100 @@
+//! What a management cluster gets: the hub, its custom resources and its rights.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use kube::CustomResourceExt as _;
+use serde_json::Value;
+
+use super::network::metrics_only;
+use super::program::{Program, deployment, namespace};
+use super::rbac::{role, role_binding, role_ref, rule, service_account};
+use super::{named, value};
+use crate::api::{ClusterPullSecret, FleetPullSecret};
+use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB};
+
+#[derive(Clone, Debug)]
+pub struct HubInstall {
+    pub image: String,
+    /// Namespaces with `FleetPullSecret`s and clusters, in each of which a Role lets the hub read every Secret; empty: all
+    /// namespaces, by a `ClusterRole`.
+    pub namespaces: Vec<String>,
+}
+
+impl HubInstall {
+    /// The objects in the order in which they can be applied.
+    pub fn objects(&self) -> Vec<Value> {
+        let account = (HUB, CONTROLLER_NAMESPACE);
+        let labels = rule("", ["namespaces"], [], ["list", "watch"]);
+        let mut cluster_wide = vec![labels];
+        if self.namespaces.is_empty() {
+            cluster_wide.extend(rules());
+        }
+        let mut objects = vec![
+            value(namespace()),
+            value(FleetPullSecret::crd()),
+            value(ClusterPullSecret::crd()),
+            value(named::<ServiceAccount>(HUB, CONTROLLER_NAMESPACE)),
+            value(ClusterRole {
+                rules: Some(cluster_wide),
+                ..named(HUB, "")
+            }),
+            value(ClusterRoleBinding {
+                role_ref: role_ref("ClusterRole", HUB),
+                subjects: Some(vec![service_account(account)]),
+                ..named(HUB, "")
+            }),
+            value(role(HUB, CONTROLLER_NAMESPACE, vec![lease()])),
+            value(role_binding(HUB, CONTROLLER_NAMESPACE, account)),
+        ];
+        for namespace in &self.namespaces {
+            objects.push(value(role(HUB, namespace, rules())));
+            objects.push(value(role_binding(HUB, namespace, account)));
+        }
+        objects.push(value(NetworkPolicy {
+            spec: Some(metrics_only(HUB)),
+            ..named(HUB, CONTROLLER_NAMESPACE)
+        }));
+        let mut args = vec!["run".to_owned()];
+        if !self.namespaces.is_empty() {
+            args.push(format!("--namespaces={}", self.namespaces.join(",")));
+        }
+        objects.push(value(deployment(Program {
+            name: HUB,
+            container: "hub",
+            image: &self.image,
+            args,
+            memory: "512Mi",
+        })));
+        objects
+    }
+}
+
+fn lease() -> PolicyRule {
+    let verbs = ["get", "list", "watch", "create", "patch"];
+    rule("coordination.k8s.io", ["leases"], [HUB], verbs)
+}
+
+/// In each namespace. The names of kubeconfigs and of revisions differ, so that Secrets can't be bound to names.
+fn rules() -> Vec<PolicyRule> {
+    vec![
+        rule(GROUP, ["fleetpullsecrets"], [], ["list", "watch", "patch"]),
+        rule(GROUP, ["fleetpullsecrets/status"], [], ["patch"]),
+        // Where the API server asks whoever sets an owner for the right to block its deletion.
+        rule(GROUP, ["fleetpullsecrets/finalizers"], [], ["update"]),
+        rule(
+            GROUP,
+            ["clusterpullsecrets"],
+            [],
+            ["list", "watch", "create", "patch", "delete"],
+        ),
+        rule(GROUP, ["clusterpullsecrets/status"], [], ["patch"]),
+        rule("cluster.x-k8s.io", ["clusters"], [], ["list", "watch"]),
+        rule(
+            "",
+            ["secrets"],
+            [],
+            ["list", "watch", "create", "patch", "delete"],
+        ),
+    ]
+}
