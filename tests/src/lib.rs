@@ -13,6 +13,7 @@ pub mod dist;
 pub mod faults;
 pub mod fleet;
 pub mod fuzz;
+pub mod hub;
 pub mod image;
 pub mod interrupted;
 pub mod judge;

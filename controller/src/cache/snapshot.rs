@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use globalps_core::names::{DATA_KEY, ROLLED_OUT_SECRET};
+use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, ROLLED_OUT_SECRET};
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use super::Cache;
 use crate::content::secret::revision;
@@ -29,6 +30,9 @@ impl Cache {
             config_missing: config.is_none(),
             additional,
             additional_type: self.additional().and_then(|secret| secret.type_.clone()),
+            additional_retry: self
+                .additional()
+                .and_then(|secret| secret.annotations().get(RETRY_ANNOTATION).cloned()),
             original: match &self.original_ref {
                 None => Source::Absent,
                 // `caches_synced` holds, so it is known.

@@ -4,7 +4,9 @@ use globalps_core::api::{
     ClusterPhase, ClusterPullSecretStatus, Counts, GlobalPullSecret, GlobalPullSecretStatus,
     MESSAGE_LIMIT, condition,
 };
-use globalps_core::names::{DATA_KEY, FLEET_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE};
+use globalps_core::names::{
+    DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
@@ -18,8 +20,17 @@ pub(crate) type Reason = (&'static str, String);
 pub(crate) enum Wanted {
     /// Nothing is known to be wanted: it is looked at, and nothing is written.
     Nothing,
-    Revision(i64, Data),
+    Revision(Release),
     Removed,
+}
+
+/// A revision as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    pub(crate) number: i64,
+    pub(crate) content: Data,
+    /// Each new value asks globalps there for one more try on every node that failed; empty: nobody asks.
+    pub(crate) retry: String,
 }
 
 /// The target Secret as it was found.
@@ -33,6 +44,7 @@ pub(crate) struct TargetView {
     /// `NAMESPACE/NAME` of the `FleetPullSecret` that wrote it.
     fleet: Option<String>,
     revision: Option<i64>,
+    retry: String,
     content: Data,
     /// Who else owns the content, by the API server's record.
     other_manager: Option<String>,
@@ -61,6 +73,10 @@ impl TargetView {
             revision: annotations
                 .get(REVISION_ANNOTATION)
                 .and_then(|number| number.parse().ok()),
+            retry: annotations
+                .get(RETRY_ANNOTATION)
+                .cloned()
+                .unwrap_or_default(),
             content: Data::of(secret, DATA_KEY),
             other_manager: others
                 .next()
@@ -69,10 +85,11 @@ impl TargetView {
     }
 
     /// The hub's annotations and the content are as wanted.
-    fn has(&self, fleet: &str, number: i64, content: &Data) -> bool {
+    fn has(&self, fleet: &str, release: &Release) -> bool {
         self.fleet.as_deref() == Some(fleet)
-            && self.revision == Some(number)
-            && self.content == *content
+            && self.revision == Some(release.number)
+            && self.retry == release.retry
+            && self.content == release.content
     }
 }
 
@@ -80,7 +97,7 @@ impl TargetView {
 pub(crate) enum Action {
     /// It is as wanted.
     Keep,
-    Apply(i64, Data),
+    Apply(Release),
     /// The Secret with this uid and `resourceVersion`.
     Delete(String, String),
     /// It is left as it is.
@@ -96,9 +113,9 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
         }
         // What somebody else has taken over stays.
         (Wanted::Nothing | Wanted::Removed, _) => Action::Keep,
-        (Wanted::Revision(number, content), None) => Action::Apply(*number, content.clone()),
-        (Wanted::Revision(number, content), Some(target)) => {
-            let is_same = target.content == *content;
+        (Wanted::Revision(release), None) => Action::Apply(release.clone()),
+        (Wanted::Revision(release), Some(target)) => {
+            let is_same = target.content == release.content;
             if let Some(other) = target.fleet.as_deref().filter(|other| *other != fleet) {
                 return refuse(
                     "Conflict",
@@ -122,7 +139,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                     ),
                 );
             }
-            if target.has(fleet, *number, content) {
+            if target.has(fleet, release) {
                 return Action::Keep;
             }
             if target.is_immutable && !is_same {
@@ -131,7 +148,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                     "the Secret is immutable: delete it there".to_owned(),
                 );
             }
-            Action::Apply(*number, content.clone())
+            Action::Apply(release.clone())
         }
     }
 }
@@ -241,7 +258,7 @@ fn phase<'a>(
     if let Some((reason, message)) = &facts.refused {
         return (ClusterPhase::Blocked, reason, message.clone());
     }
-    let (number, content) = match wanted {
+    let release = match wanted {
         Wanted::Nothing => return none(ClusterPhase::Pending),
         Wanted::Removed => {
             let is_gone = action(facts.target.as_ref(), wanted, fleet) == Action::Keep;
@@ -251,10 +268,10 @@ fn phase<'a>(
                 ClusterPhase::Removing
             });
         }
-        Wanted::Revision(number, content) => (*number, content),
+        Wanted::Revision(release) => release,
     };
     let target = facts.target.as_ref();
-    let Some(target) = target.filter(|target| target.has(fleet, number, content)) else {
+    let Some(target) = target.filter(|target| target.has(fleet, release)) else {
         return none(ClusterPhase::Syncing);
     };
     if !terms.require_nodes || !terms.is_additional {

@@ -345,3 +345,8 @@ fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
         ..assigned(input, key, Goal::Revision(if is_known { had } else { 0 }))
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -19,7 +19,7 @@ use super::report::report;
 use super::session::Order;
 use super::{Hub, RESYNC, SourceRef};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
-use crate::clusters::member::Wanted;
+use crate::clusters::member::{Release, Wanted};
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::revision::Revision;
 use crate::content::source::Source;
@@ -354,7 +354,11 @@ fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
     }
     let revision = revisions.iter().find(|it| it.number == spec.revision);
     revision.map_or(Wanted::Nothing, |it| {
-        Wanted::Revision(it.number, it.content.clone())
+        Wanted::Revision(Release {
+            number: it.number,
+            content: it.content.clone(),
+            retry: spec.retry.clone(),
+        })
     })
 }
 

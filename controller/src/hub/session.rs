@@ -8,8 +8,9 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, GlobalPullSecret, Target};
 use globalps_core::names::{
-    DATA_KEY, FLEET_ANNOTATION, GLOBAL_SECRET, REVISION_ANNOTATION, SECRET_TYPE,
+    DATA_KEY, FLEET_ANNOTATION, GLOBAL_SECRET, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -21,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::random;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::{
-    Action, Answer, Facts, Reason, Said, TargetView, Terms, Wanted, action, status,
+    Action, Answer, Facts, Reason, Release, Said, TargetView, Terms, Wanted, action, status,
 };
 use crate::content::source::Data;
 use crate::leader::fencing::{FencingToken, fenced_client};
@@ -291,9 +292,9 @@ impl Session {
                 self.facts.refused = Some(reason);
                 return Ok(());
             }
-            Action::Apply(revision, content) => {
+            Action::Apply(release) => {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
-                let body = body(&order, revision, &content, version);
+                let body = body(&order, release, version);
                 let params = PatchParams::apply(&self.shared.manager);
                 let patch = Patch::Apply(&body);
                 within(api.patch(name, &params, &patch)).await.map(Some)
@@ -345,7 +346,7 @@ impl Session {
         };
         let mut status = status(&self.facts, &order.wanted, &order.fleet, terms);
         status.revision = match (status.phase, &order.wanted) {
-            (ClusterPhase::Synced, Wanted::Revision(number, _)) => *number,
+            (ClusterPhase::Synced, Wanted::Revision(release)) => release.number,
             (ClusterPhase::Removed, _) => 0,
             _ => order.revision,
         };
@@ -370,13 +371,14 @@ fn secrets(client: &Client, order: &Order) -> Api<Secret> {
 }
 
 /// With a version the write is for the Secret that was seen, and for no other.
-fn body(
-    order: &Order,
-    revision: i64,
-    content: &Data,
-    version: Option<&String>,
-) -> serde_json::Value {
-    let bytes = content.0.clone().unwrap_or_default();
+fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json::Value {
+    let mut annotations = json!({
+        FLEET_ANNOTATION: order.fleet,
+        REVISION_ANNOTATION: release.number.to_string(),
+    });
+    if !release.retry.is_empty() {
+        annotations[RETRY_ANNOTATION] = release.retry.into();
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
@@ -384,13 +386,10 @@ fn body(
             "name": order.target.name,
             "resourceVersion": version,
             "labels": {"app.kubernetes.io/managed-by": "globalps"},
-            "annotations": {
-                FLEET_ANNOTATION: order.fleet,
-                REVISION_ANNOTATION: revision.to_string(),
-            },
+            "annotations": annotations,
         },
         "type": SECRET_TYPE,
-        "data": {DATA_KEY: k8s_openapi::ByteString(bytes)},
+        "data": {DATA_KEY: ByteString(release.content.0.unwrap_or_default())},
     })
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) additional: Source,
     /// Type of the additional Secret.
     pub(crate) additional_type: Option<String>,
+    /// Annotation `globalps.io/retry` of the additional Secret: each new value asks for one more try on every node that failed.
+    pub(crate) additional_retry: Option<String>,
     pub(crate) original: Source,
     /// `spec.sources` by name, in their order.
     pub(crate) sources: Vec<(String, Source)>,

@@ -87,9 +87,8 @@ fn member(
         fleet_has_content: snapshot.fleet_has_content(),
     };
     let is_abandoned = goal == Goal::Restore && object.is_some_and(is_abandoned);
-    let asked = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
-    let is_asked =
-        object.is_some_and(|object| asked.is_some_and(|asked| *asked != object.spec.retry));
+    let asked = retry(snapshot, object);
+    let is_asked = object.is_some_and(|object| !asked.is_empty() && asked != object.spec.retry);
     let mut member = Member {
         name: node.name.clone(),
         goal,
@@ -125,6 +124,18 @@ fn member(
         member.retry |= object.is_some_and(|object| is_retry_due(object, clock, *now));
     }
     member
+}
+
+/// What asks for one more try on the node: its own annotation, and that of the additional Secret; empty: neither.
+fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
+    // Together no longer than the field.
+    const LONGEST: usize = 500;
+    let own = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
+    let both = own.into_iter().chain(&snapshot.additional_retry);
+    let both: Vec<String> = both
+        .map(|value| value.chars().take(LONGEST).collect())
+        .collect();
+    both.join(" ")
 }
 
 /// The user lets the cleanup finish without this node.
@@ -248,7 +259,6 @@ fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
 pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
     let last = object.map_or(0, |object| object.spec.revision);
-    let retry = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
     let view = snapshot.nodes.get(node);
     NodePullSecretSpec {
         revision: match goal {
@@ -258,7 +268,7 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
         restore: goal == Some(Goal::Restore),
         assigned_at: Some(Time(snapshot.now)),
         revoked: false,
-        retry: retry.cloned().unwrap_or_default(),
+        retry: retry(snapshot, object.map(AsRef::as_ref)),
         kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
         foreign_owner: view.map(NodeView::foreign_owner).unwrap_or_default(),
     }

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use globalps_core::api::{
     GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
+use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::provider::{Content, Delivery, ProviderConfig};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::super::input::{NodeView, NotReady, Syncers};
 use super::super::provider_paths::Deviation;
@@ -66,6 +68,7 @@ pub(crate) fn snapshot(
         config_missing: false,
         additional,
         additional_type: None,
+        additional_retry: None,
         original: Source::Absent,
         sources: Vec::new(),
         namespaces: None,
@@ -812,6 +815,30 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
         "Reach(Restore) c=2R",
         "it no longer holds the others up"
     );
+}
+
+#[test]
+fn whoever_writes_the_additional_secret_may_ask_failed_nodes_to_try_again() {
+    let nodes = "a=1:RolledBack b=1:Synced";
+    let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
+    snapshot.spec.rollout.max_failures = IntOrString::Int(2);
+    let assigned = |snapshot: &Snapshot| -> Vec<(String, String)> {
+        let assignments = plan(snapshot).assignments.into_iter();
+        assignments.map(|(name, spec)| (name, spec.retry)).collect()
+    };
+    assert_eq!(assigned(&snapshot), []);
+    snapshot.additional_retry = Some("again".to_owned());
+    assert_eq!(assigned(&snapshot), [("a".to_owned(), "again".to_owned())]);
+    let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+    object.spec.retry = "again".to_owned();
+    assert_eq!(assigned(&snapshot), [], "once for each value");
+    let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+    object.metadata.annotations = Some([(RETRY_ANNOTATION.to_owned(), "own".to_owned())].into());
+    let both = "own again".to_owned();
+    assert_eq!(assigned(&snapshot), [("a".to_owned(), both)]);
+    let longest = "x".repeat(4000);
+    snapshot.additional_retry = Some(longest);
+    assert!(assigned(&snapshot)[0].1.len() <= 1024);
 }
 
 #[test]

@@ -1,0 +1,440 @@
+use std::collections::BTreeMap;
+
+use globalps_core::api::{
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, DeletionPolicy, FleetPullSecret,
+};
+use globalps_core::names::RETRY_ANNOTATION;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+
+use super::*;
+use crate::content::source::Data;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+const A: &str = r#"{"auths":{"a.example.com":{"auth":"dTpw"}}}"#;
+const B: &str = r#"{"auths":{"b.example.com":{"auth":"dTpw"}}}"#;
+
+fn data(text: &str) -> Data {
+    Data(Some(text.as_bytes().to_vec()))
+}
+
+fn now() -> Timestamp {
+    NOW + SignedDuration::from_hours(1000)
+}
+
+/// All that an [`Input`] borrows.
+struct Hub {
+    fleet: FleetPullSecret,
+    source: Source,
+    revisions: Vec<Revision>,
+    clusters: BTreeMap<ClusterKey, ClusterView>,
+    objects: BTreeMap<ClusterKey, ClusterPullSecret>,
+    taken: BTreeMap<ClusterKey, String>,
+}
+
+fn key(name: &str) -> ClusterKey {
+    ("ns".to_owned(), name.to_owned())
+}
+
+/// `a`, `b=0`, `c=2:Synced`, `d=2:Failed`, `e=2`, `f=1:Synced`, `g=R:Removed`: name, what it was assigned (`R`: removal), and the phase
+/// that it reports for that (none: it has not reported yet). Before the name: `-` not selected, `*` a canary where others are not,
+/// `!` an obstacle, `~` unreachable for ten minutes, with what it reported before.
+fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
+    let spec = json!({
+        "secretRef": {"name": "shared"},
+        "clusterSelector": {"matchLabels": {"env": "prod"}},
+        "rollout": {"maxUnavailable": 1},
+    });
+    let mut fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
+    fleet.metadata.namespace = Some("ns".to_owned());
+    let mut hub = Hub {
+        fleet,
+        source,
+        revisions: revisions.iter().map(revision).collect(),
+        clusters: BTreeMap::new(),
+        objects: BTreeMap::new(),
+        taken: BTreeMap::new(),
+    };
+    for word in clusters.split_whitespace() {
+        let mark = word.chars().next().unwrap_or_default();
+        let word = word.trim_start_matches(['-', '*', '!', '~']);
+        let (name, state) = word.split_once('=').unwrap_or((word, ""));
+        let env = if mark == '-' { "test" } else { "prod" };
+        let canary = if mark == '*' { "yes" } else { "no" };
+        let labels = [("env", env), ("canary", canary)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let view = ClusterView {
+            labels: Some(labels.into()),
+            has_kubeconfig: true,
+            obstacle: (mark == '!').then(|| ("IsHub", "it is the hub".to_owned())),
+            ..ClusterView::default()
+        };
+        hub.clusters.insert(key(name), view);
+        if !state.is_empty() {
+            hub.objects
+                .insert(key(name), object(name, state, mark == '~'));
+        }
+    }
+    hub
+}
+
+/// Number, content, and marks: `p` its canary has passed, `r` it is rolled out, `x` it was rolled back.
+fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
+    let has = |mark: char| marks.contains(mark);
+    Revision {
+        canary_passed: has('p') || has('r'),
+        rolled_out: has('r').then_some(NOW),
+        rejected: has('x').then(|| "it failed".to_owned()),
+        ..Revision::new(*number, data(content))
+    }
+}
+
+fn object(name: &str, state: &str, is_away: bool) -> ClusterPullSecret {
+    let (assigned, phase) = state.split_once(':').unwrap_or((state, ""));
+    let is_removal = assigned == "R";
+    let mut object = ClusterPullSecret::new(
+        name,
+        ClusterPullSecretSpec {
+            fleet: "ns/shared".to_owned(),
+            cluster: name.to_owned(),
+            revision: assigned.parse().unwrap_or(1),
+            remove: is_removal,
+            assigned_at: Some(Time(now() - SignedDuration::from_secs(1))),
+            ..ClusterPullSecretSpec::default()
+        },
+    );
+    object.metadata.generation = Some(2);
+    let revision = object.spec.revision;
+    let phase: Option<ClusterPhase> = serde_json::from_value(json!(phase)).ok();
+    let phase = phase.filter(|phase| *phase != ClusterPhase::Other);
+    let since = Some(Time(now() - SignedDuration::from_mins(10)));
+    object.status = Some(ClusterPullSecretStatus {
+        observed_generation: if phase.is_some() || revision == 0 {
+            2
+        } else {
+            1
+        },
+        phase: match phase {
+            _ if is_away => ClusterPhase::Unreachable,
+            Some(phase) => phase,
+            None => ClusterPhase::Pending,
+        },
+        revision: match phase {
+            Some(ClusterPhase::Synced) => revision,
+            // It had the one before.
+            _ if revision > 1 => revision - 1,
+            _ => 0,
+        },
+        last_transition_time: is_away.then(|| since.clone()).flatten(),
+        ..ClusterPullSecretStatus::default()
+    });
+    object
+}
+
+impl Hub {
+    fn plan(&self) -> FleetPlan {
+        plan(&Input {
+            fleet: &self.fleet,
+            source: &self.source,
+            revisions: self.revisions.clone(),
+            clusters: &self.clusters,
+            namespaces: &BTreeMap::new(),
+            objects: self
+                .objects
+                .iter()
+                .map(|(key, it)| (key.clone(), it))
+                .collect(),
+            taken: self.taken.clone(),
+            now: now(),
+        })
+    }
+
+    /// What is written, in one line: revisions with their marks, assignments (`?`: revoked), objects and revisions that go.
+    fn line(&self) -> String {
+        let plan = self.plan();
+        let mut words: Vec<String> = plan.hold.iter().map(|hold| format!("{hold:?}")).collect();
+        words.extend(plan.revisions.iter().map(|it| {
+            let marks = [
+                (it.canary_passed, "p"),
+                (it.rolled_out.is_some(), "r"),
+                (it.rejected.is_some(), "x"),
+            ];
+            let marks = marks.into_iter().filter(|(holds, _)| *holds);
+            let marks: String = marks.map(|(_, mark)| mark).collect();
+            format!("write {}{marks}", it.number)
+        }));
+        words.extend(plan.assignments.iter().map(|((_, name), spec)| {
+            let goal = if spec.remove {
+                "R".to_owned()
+            } else {
+                spec.revision.to_string()
+            };
+            let revoked = if spec.revoked { "?" } else { "" };
+            format!("{name}={goal}{revoked}")
+        }));
+        words.extend(plan.released.iter().map(|(_, name)| format!("-{name}")));
+        words.extend(
+            plan.outdated
+                .iter()
+                .map(|number| format!("forget {number}")),
+        );
+        if plan.is_finished {
+            words.push("finished".to_owned());
+        }
+        words.join(" ")
+    }
+}
+
+fn found(text: &str) -> Source {
+    Source::Found(data(text))
+}
+
+#[test]
+fn the_plan_of_a_fleet_follows_from_what_is_known() {
+    for (sentence, source, revisions, clusters, expected) in [
+        (
+            "no source, nothing in force",
+            Source::Absent,
+            &[][..],
+            "a=0",
+            "NothingYet",
+        ),
+        (
+            "the first revision is written before anybody gets it",
+            found(A),
+            &[],
+            "a=0",
+            "write 1",
+        ),
+        (
+            "an object for each cluster first",
+            found(A),
+            &[(1, A, "")],
+            "a b -c",
+            "a=0 b=0",
+        ),
+        (
+            "the canary goes first, and alone",
+            found(A),
+            &[(1, A, "")],
+            "a=0 b=0 c=0",
+            "a=1",
+        ),
+        (
+            "nobody else before it has passed",
+            found(A),
+            &[(1, A, "")],
+            "a=1 b=0 c=0",
+            "",
+        ),
+        (
+            "then the next one",
+            found(A),
+            &[(1, A, "")],
+            "a=1:Synced b=0 c=0",
+            "write 1p b=1",
+        ),
+        (
+            "that its canary has passed stays known",
+            found(A),
+            &[(1, A, "p")],
+            "a=1:Synced b=0 c=0",
+            "b=1",
+        ),
+        (
+            "every cluster has it",
+            found(A),
+            &[(1, A, "p")],
+            "a=1:Synced b=1:Synced",
+            "write 1pr",
+        ),
+        (
+            "one that is away is passed over",
+            found(A),
+            &[(1, A, "p")],
+            "a=1:Synced ~b=0",
+            "write 1pr",
+        ),
+        (
+            "a change is another revision",
+            found(B),
+            &[(1, A, "r")],
+            "a=1:Synced",
+            "write 2",
+        ),
+        (
+            "the same credentials in another form are none",
+            found("{\"auths\": {\"a.example.com\": {\"auth\":\"dTpw\"}} }"),
+            &[(1, A, "r")],
+            "a=1:Synced",
+            "",
+        ),
+        (
+            "a source that goes holds everything",
+            Source::Absent,
+            &[(1, A, "r")],
+            "a=1:Synced",
+            "NoValidContent",
+        ),
+        (
+            "so does one that is not valid",
+            found("{"),
+            &[(1, A, "r"), (2, B, "p")],
+            "a=2:Synced b=1:Synced c=2",
+            "NoValidContent",
+        ),
+        (
+            "a failed cluster halts the fleet",
+            found(B),
+            &[(1, A, "r"), (2, B, "p")],
+            "a=2:Failed b=1:Synced c=1:Synced",
+            "",
+        ),
+        (
+            "a new cluster gets what every cluster had while a rollout has not passed its canary",
+            found(B),
+            &[(1, A, "r"), (2, B, "")],
+            "a=2 b=1:Synced c=0",
+            "c=1",
+        ),
+        (
+            "the newest once it has",
+            found(B),
+            &[(1, A, "r"), (2, B, "p")],
+            "a=2 b=1:Synced c=0",
+            "c=2",
+        ),
+        (
+            "and not the one that halted",
+            found(B),
+            &[(1, A, "r"), (2, B, "p")],
+            "a=2:Failed b=1:Synced c=0",
+            "c=1",
+        ),
+        (
+            "a cluster that is not selected any more is cleared",
+            found(A),
+            &[(1, A, "r")],
+            "a=1:Synced -b=1:Synced",
+            "b=R",
+        ),
+        (
+            "and its object goes",
+            found(A),
+            &[(1, A, "r")],
+            "a=1:Synced -b=R:Removed -c=0",
+            "-b -c",
+        ),
+        (
+            "an obstacle: nothing is assigned",
+            found(A),
+            &[(1, A, "p")],
+            "a=1:Synced !b=0",
+            "write 1pr",
+        ),
+        (
+            "what no cluster may be asked for is forgotten",
+            found(A),
+            &[
+                (1, B, "r"),
+                (2, A, "r"),
+                (3, B, "r"),
+                (4, A, "r"),
+                (5, B, ""),
+                (6, A, "r"),
+            ],
+            "a=6:Synced b=2:Synced",
+            "b=6 forget 1 forget 5",
+        ),
+    ] {
+        let hub = hub(source, revisions, clusters);
+        assert_eq!(hub.line(), expected, "{sentence}");
+    }
+}
+
+#[test]
+fn a_fleet_goes_back_where_that_is_wanted_and_stays_there_until_the_source_changes() {
+    let failed = "a=2:Failed b=1:Synced";
+    let mut hub = hub(found(B), &[(1, A, "r"), (2, B, "p")], failed);
+    assert_eq!(hub.line(), "", "it halts");
+    hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
+    let plan = hub.plan();
+    let reason = plan.revisions[0].rejected.clone();
+    let expected = "revision 2 failed in ns/a and was rolled back in every cluster";
+    assert_eq!(reason.as_deref(), Some(expected));
+    hub.revisions[1].rejected = reason;
+    assert_eq!(
+        hub.line(),
+        "write 3",
+        "the content from before, as another revision"
+    );
+    hub.revisions.push(revision(&(3, A, "")));
+    assert_eq!(
+        hub.line(),
+        "a=3",
+        "the one that failed first: it is a canary like any"
+    );
+    hub.source = found(A);
+    assert_eq!(hub.line(), "a=3");
+    hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
+    assert_eq!(hub.line(), "write 4");
+}
+
+#[test]
+fn canaries_limits_pauses_and_retries_are_those_of_nodes() {
+    let mut hub = hub(found(A), &[(1, A, "")], "a=0 *b=0 c=0 d=0");
+    let selector = json!({"matchLabels": {"canary": "yes"}});
+    let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+    hub.fleet.spec.rollout.canary.cluster_selector = selector;
+    assert_eq!(hub.line(), "b=1");
+    hub.fleet.spec.rollout.paused = true;
+    assert_eq!(hub.line(), "");
+    hub.fleet.spec.rollout.paused = false;
+    hub.objects.insert(key("b"), object("b", "1:Failed", false));
+    assert_eq!(hub.line(), "");
+    let annotations = [(RETRY_ANNOTATION.to_owned(), "1".to_owned())];
+    let failed = hub.objects.get_mut(&key("b")).unwrap();
+    failed.metadata.annotations = Some(annotations.into());
+    assert_eq!(hub.line(), "b=1");
+    hub.objects.insert(key("b"), object("b", "1:Synced", false));
+    hub.revisions[0].canary_passed = true;
+    hub.fleet.spec.rollout.max_unavailable = IntOrString::Int(2);
+    assert_eq!(hub.line(), "a=1 c=1");
+    let mut slow = object("a", "1", false);
+    slow.spec.assigned_at = Some(Time(now() - SignedDuration::from_mins(11)));
+    hub.objects.insert(key("a"), slow);
+    assert_eq!(
+        hub.line(),
+        "a=0? c=1 d=1",
+        "one without progress makes room"
+    );
+}
+
+#[test]
+fn a_deleted_fleet_is_removed_from_its_clusters_a_few_at_a_time_or_left_there() {
+    let mut hub = hub(
+        found(A),
+        &[(1, A, "r")],
+        "a=1:Synced b=1:Synced ~c=1:Synced",
+    );
+    hub.fleet.metadata.deletion_timestamp = Some(Time(now()));
+    assert_eq!(hub.line(), "a=R");
+    hub.objects
+        .insert(key("a"), object("a", "R:Removed", false));
+    assert_eq!(hub.line(), "b=R -a");
+    hub.fleet.spec.deletion_policy = DeletionPolicy::Orphan;
+    assert_eq!(hub.line(), "-a -b -c");
+    hub.objects.clear();
+    assert_eq!(hub.line(), "finished");
+}
+
+#[test]
+fn of_two_fleets_with_one_target_the_older_one_writes_it() {
+    let mut hub = hub(found(A), &[(1, A, "p")], "a=1:Synced b=0");
+    hub.taken.insert(key("b"), "ns/older".to_owned());
+    let plan = hub.plan();
+    assert_eq!(plan.assignments, []);
+    assert_eq!(plan.obstacles[0].1, "TargetTaken");
+}

@@ -1,0 +1,173 @@
+//! The hub installed on a management cluster, and what a test asks of it.
+
+use anyhow::{Context, Result, ensure};
+use globalps_core::manifests::{HubInstall, to_yaml};
+use serde_json::{Value, json};
+
+use crate::product::{self, DEADLINE, run};
+use crate::{Access, Cluster, kubernetes, until};
+
+const POLL: std::time::Duration = std::time::Duration::from_millis(50);
+/// Namespace of the hub itself.
+pub const SYSTEM: &str = "globalps-system";
+
+/// The hub on a management cluster, which needs a node.
+pub struct Hub<'a> {
+    management: &'a Cluster,
+}
+
+impl<'a> Hub<'a> {
+    /// Pushes the hub's image into the open registry and installs it for these namespaces, which are made; none: all. Two hubs
+    /// run then, of which one leads.
+    pub fn install(management: &'a Cluster, namespaces: &[&str]) -> Result<Self> {
+        let hub = Self { management };
+        let archive = kubernetes::target_dir().join("images/globalps-hub.tar");
+        ensure!(archive.exists(), "no image of the hub: run `make image`");
+        let registry = management.registry();
+        let image = registry.push(&archive, Access::Open, "globalps-hub:test")?;
+        let made = namespaces.iter().map(
+            |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        );
+        hub.apply(&made.collect::<Vec<_>>())?;
+        let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        let install = HubInstall { image, namespaces };
+        let mut kubectl = management.kubectl_command();
+        kubectl.args(["apply", "--server-side", "-f", "-"]);
+        let ran = run(&mut kubectl, &to_yaml(&install.objects()))?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        let timeout = format!("--timeout={}s", DEADLINE.as_secs());
+        let rollout = [
+            "rollout",
+            "status",
+            "deployment/globalps-hub",
+            "-n",
+            SYSTEM,
+            &timeout,
+        ];
+        management.kubectl(&rollout)?;
+        Ok(hub)
+    }
+
+    pub fn management(&self) -> &Cluster {
+        self.management
+    }
+
+    /// `kubectl apply` on the management cluster.
+    pub fn apply(&self, objects: &[Value]) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let mut kubectl = self.management.kubectl_command();
+        kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let ran = run(&mut kubectl, &list.to_string())?;
+        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
+        Ok(())
+    }
+
+    /// A `FleetPullSecret`, as JSON.
+    pub fn fleet(&self, namespace: &str, name: &str) -> Result<Value> {
+        self.get(namespace, &format!("fleetpullsecret/{name}"))
+    }
+
+    /// The object about a cluster of that fleet, as JSON.
+    pub fn cluster(&self, namespace: &str, fleet: &str, cluster: &str) -> Result<Value> {
+        let name = globalps_core::names::cluster_pull_secret(cluster, namespace, fleet);
+        self.get(namespace, &format!("clusterpullsecret/{name}"))
+    }
+
+    fn get(&self, namespace: &str, what: &str) -> Result<Value> {
+        let args = [
+            "get",
+            what,
+            "-n",
+            namespace,
+            "-o",
+            "json",
+            "--ignore-not-found",
+        ];
+        let text = self.management.kubectl(&args)?;
+        Ok(serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// Waits until the condition `Ready` is of this status and reason, about the newest spec; returns its message.
+    pub fn wait_ready(
+        &self,
+        namespace: &str,
+        name: &str,
+        (status, reason): (&str, &str),
+    ) -> Result<String> {
+        let what = format!("fleet {namespace}/{name}: Ready {status} {reason}");
+        let mut last = Value::Null;
+        until(&what, DEADLINE, POLL, || {
+            last = self.fleet(namespace, name)?;
+            let is_observed =
+                last["status"]["observedGeneration"] == last["metadata"]["generation"];
+            let ready = last["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten();
+            let ready = ready.into_iter().find(|it| it["type"] == "Ready");
+            let is_wanted =
+                ready.filter(|it| is_observed && it["status"] == status && it["reason"] == reason);
+            Ok(is_wanted.map(|it| it["message"].as_str().unwrap_or_default().to_owned()))
+        })
+        .with_context(|| format!("{:#}", last["status"]))
+    }
+
+    /// Waits until the object about a cluster says this phase and reason; returns its status.
+    pub fn wait_phase(
+        &self,
+        (namespace, fleet, cluster): (&str, &str, &str),
+        (phase, reason): (&str, &str),
+    ) -> Result<Value> {
+        let mut last = Value::Null;
+        until(
+            &format!("{cluster}: {phase} {reason}"),
+            DEADLINE,
+            POLL,
+            || {
+                last = self.cluster(namespace, fleet, cluster)?;
+                let status = &last["status"];
+                let is_wanted = status["phase"] == phase && status["reason"] == reason;
+                Ok(is_wanted.then(|| status.clone()))
+            },
+        )
+        .with_context(|| format!("{:#}", last["status"]))
+    }
+}
+
+/// A Secret with these credentials, as JSON.
+pub fn source(namespace: &str, name: &str, config: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": {".dockerconfigjson": config},
+    })
+}
+
+/// A `FleetPullSecret` whose source has its name, with more fields of its spec.
+pub fn fleet(namespace: &str, name: &str, more: &Value) -> Value {
+    let mut fleet = json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"secretRef": {"name": name}},
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        fleet["spec"][field] = value.clone();
+    }
+    fleet
+}
+
+/// What globalps in a member reports of its nodes, and the Secret there: content and who wrote it.
+pub fn member_secret(member: &Cluster) -> Result<Value> {
+    let what = format!("secret/{}", product::ADDITIONAL);
+    let args = [
+        "get",
+        &what,
+        "-n",
+        product::NAMESPACE,
+        "-o",
+        "json",
+        "--ignore-not-found",
+    ];
+    let text = member.kubectl(&args)?;
+    Ok(serde_json::from_str(&text).unwrap_or_default())
+}
