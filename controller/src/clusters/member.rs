@@ -306,3 +306,342 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
     let text = text.chars().filter(|c| !c.is_control());
     text.take(most).collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const FLEET: &str = "ns/shared";
+    const MANAGER: &str = "globalps-hub-1";
+
+    fn content(text: &str) -> Data {
+        Data(Some(text.as_bytes().to_vec()))
+    }
+
+    fn wanted(number: i64, text: &str, retry: &str) -> Wanted {
+        Wanted::Revision(Release {
+            number,
+            content: content(text),
+            retry: retry.to_owned(),
+        })
+    }
+
+    /// The Secret with `A` as the hub wrote it, and with changes.
+    fn target(changes: &Value) -> TargetView {
+        let mut secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {
+                "name": "additional-pull-secret", "uid": "u", "resourceVersion": "7",
+                "annotations": {"globalps.io/fleet": FLEET, "globalps.io/revision": "1"},
+                "managedFields": [owner(MANAGER)],
+            },
+            "data": {".dockerconfigjson": "QQ=="},
+        });
+        merge(&mut secret, changes);
+        TargetView::new(&serde_json::from_value(secret).unwrap(), MANAGER)
+    }
+
+    fn owner(manager: &str) -> Value {
+        json!({"manager": manager, "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}}})
+    }
+
+    fn merge(into: &mut Value, changes: &Value) {
+        for (key, value) in changes.as_object().into_iter().flatten() {
+            if value.is_object() && into[key].is_object() {
+                merge(&mut into[key], value);
+            } else {
+                into[key] = value.clone();
+            }
+        }
+    }
+
+    fn in_one_line(action: &Action) -> String {
+        match action {
+            Action::Keep => "keep".to_owned(),
+            Action::Apply(release) => format!("apply {}", release.number),
+            Action::Delete(uid, version) => format!("delete {uid} {version}"),
+            Action::Refuse((reason, _)) => format!("refuse {reason}"),
+        }
+    }
+
+    #[test]
+    fn only_what_is_the_hubs_own_or_nobodys_is_written_and_removed() {
+        let foreign = json!({"metadata": {
+            "annotations": null, "managedFields": [owner("kubectl")],
+        }});
+        let of_two = json!({"metadata": {
+            "annotations": null, "managedFields": [owner(MANAGER), owner("kubectl")],
+        }});
+        let other_fleet = json!({"metadata": {"annotations": {"globalps.io/fleet": "ns/other"}}});
+        let a = || wanted(1, "A", "");
+        let b = || wanted(2, "B", "");
+        for (sentence, target, wanted, expected) in [
+            ("nothing is there", None, a(), "apply 1"),
+            ("it is as wanted", Some(target(&json!({}))), a(), "keep"),
+            ("another revision", Some(target(&json!({}))), b(), "apply 2"),
+            (
+                "the same content as another revision",
+                Some(target(&json!({}))),
+                wanted(2, "A", ""),
+                "apply 2",
+            ),
+            (
+                "one more try",
+                Some(target(&json!({}))),
+                wanted(1, "A", "1"),
+                "apply 1",
+            ),
+            (
+                "a person's Secret",
+                Some(target(&foreign)),
+                b(),
+                "refuse Conflict",
+            ),
+            (
+                "a person's, with the same content",
+                Some(target(&foreign)),
+                a(),
+                "apply 1",
+            ),
+            (
+                "somebody changed it by force",
+                Some(target(&of_two)),
+                b(),
+                "refuse Conflict",
+            ),
+            (
+                "another fleet's",
+                Some(target(&other_fleet)),
+                a(),
+                "refuse Conflict",
+            ),
+            (
+                "another type",
+                Some(target(&json!({"type": "Opaque"}))),
+                a(),
+                "refuse WrongType",
+            ),
+            (
+                "immutable",
+                Some(target(&json!({"immutable": true}))),
+                b(),
+                "refuse Immutable",
+            ),
+            (
+                "immutable, and as wanted",
+                Some(target(&json!({"immutable": true}))),
+                a(),
+                "keep",
+            ),
+            (
+                "nothing is wanted",
+                Some(target(&json!({}))),
+                Wanted::Nothing,
+                "keep",
+            ),
+            (
+                "removed",
+                Some(target(&json!({}))),
+                Wanted::Removed,
+                "delete u 7",
+            ),
+            ("removed already", None, Wanted::Removed, "keep"),
+            (
+                "somebody took it over",
+                Some(target(&foreign)),
+                Wanted::Removed,
+                "keep",
+            ),
+            (
+                "another fleet took it over",
+                Some(target(&other_fleet)),
+                Wanted::Removed,
+                "keep",
+            ),
+        ] {
+            let found = action(target.as_ref(), &wanted, FLEET);
+            assert_eq!(in_one_line(&found), expected, "{sentence}");
+        }
+    }
+
+    fn said(about: &str, status: &str, reason: &str) -> Answer {
+        let object = json!({
+            "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+            "metadata": {"name": "global-pull-secret", "generation": 1}, "spec": {},
+            "status": {
+                "observedGeneration": 1, "observedAdditional": about, "counts": {"total": 3, "synced": 2},
+                "conditions": [{
+                    "type": "Ready", "status": status, "reason": reason, "message": "node-1:\u{1b}[31m no",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            },
+        });
+        let object = serde_json::from_value(object).unwrap();
+        Answer::Said(Box::new(Said::of(&object).unwrap()))
+    }
+
+    #[test]
+    fn a_cluster_is_done_when_its_own_globalps_has_this_content_in_force() {
+        let has = || Some(target(&json!({})));
+        let nodes = Terms {
+            require_nodes: true,
+            is_additional: true,
+        };
+        let secret = Terms {
+            require_nodes: false,
+            is_additional: true,
+        };
+        let other = Terms {
+            require_nodes: true,
+            is_additional: false,
+        };
+        let a = || wanted(1, "A", "");
+        for (sentence, target, answer, wanted, terms, expected) in [
+            (
+                "nothing asked",
+                None,
+                Answer::Unknown,
+                Wanted::Nothing,
+                nodes,
+                "Pending ",
+            ),
+            ("not written", None, Answer::Silent, a(), nodes, "Syncing "),
+            (
+                "nothing said",
+                has(),
+                Answer::Silent,
+                a(),
+                nodes,
+                "Syncing ",
+            ),
+            (
+                "about an older Secret",
+                has(),
+                said("6", "True", "Synced"),
+                a(),
+                nodes,
+                "Syncing ",
+            ),
+            (
+                "ready",
+                has(),
+                said("7", "True", "Synced"),
+                a(),
+                nodes,
+                "Synced ",
+            ),
+            (
+                "ready, for what was wanted before",
+                has(),
+                said("7", "True", "Synced"),
+                wanted(2, "B", ""),
+                nodes,
+                "Syncing ",
+            ),
+            (
+                "under way",
+                has(),
+                said("7", "False", "RollingOut"),
+                a(),
+                nodes,
+                "Syncing RollingOut",
+            ),
+            (
+                "a node failed",
+                has(),
+                said("7", "False", "NodesFailed"),
+                a(),
+                nodes,
+                "Failed NodesFailed",
+            ),
+            (
+                "it rejects the content",
+                has(),
+                said("7", "False", "AdditionalInvalid"),
+                a(),
+                nodes,
+                "Failed AdditionalInvalid",
+            ),
+            (
+                "it rolled it back",
+                has(),
+                said("7", "False", "TakenBack"),
+                a(),
+                nodes,
+                "Failed TakenBack",
+            ),
+            (
+                "a full disk",
+                has(),
+                said("7", "False", "NodesBlocked"),
+                a(),
+                nodes,
+                "Blocked NodesBlocked",
+            ),
+            (
+                "no globalps",
+                has(),
+                Answer::NoGlobalps,
+                a(),
+                nodes,
+                "Blocked NoGlobalps",
+            ),
+            (
+                "no globalps, and none is needed",
+                has(),
+                Answer::NoGlobalps,
+                a(),
+                secret,
+                "Synced ",
+            ),
+            (
+                "a Secret that globalps does not report on",
+                has(),
+                Answer::Unknown,
+                a(),
+                other,
+                "Synced ",
+            ),
+            (
+                "removing",
+                has(),
+                Answer::Silent,
+                Wanted::Removed,
+                nodes,
+                "Removing ",
+            ),
+            (
+                "removed",
+                None,
+                Answer::Silent,
+                Wanted::Removed,
+                nodes,
+                "Removed ",
+            ),
+        ] {
+            let facts = Facts {
+                target,
+                answer,
+                ..Facts::default()
+            };
+            let status = status(&facts, &wanted, FLEET, terms);
+            let found = format!("{} {}", status.phase, status.reason);
+            assert_eq!(found, expected, "{sentence}");
+            assert!(!status.message.contains('\u{1b}'), "{sentence}");
+        }
+        let mut facts = Facts {
+            target: has(),
+            answer: said("7", "True", "Synced"),
+            refused: Some(("Conflict", "of somebody".to_owned())),
+            ..Facts::default()
+        };
+        let phase = |facts: &Facts| status(facts, &a(), FLEET, nodes).phase;
+        assert_eq!(phase(&facts), ClusterPhase::Blocked);
+        facts.unreachable = Some(("Timeout", "no answer".to_owned()));
+        assert_eq!(phase(&facts), ClusterPhase::Unreachable);
+        assert_eq!(status(&facts, &a(), FLEET, nodes).nodes.unwrap().synced, 2);
+    }
+}
