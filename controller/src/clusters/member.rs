@@ -46,6 +46,8 @@ pub(crate) struct TargetView {
     revision: Option<i64>,
     retry: String,
     content: Data,
+    /// It has more keys than the hub's.
+    has_other_keys: bool,
     /// Who else owns the content, by the API server's record.
     other_manager: Option<String>,
 }
@@ -78,6 +80,7 @@ impl TargetView {
                 .cloned()
                 .unwrap_or_default(),
             content: Data::of(secret, DATA_KEY),
+            has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
             other_manager: others
                 .next()
                 .map(|it| it.manager.clone().unwrap_or_default()),
@@ -109,6 +112,14 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
     let refuse = |reason, message| Action::Refuse((reason, message));
     match (wanted, target) {
         (Wanted::Removed, Some(target)) if target.fleet.as_deref() == Some(fleet) => {
+            if target.has_other_keys {
+                return refuse(
+                    "KeysOfOthers",
+                    format!(
+                        "the Secret has keys of others, and none of its type is without `{DATA_KEY}`: delete it there"
+                    ),
+                );
+            }
             Action::Delete(target.uid.clone(), target.version.clone())
         }
         // What somebody else has taken over stays.
@@ -447,6 +458,12 @@ mod tests {
                 Some(target(&json!({}))),
                 Wanted::Removed,
                 "delete u 7",
+            ),
+            (
+                "removed, with keys of others",
+                Some(target(&json!({"data": {"ours": "QQ=="}}))),
+                Wanted::Removed,
+                "refuse KeysOfOthers",
             ),
             ("removed already", None, Wanted::Removed, "keep"),
             (
