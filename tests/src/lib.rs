@@ -22,6 +22,7 @@ pub mod kubernetes;
 pub mod lone_registry;
 pub mod map;
 pub mod older_kubelet;
+pub mod olm;
 pub mod oracle;
 pub mod picture;
 pub mod power_cut;

@@ -102,6 +102,12 @@ pub const FILES: &[TestFile] = &[
         "where `add` reads credentials: files, helpers, a terminal; what it rejects",
     ),
     file(
+        "delivery_kills",
+        On::Nodes(0),
+        180,
+        "the controller is killed at every write into namespaces and for operators: the next one finishes, and nothing of others changes",
+    ),
+    file(
         "drift",
         On::Nodes(1),
         90,

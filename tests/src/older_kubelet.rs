@@ -93,9 +93,13 @@ pub fn run_on(node: &Node, program: &Path) -> Result<()> {
     )?;
     let config = of_node("/etc/kubernetes/kubelet.json");
     let mut fields: Value = serde_json::from_slice(&fs::read(&config)?)?;
-    // Not known to an older one, or only behind a feature gate.
-    for field in ["failCgroupV1", "crashLoopBackOff"] {
-        fields.as_object_mut().context("no object")?.remove(field);
+    let fields_of = fields.as_object_mut().context("no object")?;
+    // Behind a feature gate.
+    fields_of.remove("crashLoopBackOff");
+    // 1.30 does not know it, and 1.35 takes it for true by default.
+    let folder = program.parent().and_then(Path::file_name);
+    if folder.is_some_and(|it| it.to_string_lossy().starts_with("v1.30.")) {
+        fields_of.remove("failCgroupV1");
     }
     fs::write(&config, fields.to_string())?;
     for command in ["daemon-reload", "restart kubelet.service"] {

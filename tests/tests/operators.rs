@@ -8,10 +8,10 @@ use common::objects::{
     account, apply, apply_references, get, merge_in, namespace, pod, references, registries_of,
     wait_pod, wait_references,
 };
-use common::olm::{
+use common::{cluster, docker_config, scale_controllers};
+use globalps_tests::olm::{
     OLM, catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
 };
-use common::{cluster, docker_config, scale_controllers};
 use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::{Access, Cluster, until};
 use serde_json::{Value, json};

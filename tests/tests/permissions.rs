@@ -7,11 +7,13 @@ use std::fs;
 use std::time::Duration;
 
 use common::objects::{account, apply, namespace, registries_of, wait_references};
-use common::olm::{catalog, delete, install_olm, pull_secret, set_versions, subscription, version};
 use common::{base64, cluster, docker_config};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::manifests::{Allowed, Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
+use globalps_tests::olm::{
+    catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
+};
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
 use globalps_tests::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};

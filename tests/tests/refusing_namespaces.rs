@@ -8,9 +8,9 @@ use common::delivery::{
     FLAGS, NAME, install, registries, version, wait_failure, wait_reason, wait_registries,
 };
 use common::objects::{apply, get, namespace};
-use common::olm::pull_secret;
 use common::{base64, cluster, docker_config};
 use globalps_tests::Cluster;
+use globalps_tests::olm::pull_secret;
 use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::until;
 use globalps_tests::webhook::Webhook;

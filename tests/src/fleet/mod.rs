@@ -10,6 +10,7 @@ mod syncers;
 
 pub mod delivery_soak;
 pub mod fit;
+pub mod kills;
 pub mod namespaces;
 pub mod plugin;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
-use globalps_core::manifests::{Allowed, Install, NamespaceAccess, sources_access};
+use globalps_core::manifests::{Allowed, Install, NamespaceAccess, OperatorAccess, sources_access};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -37,12 +37,24 @@ impl Stage {
         for component in ["kube-controller-manager", "kube-scheduler"] {
             cluster.signal(component, "KILL")?;
         }
-        Self::install(cluster, access)
+        Self::install(cluster, access, None)
     }
 
     /// The same, with Kubernetes' own controllers: namespaces have service accounts, and end.
     pub(super) fn managed(name: &str, access: NamespaceAccess) -> Result<Self> {
-        Self::install(Self::cluster(name)?, Some(access))
+        Self::install(Self::cluster(name)?, Some(access), None)
+    }
+
+    /// The same for operators whose catalogs name these Secrets, each with its namespace.
+    pub(super) fn for_operators(name: &str, secrets: &[(&str, &str)]) -> Result<Self> {
+        let cluster = Self::cluster(name)?;
+        for (namespace, _) in secrets {
+            cluster.kubectl(&["create", "namespace", namespace])?;
+        }
+        let named =
+            |(namespace, name): &(&str, &str)| ((*namespace).to_owned(), (*name).to_owned());
+        let secrets = secrets.iter().map(named).collect();
+        Self::install(cluster, None, Some(OperatorAccess { secrets }))
     }
 
     fn cluster(name: &str) -> Result<Cluster> {
@@ -58,7 +70,11 @@ impl Stage {
         Cluster::up(&Options { dir, nodes: 0 })
     }
 
-    fn install(cluster: Cluster, access: Option<NamespaceAccess>) -> Result<Self> {
+    fn install(
+        cluster: Cluster,
+        access: Option<NamespaceAccess>,
+        operators: Option<OperatorAccess>,
+    ) -> Result<Self> {
         let stage = Self { cluster };
         let install = Install {
             controller_image: "none".to_owned(),
@@ -66,9 +82,9 @@ impl Stage {
             namespace: NAMESPACE.to_owned(),
             original: None,
             sources: Vec::new(),
-            delivery: access.is_some().then_some(DeliveryType::None),
+            delivery: (access.is_some() || operators.is_some()).then_some(DeliveryType::None),
             image_pull_secrets: access,
-            operators: None,
+            operators,
             hosted_control_plane: None,
             allowed: Allowed::default(),
         };
@@ -90,7 +106,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn apply(&self, manifest: &str) -> Result<()> {
+    pub(super) fn apply(&self, manifest: &str) -> Result<()> {
         let mut kubectl = self.cluster.kubectl_command();
         kubectl.args(["apply", "--server-side", "-f", "-"]);
         let ran = run(&mut kubectl, manifest)?;
@@ -103,6 +119,18 @@ impl Stage {
         let objects = sources_access(NAMESPACE, vec![name.to_owned()]);
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         self.apply(&list.to_string())
+    }
+
+    /// The service accounts that Kubernetes' own controllers make in new namespaces.
+    pub(super) fn wait_default_accounts(&self, namespaces: &[&str]) -> Result<()> {
+        let (deadline, poll) = (Duration::from_secs(30), Duration::from_millis(100));
+        for namespace in namespaces {
+            let get = ["get", "serviceaccount", "default", "-n", namespace];
+            until("the default service accounts", deadline, poll, || {
+                Ok(self.cluster.kubectl(&get).ok())
+            })?;
+        }
+        Ok(())
     }
 
     /// Starts the controller as it is shipped, with its own permissions.

@@ -4,7 +4,6 @@
 pub mod delivery;
 pub mod desk;
 pub mod objects;
-pub mod olm;
 pub mod shared;
 
 use std::path::PathBuf;

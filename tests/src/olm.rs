@@ -1,8 +1,9 @@
 //! Objects of the Operator Lifecycle Manager, as it makes them.
 
-use globalps_tests::Cluster;
-use globalps_tests::kubernetes::olm_crds;
 use serde_json::{Value, json};
+
+use crate::Cluster;
+use crate::kubernetes::olm_crds;
 
 pub const OLM: &str = "operators.coreos.com/v1alpha1";
 

@@ -1,0 +1,280 @@
+//! Delivery into namespaces by controllers that are killed at each of their writes, with both ways to attach pull secrets.
+
+use anyhow::{Result, ensure};
+use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretStatus};
+use globalps_core::manifests::NamespaceAccess;
+use globalps_core::names::{
+    ADDITIONAL_SECRET, ATTACHED_ANNOTATION, DATA_KEY, GLOBAL_SECRET, IMAGE_PULL_SECRET_LABEL,
+    SECRET_TYPE,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::{
+    CONTROLLER, Objects, Outcome, Part, Scene, config, kill_at_each_write, objects, own_secret,
+};
+use crate::fleet::stage::Stage;
+use crate::product::NAMESPACE;
+
+const TEAM: &str = "team";
+/// They get the Secret; `t-1` is in the scope of the second source.
+const SPACES: [&str; 4] = ["a", "b", "default", "t-1"];
+/// They get a reference.
+const ACCOUNTS: [&str; 2] = ["ci", "default"];
+
+/// A change that delivery follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Enable,
+    Rotate,
+    RotateTeam,
+    ToAdmission,
+    Withdraw,
+    Restore,
+    RotateAgain,
+    ToAccounts,
+    Disable,
+}
+
+/// In turn, each from the state that the one before has left.
+const CHANGES: [Change; 9] = [
+    Change::Enable,
+    Change::Rotate,
+    Change::RotateTeam,
+    Change::ToAdmission,
+    Change::Withdraw,
+    Change::Restore,
+    Change::RotateAgain,
+    Change::ToAccounts,
+    Change::Disable,
+];
+
+struct World {
+    client: Client,
+    /// As others made it, and as it is to be again.
+    base: Objects,
+    is_enabled: bool,
+    has_sources: bool,
+    attach: Attach,
+    /// Number in the password of each content.
+    additional: u32,
+    team: u32,
+}
+
+pub fn run() -> Result<Vec<Outcome<Change>>> {
+    let access = NamespaceAccess {
+        secret_name: GLOBAL_SECRET.to_owned(),
+        attach: Attach::ServiceAccounts,
+    };
+    let stage = Stage::managed("delivery-kills", access)?;
+    kill_at_each_write(&stage, World::new(&stage), &CHANGES)
+}
+
+impl World {
+    /// Namespaces as users have them, with what belongs to others, and both sources.
+    async fn new(stage: &Stage) -> Result<Self> {
+        let mut others = Vec::new();
+        let account = |namespace: &str, name: &str, reference: &str| {
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": [{"name": reference}],
+                "metadata": {"name": name, "namespace": namespace}})
+        };
+        for name in ["a", "b", "t-1", "out", "foreign"] {
+            let labels = if name == "out" {
+                json!({"globalps.io/exclude": "true"})
+            } else {
+                json!({})
+            };
+            others.push(json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": labels}}));
+            others.push(account(name, "ci", "own"));
+        }
+        // Somebody's own reference, and somebody's own Secret.
+        others.push(account("b", "mine", GLOBAL_SECRET));
+        others.push(json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": GLOBAL_SECRET, "namespace": "foreign"}, "stringData": {"key": "theirs"}}));
+        stage.apply(&json!({"apiVersion": "v1", "kind": "List", "items": others}).to_string())?;
+        stage.allow_source(TEAM)?;
+        let mut world = Self {
+            client: stage.admin_client().await?,
+            base: Objects::new(),
+            is_enabled: false,
+            has_sources: true,
+            attach: Attach::ServiceAccounts,
+            additional: 0,
+            team: 0,
+        };
+        world
+            .configure(&json!({
+                "sources": [{"name": TEAM, "scope": {"namespaces": ["t-*"]}}],
+                "imagePullSecrets": {"enabled": false, "serviceAccounts": [ACCOUNTS[0], ACCOUNTS[1], "mine"]}}))
+            .await?;
+        world.apply_sources().await?;
+        stage.wait_default_accounts(&["a", "b", "t-1", "out", "foreign", "default"])?;
+        world.base = objects(&world).await?;
+        Ok(world)
+    }
+
+    async fn configure(&self, spec: &Value) -> Result<()> {
+        let api: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"spec": spec}));
+        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    async fn apply_sources(&self) -> Result<()> {
+        self.apply_source(ADDITIONAL_SECRET, "quay.io", self.additional)
+            .await?;
+        self.apply_source(TEAM, "ghcr.io", self.team).await
+    }
+
+    async fn apply_source(&self, name: &str, registry: &str, number: u32) -> Result<()> {
+        let config = config(&[(registry, number)]).to_string();
+        let secret: Secret = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": SECRET_TYPE,
+            "stringData": {DATA_KEY: config}}))?;
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let params = PatchParams::apply("kills").force();
+        api.patch(name, &params, &Patch::Apply(&secret)).await?;
+        Ok(())
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.is_enabled && self.has_sources
+    }
+}
+
+impl Scene for World {
+    type Change = Change;
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    async fn make(&mut self, change: Change) -> Result<()> {
+        match change {
+            Change::Enable | Change::Disable => {
+                self.is_enabled = change == Change::Enable;
+                let spec = json!({"imagePullSecrets": {"enabled": self.is_enabled}});
+                self.configure(&spec).await
+            }
+            Change::Rotate | Change::RotateAgain => {
+                self.additional += 1;
+                self.apply_source(ADDITIONAL_SECRET, "quay.io", self.additional)
+                    .await
+            }
+            Change::RotateTeam => {
+                self.team += 1;
+                self.apply_source(TEAM, "ghcr.io", self.team).await
+            }
+            Change::ToAdmission | Change::ToAccounts => {
+                self.attach = if change == Change::ToAdmission {
+                    Attach::Admission
+                } else {
+                    Attach::ServiceAccounts
+                };
+                let spec = json!({"imagePullSecrets": {"attach": self.attach}});
+                self.configure(&spec).await
+            }
+            Change::Withdraw => {
+                self.has_sources = false;
+                let api: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
+                for name in [ADDITIONAL_SECRET, TEAM] {
+                    api.delete(name, &DeleteParams::default()).await?;
+                }
+                Ok(())
+            }
+            Change::Restore => {
+                self.has_sources = true;
+                self.apply_sources().await
+            }
+        }
+    }
+
+    fn is_rotation(&self, change: Change) -> bool {
+        matches!(
+            change,
+            Change::Rotate | Change::RotateTeam | Change::RotateAgain
+        )
+    }
+
+    fn wanted(&self) -> Objects {
+        let mut wanted = self.base.clone();
+        if !self.is_delivered() {
+            return wanted;
+        }
+        for space in SPACES {
+            let mut entries = vec![("quay.io", self.additional)];
+            if space.starts_with("t-") {
+                entries.push(("ghcr.io", self.team));
+            }
+            let labels = json!({IMAGE_PULL_SECRET_LABEL: "true", "app.kubernetes.io/managed-by": CONTROLLER});
+            let secret = own_secret(&json!(SECRET_TYPE), &labels, &[], &config(&entries));
+            wanted.insert(format!("Secret {space}/{GLOBAL_SECRET}"), secret);
+            if self.attach == Attach::Admission {
+                continue;
+            }
+            for account in ACCOUNTS {
+                let Some(account) = wanted.get_mut(&format!("ServiceAccount {space}/{account}"))
+                else {
+                    continue;
+                };
+                let own = account["imagePullSecrets"].as_array().cloned();
+                let ours = json!({"name": GLOBAL_SECRET});
+                account["imagePullSecrets"] = own.into_iter().flatten().chain([ours]).collect();
+                account["metadata"]["annotations"][ATTACHED_ANNOTATION] = json!(GLOBAL_SECRET);
+            }
+        }
+        wanted
+    }
+
+    fn part(&self, kind: &str, space: &str, name: &str) -> Part {
+        match kind {
+            _ if !SPACES.contains(&space) => Part::Others,
+            "Secret" if name == GLOBAL_SECRET => Part::Own,
+            "ServiceAccount" if ACCOUNTS.contains(&name) => Part::Shared,
+            _ => Part::Others,
+        }
+    }
+
+    fn may_differ(&self, change: Change, key: &str) -> bool {
+        // Two sources come or go, one after the other.
+        let is_twofold = matches!(change, Change::Withdraw | Change::Restore);
+        is_twofold && key == format!("Secret t-1/{GLOBAL_SECRET}")
+    }
+
+    /// No reference is without its Secret.
+    fn check_between(&self, found: &Objects) -> Result<()> {
+        for (key, account) in found {
+            let is_ours = !account["metadata"]["annotations"][ATTACHED_ANNOTATION].is_null();
+            let space = key.split([' ', '/']).nth(1).unwrap_or_default();
+            let has_secret = found.contains_key(&format!("Secret {space}/{GLOBAL_SECRET}"));
+            ensure!(!is_ours || has_secret, "{key} refers to nothing");
+        }
+        Ok(())
+    }
+
+    fn check_status(&self, status: &GlobalPullSecretStatus) -> Result<()> {
+        let revision = status.revision;
+        ensure!(
+            (revision > 0) == self.has_sources,
+            "the revision is {revision}"
+        );
+        let found = status.image_pull_secrets.as_ref();
+        let found = found.map(|found| (found.synced, found.total, found.failed));
+        // `foreign` is in trouble.
+        let all = if self.has_sources {
+            (4, 5, 1)
+        } else {
+            (0, 0, 0)
+        };
+        let expected = self.is_enabled.then_some(all);
+        ensure!(
+            found == expected,
+            "the status has {found:?}, not {expected:?}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Delivery to operators by controllers that are killed at each of their writes.
+
+use anyhow::{Context, Result, ensure};
+use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus};
+use globalps_core::names::{
+    DATA_KEY, GLOBAL_SECRET, OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, SECRET_TYPE,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::{
+    CONTROLLER, Objects, Outcome, Part, Scene, config, kill_at_each_write, objects, own_secret,
+};
+use crate::fleet::stage::Stage;
+use crate::olm::{catalog, delete, install_olm, set_versions, subscription, version};
+use crate::product::NAMESPACE;
+
+/// Of the operators. Their catalogs are in `olm` and `more`, each with a Secret `pull`.
+const SPACE: &str = "ops";
+const COPIES: [&str; 2] = ["globalps-olm.pull", "globalps-more.pull"];
+/// They get references: those of the two versions of `a`, and that of `b`.
+const ACCOUNTS: [&str; 3] = ["op-a", "op-a2", "op-b"];
+
+/// A change that delivery follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Enable,
+    Rotate,
+    Upgrade,
+    Upgraded,
+    RemoveEntry,
+    AddEntry,
+    Unsubscribe,
+    Subscribe,
+    Disable,
+}
+
+/// In turn, each from the state that the one before has left.
+const CHANGES: [Change; 9] = [
+    Change::Enable,
+    Change::Rotate,
+    Change::Upgrade,
+    Change::Upgraded,
+    Change::RemoveEntry,
+    Change::AddEntry,
+    Change::Unsubscribe,
+    Change::Subscribe,
+    Change::Disable,
+];
+
+struct World<'a> {
+    stage: &'a Stage,
+    client: Client,
+    /// As others made it, and as it is to be again.
+    base: Objects,
+    is_enabled: bool,
+    /// Number in the password of `olm/pull`.
+    content: u32,
+    /// Versions that are installed, and that become so, of the operator `a`; `None`: it has no Subscription.
+    versions: Option<(&'static str, &'static str)>,
+    /// The catalog of `b` names its pull secret.
+    has_entry: bool,
+}
+
+pub fn run() -> Result<Vec<Outcome<Change>>> {
+    let secrets = [("olm", "pull"), ("more", "pull")];
+    let stage = Stage::for_operators("operator-kills", &secrets)?;
+    install_olm(&stage.cluster);
+    kill_at_each_write(&stage, World::new(&stage), &CHANGES)
+}
+
+impl<'a> World<'a> {
+    async fn new(stage: &'a Stage) -> Result<Self> {
+        let account = |name: &str, references: Value| {
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": references,
+                "metadata": {"name": name, "namespace": SPACE}})
+        };
+        let objects_of_others = [
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}),
+            account("op-a", json!([{"name": "own"}])),
+            account("op-a2", json!([])),
+            account("op-b", json!([])),
+            account("other", json!([{"name": COPIES[0]}])),
+            version(SPACE, "a.v1", "op-a", "quay.io/a:1", None),
+            version(SPACE, "a.v2", "op-a2", "quay.io/a:2", None),
+            version(SPACE, "b.v1", "op-b", "ghcr.io/b:1", None),
+            catalog("olm", "one", &["pull"]),
+            subscription(SPACE, "b", ("more", "two")),
+        ];
+        let mut world = Self {
+            stage,
+            client: stage.admin_client().await?,
+            base: Objects::new(),
+            is_enabled: false,
+            content: 0,
+            versions: None,
+            has_entry: false,
+        };
+        world.apply(&objects_of_others)?;
+        world.configure(false).await?;
+        world.apply_pull_secret("olm", 0).await?;
+        world.apply_pull_secret("more", 0).await?;
+        world.make(Change::AddEntry).await?;
+        world.make(Change::Subscribe).await?;
+        set_versions(&stage.cluster, SPACE, "b", "b.v1", "b.v1");
+        // The default service accounts of the new namespaces come by themselves.
+        stage.wait_default_accounts(&["olm", "more", SPACE])?;
+        world.base = objects(&world).await?;
+        Ok(world)
+    }
+
+    fn apply(&self, objects: &[Value]) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        self.stage.apply(&list.to_string())
+    }
+
+    async fn configure(&self, is_enabled: bool) -> Result<()> {
+        let api: Api<GlobalPullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"spec": {"operators": {"enabled": is_enabled}}}));
+        api.patch(GLOBAL_SECRET, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    async fn apply_pull_secret(&self, namespace: &str, number: u32) -> Result<()> {
+        let config = config(&[(registry(namespace), number)]).to_string();
+        let secret: Secret = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull"}, "type": SECRET_TYPE,
+            "stringData": {DATA_KEY: config}}))?;
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let params = PatchParams::apply("kills").force();
+        api.patch("pull", &params, &Patch::Apply(&secret)).await?;
+        Ok(())
+    }
+
+    /// Installed, and on its way.
+    fn set_versions(&mut self, versions: (&'static str, &'static str)) {
+        self.versions = Some(versions);
+        set_versions(&self.stage.cluster, SPACE, "a", versions.0, versions.1);
+    }
+}
+
+fn registry(catalogs: &str) -> &'static str {
+    if catalogs == "olm" {
+        "quay.io"
+    } else {
+        "ghcr.io"
+    }
+}
+
+fn account_of(version: &str) -> &'static str {
+    match version {
+        "a.v1" => "op-a",
+        "a.v2" => "op-a2",
+        _ => "op-b",
+    }
+}
+
+/// A copy for these versions of operators, and a reference of each one's service account.
+fn add(wanted: &mut Objects, copy: &str, content: &Value, versions: &[&str]) {
+    let labels = json!({OPERATOR_SECRET_LABEL: "true", "app.kubernetes.io/managed-by": CONTROLLER});
+    let owners: Vec<Value> = versions.iter().map(|name| json!(name)).collect();
+    let owners: Vec<&Value> = owners.iter().collect();
+    let secret = own_secret(&json!(SECRET_TYPE), &labels, &owners, content);
+    wanted.insert(format!("Secret {SPACE}/{copy}"), secret);
+    for version in versions {
+        let key = format!("ServiceAccount {SPACE}/{}", account_of(version));
+        let account = wanted.entry(key).or_default();
+        let own = account["imagePullSecrets"].as_array().cloned();
+        let ours = json!({"name": copy});
+        account["imagePullSecrets"] = own.into_iter().flatten().chain([ours]).collect();
+        account["metadata"]["annotations"][OPERATOR_SECRETS_ANNOTATION] = json!(copy);
+    }
+}
+
+impl Scene for World<'_> {
+    type Change = Change;
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    async fn make(&mut self, change: Change) -> Result<()> {
+        match change {
+            Change::Enable | Change::Disable => {
+                self.is_enabled = change == Change::Enable;
+                self.configure(self.is_enabled).await?;
+            }
+            Change::Rotate => {
+                self.content += 1;
+                self.apply_pull_secret("olm", self.content).await?;
+                // It is an object of others, with another version now.
+                let key = "Secret olm/pull";
+                let now = objects(self).await?.remove(key).context(key)?;
+                self.base.insert(key.to_owned(), now);
+            }
+            Change::Upgrade => self.set_versions(("a.v1", "a.v2")),
+            Change::Upgraded => self.set_versions(("a.v2", "a.v2")),
+            Change::RemoveEntry | Change::AddEntry => {
+                self.has_entry = change == Change::AddEntry;
+                let secrets: &[&str] = if self.has_entry { &["pull"] } else { &[] };
+                self.apply(&[catalog("more", "two", secrets)])?;
+            }
+            Change::Unsubscribe => {
+                self.versions = None;
+                delete(&self.stage.cluster, SPACE, "subscription/a");
+            }
+            Change::Subscribe => {
+                self.apply(&[subscription(SPACE, "a", ("olm", "one"))])?;
+                self.set_versions(("a.v1", "a.v1"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_rotation(&self, change: Change) -> bool {
+        change == Change::Rotate
+    }
+
+    fn wanted(&self) -> Objects {
+        let mut wanted = self.base.clone();
+        if !self.is_enabled {
+            return wanted;
+        }
+        if let Some((installed, current)) = self.versions {
+            let mut versions = vec![installed, current];
+            versions.dedup();
+            let content = config(&[("quay.io", self.content)]);
+            add(&mut wanted, COPIES[0], &content, &versions);
+        }
+        if self.has_entry {
+            add(
+                &mut wanted,
+                COPIES[1],
+                &config(&[("ghcr.io", 0)]),
+                &["b.v1"],
+            );
+        }
+        wanted
+    }
+
+    fn part(&self, kind: &str, space: &str, name: &str) -> Part {
+        match kind {
+            _ if space != SPACE => Part::Others,
+            "Secret" if COPIES.contains(&name) => Part::Own,
+            "ServiceAccount" if ACCOUNTS.contains(&name) => Part::Shared,
+            _ => Part::Others,
+        }
+    }
+
+    fn may_differ(&self, _: Change, _: &str) -> bool {
+        false
+    }
+
+    /// A service account names each copy: by that the next controller finds it.
+    fn check_between(&self, found: &Objects) -> Result<()> {
+        for copy in COPIES {
+            let is_there = found.contains_key(&format!("Secret {SPACE}/{copy}"));
+            let is_named = found.values().any(|account| {
+                account["metadata"]["annotations"][OPERATOR_SECRETS_ANNOTATION] == copy
+            });
+            ensure!(!is_there || is_named, "nobody would find {copy}");
+        }
+        Ok(())
+    }
+
+    fn check_status(&self, status: &GlobalPullSecretStatus) -> Result<()> {
+        let found = status.operators.as_ref();
+        let found = found.map(|found| (found.synced, found.total, found.failed));
+        let all = u32::from(self.versions.is_some()) + u32::from(self.has_entry);
+        let expected = self.is_enabled.then_some((all, all, 0));
+        ensure!(
+            found == expected,
+            "the status has {found:?}, not {expected:?}"
+        );
+        Ok(())
+    }
+}
