@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::delivery::{
     FLAGS, NAME, install, registries, version, wait_failure, wait_reason, wait_registries,
@@ -13,7 +13,8 @@ use globalps_tests::Cluster;
 use globalps_tests::olm::pull_secret;
 use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::until;
-use globalps_tests::webhook::Webhook;
+use globalps_tests::web::{Authority, Server};
+use globalps_tests::webhook::{Webhook, configuration};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -115,7 +116,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     for name in ["other", "zzz"] {
         wait_registries(&cluster, name, &["r3.example.com"]);
     }
-    let message = wait_failure(&product, "first", "WriteFailed");
+    let message = wait_failure(&product, "first", "Unavailable");
     assert!(message.contains("gate.example.com"), "{message}");
     assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
     apply(&cluster, &[namespace("new")]);
@@ -197,7 +198,7 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     product.apply(&sized("r3.io", 200_000)).unwrap();
     wait_registries(&cluster, "a", &["r3.io"]);
     wait_registries(&cluster, "team-1", &["r3.io", "team.io"]);
-    let message = wait_failure(&product, "full", "Invalid");
+    let message = wait_failure(&product, "full", "TooLarge");
     assert!(message.contains("1048576"), "{message}");
     assert_eq!(registries(&cluster, "full"), ["r2.io"]);
     let secret = || get(&cluster, "full", &format!("secret/{NAME}"));
@@ -215,5 +216,47 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     ];
     cluster.kubectl(&patch).unwrap();
     wait_registries(&cluster, "full", &["r3.io"]);
+    wait_reason(&product, "Synced");
+}
+
+/// How long a new namespace is without its Secret.
+fn time_without(cluster: &Cluster, name: &str, registry: &str) -> Duration {
+    let start = Instant::now();
+    apply(cluster, &[namespace(name)]);
+    wait_registries(cluster, name, &[registry]);
+    start.elapsed()
+}
+
+#[test]
+fn a_webhook_that_never_answers_holds_up_nobody() {
+    let cluster = cluster("refusing-silence", 1);
+    apply(&cluster, &["first", "other"].map(namespace));
+    let product = install(&cluster, "admission");
+    let content = |number: u8| docker_config(&[(&format!("r{number}.example.com"), "u:1")]);
+    product.apply(&content(1)).unwrap();
+    wait_registries(&cluster, "first", &["r1.example.com"]);
+    wait_reason(&product, "Synced");
+    let silent = Server::silent().unwrap();
+    let authority = Authority::new().unwrap();
+    let mut rules = secrets_in("first");
+    rules["timeoutSeconds"] = json!(30);
+    let hook = configuration("gate", &silent, authority.pem(), &rules);
+    apply(&cluster, &[hook]);
+    std::thread::sleep(Duration::from_secs(2));
+    product.apply(&content(2)).unwrap();
+    wait_registries(&cluster, "other", &["r2.example.com"]);
+    let beside = ["new-1", "new-2", "new-3", "new-4"];
+    let beside = beside.map(|name| time_without(&cluster, name, "r2.example.com"));
+    eprintln!(
+        "new namespaces beside one whose webhook is silent had their Secret after {beside:?}"
+    );
+    assert!(
+        beside.iter().all(|time| *time < Duration::from_secs(5)),
+        "{beside:?}"
+    );
+    wait_failure(&product, "first", "Unavailable");
+    assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
+    cluster.kubectl(&["delete", HOOK]).unwrap();
+    wait_registries(&cluster, "first", &["r2.example.com"]);
     wait_reason(&product, "Synced");
 }

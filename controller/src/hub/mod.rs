@@ -1,14 +1,18 @@
 //! The hub's program: watch, plan, assign, write into the clusters, report. Like `run`, for clusters instead of nodes.
 
 mod cache;
+mod jitter;
+mod member_watch;
+mod order;
 mod reconcile;
 mod report;
 mod session;
 mod sessions;
+mod views;
+mod watches;
 mod writes;
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,9 +34,11 @@ use crate::leader::terms::Terms;
 use crate::process::{self, Process, ProcessArgs};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use cache::{HubCache, Scoped};
-use session::Observation;
+use cache::HubCache;
+use jitter::random;
+use order::Observation;
 use sessions::Sessions;
+use watches::Scoped;
 use writes::Writer;
 
 /// Between two reconciles without an event.
@@ -115,10 +121,10 @@ struct Hub {
 impl Hub {
     async fn new(process: &Process, args: &HubArgs, token: &Arc<FencingToken>) -> Self {
         let client = fenced_client(&process.client, token, &process.health);
-        let resource = cache::cluster_resource(&client).await;
+        let resource = watches::cluster_resource(&client).await;
         let (sender, observations) = mpsc::unbounded_channel();
         Self {
-            events: cache::events(&client, &args.namespaces, &resource),
+            events: watches::events(&client, &args.namespaces, &resource),
             source_events: SelectAll::new(),
             sources: BTreeMap::new(),
             observations,
@@ -247,10 +253,4 @@ impl Hub {
         }
         self.sources.values().all(Option::is_some)
     }
-}
-
-/// From 0 to 1. Each `RandomState` has its own random keys.
-#[allow(clippy::cast_precision_loss)] // Jitter needs no precision.
-fn random() -> f64 {
-    (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64
 }

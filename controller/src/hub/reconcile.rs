@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
+use super::order::Order;
 use super::report::report;
-use super::session::Order;
 use super::{Hub, RESYNC, SourceRef};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
 use crate::clusters::member::{Release, Wanted};
@@ -46,7 +46,7 @@ impl Hub {
         let clusters = self.clusters();
         let namespaces = self.cache.namespaces();
         let mut taken: BTreeMap<(String, ClusterKey), String> = BTreeMap::new();
-        let mut is_at_rest = true;
+        let (mut is_at_rest, mut has_written) = (true, false);
         let mut revisions = BTreeMap::new();
         for fleet in fleets {
             let fleet = self.with_finalizer(fleet).await?;
@@ -79,13 +79,17 @@ impl Hub {
                 }
             }
             is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
-            is_at_rest &= plan.assignments.is_empty() && plan.revisions.is_empty();
-            self.perform(&fleet, &plan).await?;
+            has_written |= self.perform(&fleet, &plan).await?;
             revisions.insert(of, self.cache.revisions(&fleet));
             self.write_report(&fleet, &plan, &input_revisions).await?;
         }
         self.order(&clusters, &revisions);
-        Ok(if is_at_rest { RESYNC } else { IN_FLIGHT })
+        // The watch events of these writes are no changes any more, but the next plan depends on them.
+        Ok(match (has_written, is_at_rest) {
+            (true, _) => Duration::ZERO,
+            (false, true) => RESYNC,
+            (false, false) => IN_FLIGHT,
+        })
     }
 
     /// What the connections say of objects that are there.
@@ -180,12 +184,13 @@ impl Hub {
         Ok(fleet)
     }
 
-    /// Writes what the plan says: revisions first, so that nobody is assigned what is not there.
+    /// Writes what the plan says: revisions first, so that nobody is assigned what is not there. Whether the next plan is another
+    /// one by that.
     async fn perform(
         &mut self,
         fleet: &FleetPullSecret,
         plan: &FleetPlan,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<bool, ApplyError> {
         for revision in &plan.revisions {
             tracing::info!(
                 fleet = fleet_title(fleet),
@@ -195,7 +200,7 @@ impl Hub {
             let secret = self.writer.revision(fleet, revision).await?;
             self.cache.put_revision(&secret);
         }
-        self.assign(fleet, &plan.assignments).await?;
+        let assigned = self.assign(fleet, &plan.assignments).await?;
         for number in &plan.outdated {
             self.writer.forget_revision(fleet, *number).await?;
         }
@@ -209,14 +214,14 @@ impl Hub {
         if plan.is_finished && has_finalizer {
             self.writer.finalizer(fleet, false).await?;
         }
-        Ok(())
+        Ok(assigned > 0 || !plan.revisions.is_empty())
     }
 
     async fn assign(
         &mut self,
         fleet: &FleetPullSecret,
         assignments: &[(ClusterKey, ClusterPullSecretSpec)],
-    ) -> Result<(), ApplyError> {
+    ) -> Result<usize, ApplyError> {
         let writes: Vec<_> = assignments
             .iter()
             .filter_map(|(key, spec)| Some((key, spec, self.cache.owner(key)?)))
@@ -244,10 +249,11 @@ impl Hub {
             }
         }
         drop(written);
+        let assigned = objects.len();
         for object in objects {
             self.cache.put_object(object);
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(assigned), Err)
     }
 
     async fn write_report(

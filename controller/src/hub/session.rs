@@ -5,90 +5,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
-use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, GlobalPullSecret, Target};
+use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
 use globalps_core::names::{
-    DATA_KEY, FLEET_ANNOTATION, GLOBAL_SECRET, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
+    DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::watcher::{self};
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::random;
+use super::jitter::random;
+use super::member_watch::{Seen, later, watched};
+use super::order::{Observation, Order, Shared};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::{
-    Action, Answer, Facts, Reason, Release, Said, TargetView, Terms, Wanted, action, status,
+    Action, Answer, Facts, Reason, Release, TargetView, Terms, Wanted, action, status,
 };
-use crate::content::source::Data;
-use crate::leader::fencing::{FencingToken, fenced_client};
+use crate::leader::fencing::fenced_client;
 use crate::remote::{kubeconfig, unreachable};
 use crate::telemetry::client::without_content;
-use crate::telemetry::health::Health;
 
 /// Deadline of each request.
 const REQUEST: Duration = Duration::from_secs(15);
-/// Seconds until the API server ends a watch, which then resumes; one that is silent for longer counts as dead.
-const WATCH_SECONDS: u32 = 240;
 /// First and longest pause before another attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Between two looks at the target where no event asks for one.
 const RESYNC: Duration = Duration::from_mins(10);
 /// Between two attempts of a write that was not done.
 const WRITE_RETRY: Duration = Duration::from_secs(10);
-/// Whether globalps is installed there is looked up so often.
-const NOT_SERVED: Duration = Duration::from_secs(30);
-
-/// What the hub wants of a member.
-#[derive(Clone, PartialEq)]
-pub(super) struct Order {
-    /// The kubeconfig; `None`: the Secret has none.
-    pub(super) kubeconfig: Option<Data>,
-    /// Generation of the object that this is about.
-    pub(super) generation: i64,
-    pub(super) wanted: Wanted,
-    pub(super) target: Target,
-    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
-    pub(super) fleet: String,
-    pub(super) require_nodes: bool,
-    /// The cluster is known to be none of another name, nor the hub.
-    pub(super) may_write: bool,
-    /// What was in force there last.
-    pub(super) revision: i64,
-}
-
-impl Order {
-    fn has_same_place(&self, other: &Self) -> bool {
-        (&self.kubeconfig, &self.target, self.require_nodes)
-            == (&other.kubeconfig, &other.target, other.require_nodes)
-    }
-}
-
-/// What a member's task has seen.
-pub(super) struct Observation {
-    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
-    pub(super) fleet: String,
-    pub(super) cluster: ClusterKey,
-    /// uid of the cluster's namespace `kube-system`; `None`: not known.
-    pub(super) identity: Option<String>,
-    pub(super) status: ClusterPullSecretStatus,
-}
-
-/// Shared by all members.
-#[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) token: Arc<FencingToken>,
-    pub(super) health: Arc<Health>,
-    /// Field manager of this hub.
-    pub(super) manager: Arc<str>,
-    pub(super) observations: mpsc::UnboundedSender<Observation>,
-    /// Connections that are being made.
-    pub(super) connecting: Arc<Semaphore>,
-}
 
 pub(super) struct Session {
     pub(super) cluster: ClusterKey,
@@ -97,13 +45,6 @@ pub(super) struct Session {
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
     pub(super) told: Option<(Option<String>, ClusterPullSecretStatus)>,
-}
-
-/// A watch of either object.
-enum Seen {
-    Answer(Answer),
-    Target,
-    Failed(watcher::Error),
 }
 
 /// Why the present connection is not used any more.
@@ -391,59 +332,6 @@ fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json
         "type": SECRET_TYPE,
         "data": {DATA_KEY: ByteString(release.content.0.unwrap_or_default())},
     })
-}
-
-/// The one watch: of what the cluster's globalps says where that counts, else of the target.
-fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
-    let config = |name: &str| {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS);
-        config.fields(&format!("metadata.name={name}"))
-    };
-    let namespace = &order.target.namespace;
-    if order.require_nodes && order.target.is_additional() {
-        let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), namespace);
-        let mut listed = false;
-        watcher(api, config(GLOBAL_SECRET))
-            .filter_map(move |event| {
-                let seen = match event {
-                    Ok(Event::Apply(object)) => Some(answer(&object)),
-                    Ok(Event::InitApply(object)) => {
-                        listed = true;
-                        Some(answer(&object))
-                    }
-                    Ok(Event::Init) => {
-                        listed = false;
-                        None
-                    }
-                    Ok(Event::InitDone) => (!listed).then_some(Seen::Answer(Answer::Silent)),
-                    Ok(Event::Delete(_)) => Some(Seen::Answer(Answer::Silent)),
-                    Err(error) => Some(Seen::Failed(error)),
-                };
-                std::future::ready(seen)
-            })
-            .boxed()
-    } else {
-        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
-        watcher(secrets, config(&order.target.name))
-            .map(|event| event.map_or_else(Seen::Failed, |_| Seen::Target))
-            .boxed()
-    }
-}
-
-/// The same, once globalps may have been installed there.
-fn later(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
-    let (client, order) = (client.clone(), order.clone());
-    futures::stream::once(async move {
-        sleep(NOT_SERVED).await;
-        watched(&client, &order)
-    })
-    .flatten()
-    .boxed()
-}
-
-fn answer(object: &GlobalPullSecret) -> Seen {
-    let said = Said::of(object).map(Box::new);
-    Seen::Answer(said.map_or(Answer::Silent, Answer::Said))
 }
 
 /// `None`: no response in time.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::session::{Observation, Order, Session, Shared};
+use super::order::{Observation, Order, Shared};
+use super::session::Session;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Facts;
 use crate::leader::fencing::FencingToken;

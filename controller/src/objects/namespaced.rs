@@ -40,12 +40,15 @@ impl ApplyError {
             404 => Refusal::Gone,
             403 if says("being terminated") => Refusal::Gone,
             403 if says("exceeded quota") => Refusal::Because("QuotaExceeded"),
+            // One that does not answer, or that nobody can call.
+            _ if says("failed calling webhook") => Refusal::Because("Unavailable"),
             _ if says("admission webhook") || says("ValidatingAdmissionPolicy") => {
                 Refusal::Because("Rejected")
             }
             403 => Refusal::Because("Forbidden"),
             409 => Refusal::Because("Changed"),
             422 if says("test") => Refusal::Because("Changed"),
+            422 if says("Too long") => Refusal::Because("TooLarge"),
             422 => Refusal::Because("Invalid"),
             _ => Refusal::Because("WriteFailed"),
         }

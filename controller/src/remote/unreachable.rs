@@ -8,7 +8,12 @@ use crate::telemetry::client::without_content;
 const CAUSES: [(&[&str], &str); 8] = [
     (&["Expired", "expired"], "CertificateExpired"),
     (
-        &["UnknownIssuer", "unknown issuer", "self-signed"],
+        &[
+            "UnknownIssuer",
+            "BadSignature",
+            "unknown issuer",
+            "self-signed",
+        ],
         "UnknownAuthority",
     ),
     (

@@ -1,15 +1,15 @@
 //! Writes of namespaces, many at once. One that fails holds up no other.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::Arc;
 
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
-use globalps_core::names::{ATTACHED_ANNOTATION, SECRET_LIMIT};
+use futures::future::BoxFuture;
+use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::config_of;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::pending::{Pending, Writes};
 use crate::cache::PullSecrets;
 use crate::namespaces::input::Delivery;
 use crate::namespaces::plan::Write;
@@ -19,21 +19,17 @@ use crate::objects::namespaced::Refusal;
 use crate::targets::account::AccountView;
 use crate::targets::memory::{Memory, jitter};
 
-/// Writes in flight; each one uses a connection.
-const CONCURRENT: usize = 64;
-/// Writes of one reconcile begin within this time, so that events do not wait for long.
-const PER_RECONCILE: Duration = Duration::from_secs(1);
-
 /// What this leader knows of namespaces beyond the cache.
 #[derive(Default)]
 pub(super) struct Delivering {
     pub(super) memory: Memory,
+    pub(super) pending: Pending<Done>,
     /// Whether the admission policy is in force, and when that was looked up, for which generation of the spec.
     pub(super) policy: Option<(Instant, i64, bool)>,
 }
 
 /// What a write yielded.
-enum Written {
+pub(super) enum Written {
     Secret(PullSecretView),
     Account(AccountView),
     Deleted,
@@ -41,106 +37,107 @@ enum Written {
     Gone,
 }
 
+/// What a write yielded: the key of its object in the memory, and what it wrote.
+pub(super) type Done = (String, String, Result<Written, ApplyError>);
+
 pub(super) struct NamespaceWrites<'a> {
-    pub(super) applier: &'a Applier,
+    pub(super) applier: &'a Arc<Applier>,
     pub(super) memory: &'a mut Memory,
     pub(super) watched: &'a mut PullSecrets,
     /// Of the Secret in each namespace.
     pub(super) name: &'a str,
+    pub(super) delivery: Option<&'a Delivery<'a>>,
+    pub(super) waiting: std::vec::IntoIter<Write>,
+    pub(super) rendered: HashMap<(bool, Vec<usize>), Vec<u8>>,
 }
 
 impl NamespaceWrites<'_> {
-    /// As many of them as begin within [`PER_RECONCILE`].
-    pub(super) async fn perform(self, writes: Vec<Write>, delivery: Option<&Delivery<'_>>) {
-        let Self {
-            applier,
-            memory,
-            watched,
-            name,
-        } = self;
-        let mut rendered: HashMap<(bool, Vec<usize>), Vec<u8>> = HashMap::new();
-        let until = Instant::now() + PER_RECONCILE;
-        let mut waiting = writes.into_iter();
-        let mut in_flight = FuturesUnordered::new();
-        loop {
-            while in_flight.len() < CONCURRENT
-                && Instant::now() < until
-                && let Some(write) = waiting.next()
-            {
-                let (key, what) = key_of(&write);
-                if is_restore(&write) {
-                    memory.restored(&key, Timestamp::now());
-                }
-                let content = match (&write, delivery) {
-                    (
-                        Write::Apply {
-                            parts, is_stable, ..
-                        },
-                        Some(delivery),
-                    ) => {
-                        let content = rendered.entry((*is_stable, parts.clone()));
-                        let content =
-                            content.or_insert_with(|| render(delivery, parts, *is_stable));
-                        if content.len() > SECRET_LIMIT {
-                            let message = format!(
-                                "its Secret would have {} bytes, more than the {SECRET_LIMIT} of a Secret",
-                                content.len()
-                            );
-                            let now = Timestamp::now();
-                            memory.failed(&key, "TooLarge", message, now, 1.0);
-                            continue;
-                        }
-                        content.clone()
-                    }
-                    _ => Vec::new(),
-                };
-                let version = match &write {
-                    Write::Delete { namespace } => {
-                        let secrets = &watched.secrets;
-                        secrets.get(namespace).map_or(0, |secret| secret.version)
-                    }
-                    _ => 0,
-                };
-                let account = match &write {
-                    Write::Account { key, .. } => watched.accounts.get(key).cloned(),
-                    _ => None,
-                };
-                in_flight.push(async move {
-                    let done = perform(applier, &write, name, content, version, account).await;
-                    (key, what, done)
-                });
-            }
-            let Some((key, what, done)) = in_flight.next().await else {
-                return;
-            };
-            match done {
-                Ok(Written::Secret(secret)) => {
-                    memory.wrote(&key, &what);
-                    watched.secrets.put(secret);
-                }
-                Ok(Written::Account(account)) => {
-                    if account.is_attached() {
-                        memory.wrote(&key, &what);
-                    } else {
-                        memory.removed(&key);
-                    }
-                    watched.accounts.put(account);
-                }
-                Ok(Written::Deleted) => {
-                    memory.removed(&key);
-                    watched.secrets.live.remove(&key);
-                }
-                Ok(Written::Gone) => memory.removed(&key),
-                Err(error) => match error.refusal() {
-                    Refusal::Gone => memory.removed(&key),
-                    Refusal::Because(reason) => {
-                        tracing::warn!(%error, reason, "a namespace could not be written");
-                        let now = Timestamp::now();
-                        memory.failed(&key, reason, error.to_string(), now, jitter(now));
-                    }
+    /// The content of the Secret.
+    fn content(&mut self, write: &Write) -> Vec<u8> {
+        match (write, self.delivery) {
+            (
+                Write::Apply {
+                    parts, is_stable, ..
                 },
+                Some(delivery),
+            ) => {
+                let content = self.rendered.entry((*is_stable, parts.clone()));
+                content
+                    .or_insert_with(|| render(delivery, parts, *is_stable))
+                    .clone()
             }
+            _ => Vec::new(),
         }
+    }
+}
+
+impl Writes for NamespaceWrites<'_> {
+    type Done = Done;
+
+    fn begin(&mut self) -> Option<(String, BoxFuture<'static, Done>)> {
+        let write = self.waiting.next()?;
+        let (key, what) = key_of(&write);
+        if is_restore(&write) {
+            self.memory.restored(&key, Timestamp::now());
+        }
+        let content = self.content(&write);
+        let version = match &write {
+            Write::Delete { namespace } => {
+                let secrets = &self.watched.secrets;
+                secrets.get(namespace).map_or(0, |secret| secret.version)
+            }
+            _ => 0,
+        };
+        let account = match &write {
+            Write::Account { key, .. } => self.watched.accounts.get(key).cloned(),
+            _ => None,
+        };
+        let (applier, name) = (Arc::clone(self.applier), self.name.to_owned());
+        let of = key.clone();
+        let call = async move {
+            let done = perform(&applier, &write, &name, content, version, account).await;
+            (of, what, done)
+        };
+        Some((key, Box::pin(call)))
+    }
+
+    fn done(&mut self, done: Done) {
+        settle(self.memory, self.watched, done);
+    }
+
+    fn memory(&mut self) -> &mut Memory {
+        self.memory
+    }
+}
+
+/// Remembers what became of a write.
+pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what, done): Done) {
+    match done {
+        Ok(Written::Secret(secret)) => {
+            memory.wrote(&key, &what);
+            watched.secrets.put(secret);
+        }
+        Ok(Written::Account(account)) => {
+            if account.is_attached() {
+                memory.wrote(&key, &what);
+            } else {
+                memory.removed(&key);
+            }
+            watched.accounts.put(account);
+        }
+        Ok(Written::Deleted) => {
+            memory.removed(&key);
+            watched.secrets.live.remove(&key);
+        }
+        Ok(Written::Gone) => memory.removed(&key),
+        Err(error) => match error.refusal() {
+            Refusal::Gone => memory.removed(&key),
+            Refusal::Because(reason) => {
+                tracing::warn!(%error, reason, "a namespace could not be written");
+                let now = Timestamp::now();
+                memory.failed(&key, reason, error.to_string(), now, jitter(now));
+            }
+        },
     }
 }
 

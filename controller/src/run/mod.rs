@@ -4,6 +4,7 @@ mod delivering;
 mod namespaces;
 mod operator_writes;
 mod operators;
+mod pending;
 mod reconcile;
 mod sources;
 mod status;
@@ -123,7 +124,7 @@ struct Controller {
     /// The last look-up of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
-    applier: Applier,
+    applier: Arc<Applier>,
     recorder: EventRecorder,
     client: Client,
     namespace: String,
@@ -159,7 +160,12 @@ impl Controller {
             operators: None,
             openshift: (None, None),
             cache: Cache::default(),
-            applier: Applier::new(client.clone(), namespace, &args.syncer_image, me),
+            applier: Arc::new(Applier::new(
+                client.clone(),
+                namespace,
+                &args.syncer_image,
+                me,
+            )),
             recorder: EventRecorder::new(client.clone(), namespace),
             config_missing: false,
             installed: None,
@@ -196,6 +202,16 @@ impl Controller {
                 Some(event) = self.pull_secret_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.operator_events.next() => self.cache.handle(event, Instant::now()),
                 Some(event) = self.catalog_secret_events.next() => self.cache.handle(event, Instant::now()),
+                Some(done) = self.delivering.pending.next() => {
+                    let memory = &mut self.delivering.memory;
+                    delivering::settle(memory, &mut self.cache.pull_secrets, done);
+                    true
+                }
+                Some(done) = self.for_operators.pending.next() => {
+                    let ForOperators { memory, copies, .. } = &mut self.for_operators;
+                    operator_writes::settle(memory, copies, &mut self.cache.operators, done);
+                    true
+                }
                 () = sleep_until(next) => next == wake,
             };
             changed |= self.handle_pending_events().await;

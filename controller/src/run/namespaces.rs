@@ -1,5 +1,6 @@
 //! Delivery into namespaces: watches, plans and writes.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use globalps_core::api::{Attach, ImagePullSecrets, ImagePullSecretsStatus, Rollout};
@@ -10,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::delivering::NamespaceWrites;
+use super::pending::{Pending, perform};
 use super::{Controller, RESYNC};
 use crate::cache::{self, CacheEvents, PullSecrets, PullSecretsWatch};
 use crate::content::secret::{self, Global};
@@ -42,6 +44,8 @@ impl Controller {
             None => CacheEvents::new(),
         };
         self.cache.pull_secrets = PullSecrets::new(wanted);
+        // Their results are about other Secrets.
+        self.delivering.pending = Pending::default();
     }
 
     fn settings(&self) -> Option<(&ImagePullSecrets, Option<&ImagePullSecretsStatus>)> {
@@ -229,13 +233,16 @@ impl Controller {
         let writes = std::mem::take(&mut namespaces.writes);
         let wrote = !writes.is_empty();
         if wrote {
-            let namespace_writes = NamespaceWrites {
+            let mut writes = NamespaceWrites {
                 applier: &self.applier,
                 memory: &mut self.delivering.memory,
                 watched: &mut self.cache.pull_secrets,
                 name: &watch.secret_name,
+                delivery: delivery.as_ref(),
+                waiting: writes.into_iter(),
+                rendered: HashMap::new(),
             };
-            namespace_writes.perform(writes, delivery.as_ref()).await;
+            perform(&mut writes, &mut self.delivering.pending).await;
             namespaces = self.plan_namespaces(delivery);
         }
         namespaces

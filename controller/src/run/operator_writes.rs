@@ -1,9 +1,12 @@
 //! Writes of operators. One that fails holds up no other.
 
-use futures::{StreamExt as _, stream};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
 use jiff::Timestamp;
 
+use super::pending::{Pending, Writes};
 use crate::cache::OperatorObjects;
 use crate::objects::apply::{Applier, ApplyError};
 use crate::objects::namespaced::Refusal;
@@ -13,20 +16,16 @@ use crate::operators::views::CatalogSecret;
 use crate::targets::account::AccountView;
 use crate::targets::memory::{Memory, jitter};
 
-/// Writes in flight.
-const CONCURRENT: usize = 8;
-/// Writes of one reconcile.
-const WRITES: usize = 256;
-
 /// What this leader knows of operators beyond the cache.
 #[derive(Default)]
 pub(super) struct ForOperators {
     pub(super) memory: Memory,
     pub(super) copies: Copies,
+    pub(super) pending: Pending<Done>,
 }
 
 /// What a write yielded.
-enum Written {
+pub(super) enum Written {
     Copy,
     Deleted,
     Account(AccountView),
@@ -34,70 +33,87 @@ enum Written {
     Gone,
 }
 
-impl ForOperators {
-    /// As many of them as one reconcile may write.
-    pub(super) async fn write(
-        &mut self,
-        applier: &Applier,
-        objects: &mut OperatorObjects,
-        writes: Vec<Write>,
-    ) {
-        let Self { memory, copies } = self;
-        let calls = writes.into_iter().take(WRITES).map(|write| {
-            if let Write::Account {
-                key,
-                is_restore: true,
-                ..
-            } = &write
-            {
-                memory.restored(key, Timestamp::now());
+pub(super) type Done = (Write, Result<Written, ApplyError>);
+
+pub(super) struct OperatorWrites<'a> {
+    pub(super) applier: &'a Arc<Applier>,
+    pub(super) memory: &'a mut Memory,
+    pub(super) copies: &'a mut Copies,
+    pub(super) objects: &'a mut OperatorObjects,
+    pub(super) waiting: std::vec::IntoIter<Write>,
+}
+
+impl Writes for OperatorWrites<'_> {
+    type Done = Done;
+
+    fn begin(&mut self) -> Option<(String, BoxFuture<'static, Done>)> {
+        let write = self.waiting.next()?;
+        if let Write::Account {
+            key,
+            is_restore: true,
+            ..
+        } = &write
+        {
+            self.memory.restored(key, Timestamp::now());
+        }
+        let content = match &write {
+            Write::Copy { content, .. } => self.objects.secrets.get(&content.source),
+            _ => None,
+        };
+        let content = content.map(CatalogSecret::content).unwrap_or_default();
+        let account = match &write {
+            Write::Account { key, .. } => self.objects.accounts.get(key).cloned(),
+            _ => None,
+        };
+        let applier = Arc::clone(self.applier);
+        let key = write.key();
+        let call = async move {
+            let done = perform(&applier, &write, content, account).await;
+            (write, done)
+        };
+        Some((key, Box::pin(call)))
+    }
+
+    fn done(&mut self, done: Done) {
+        settle(self.memory, self.copies, self.objects, done);
+    }
+
+    fn memory(&mut self) -> &mut Memory {
+        self.memory
+    }
+}
+
+/// Remembers what became of a write.
+pub(super) fn settle(
+    memory: &mut Memory,
+    copies: &mut Copies,
+    objects: &mut OperatorObjects,
+    (write, done): Done,
+) {
+    let now = Timestamp::now();
+    let key = write.key();
+    match (write, done) {
+        (Write::Copy { id, content }, Ok(Written::Copy)) => {
+            memory.wrote(&key, "");
+            copies.insert(id, Known::Written { content, at: now });
+        }
+        (Write::Delete { id }, Ok(_)) => {
+            memory.removed(&key);
+            copies.insert(id, Known::Deleted);
+        }
+        (Write::Account { what, .. }, Ok(Written::Account(account))) => {
+            if account.is_attached() {
+                memory.wrote(&key, &what);
+            } else {
+                memory.removed(&key);
             }
-            let content = match &write {
-                Write::Copy { content, .. } => objects.secrets.get(&content.source),
-                _ => None,
-            };
-            let content = content.map(CatalogSecret::content).unwrap_or_default();
-            let account = match &write {
-                Write::Account { key, .. } => objects.accounts.get(key).cloned(),
-                _ => None,
-            };
-            async move {
-                let done = perform(applier, &write, content, account).await;
-                (write, done)
-            }
-        });
-        let calls: Vec<_> = calls.collect();
-        let done: Vec<_> = stream::iter(calls)
-            .buffer_unordered(CONCURRENT)
-            .collect()
-            .await;
-        let now = Timestamp::now();
-        for (write, done) in done {
-            let key = write.key();
-            match (write, done) {
-                (Write::Copy { id, content }, Ok(Written::Copy)) => {
-                    memory.wrote(&key, "");
-                    copies.insert(id, Known::Written { content, at: now });
-                }
-                (Write::Delete { id }, Ok(_)) => {
-                    memory.removed(&key);
-                    copies.insert(id, Known::Deleted);
-                }
-                (Write::Account { what, .. }, Ok(Written::Account(account))) => {
-                    if account.is_attached() {
-                        memory.wrote(&key, &what);
-                    } else {
-                        memory.removed(&key);
-                    }
-                    objects.accounts.put(account);
-                }
-                (_, Ok(_)) => memory.removed(&key),
-                (write, Err(error)) => {
-                    let (reason, message) = trouble(&write, &error);
-                    tracing::warn!(%error, reason, "an operator could not be served");
-                    memory.failed(&key, reason, message, now, jitter(now));
-                }
-            }
+            objects.accounts.put(account);
+        }
+        (_, Ok(_)) => memory.removed(&key),
+        (write, Err(error)) => {
+            let (reason, message) = trouble(&write, &error);
+            tracing::warn!(%error, reason, "an operator could not be served");
+            memory.failed(&key, reason, message, now, jitter(now));
         }
     }
 }

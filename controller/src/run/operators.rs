@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use super::Controller;
 use super::namespaces::until;
-use super::operator_writes::ForOperators;
+use super::operator_writes::{ForOperators, OperatorWrites};
+use super::pending::perform;
 use crate::cache::{self, CacheEvents, OperatorObjects};
 use crate::operators::input::Input;
 use crate::operators::plan::{self, OperatorsPlan};
@@ -68,10 +69,14 @@ impl Controller {
         }
         let mut plan = self.plan_operators(is_enabled);
         if !plan.writes.is_empty() {
-            let objects = &mut self.cache.operators;
-            self.for_operators
-                .write(&self.applier, objects, plan.writes)
-                .await;
+            let mut writes = OperatorWrites {
+                applier: &self.applier,
+                memory: &mut self.for_operators.memory,
+                copies: &mut self.for_operators.copies,
+                objects: &mut self.cache.operators,
+                waiting: plan.writes.into_iter(),
+            };
+            perform(&mut writes, &mut self.for_operators.pending).await;
             plan = self.plan_operators(is_enabled);
         }
         report.summary = Some(plan.summary);

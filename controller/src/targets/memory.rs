@@ -63,13 +63,25 @@ impl Memory {
     ) {
         let attempts = self.failures.get(key).map_or(0, |failure| failure.attempts) + 1;
         let (first, longest) = BACKOFF;
-        let doubled = first.saturating_mul(2_i32.saturating_pow(attempts - 1));
+        let doubled = first.saturating_mul(2_i32.saturating_pow(attempts.saturating_sub(1)));
         let pause = doubled.min(longest).mul_f64(0.5 + jitter / 2.0);
         let failure = Failure {
             reason,
             message,
             attempts,
             retry_at: now + pause,
+        };
+        self.failures.insert(key.to_owned(), failure);
+    }
+
+    /// The write has no response yet, and is not made again before this time.
+    pub(crate) fn waits(&mut self, key: &str, until: Timestamp) {
+        let attempts = self.failures.get(key).map_or(0, |failure| failure.attempts);
+        let failure = Failure {
+            reason: "Unavailable",
+            message: "the API server, or a webhook that it asks, has not answered yet".to_owned(),
+            attempts,
+            retry_at: until,
         };
         self.failures.insert(key.to_owned(), failure);
     }

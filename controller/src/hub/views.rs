@@ -1,0 +1,158 @@
+//! What the hub keeps of the management cluster's objects.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::names::{CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, FLEET_LABEL};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DynamicObject;
+use kube::{Resource, ResourceExt as _};
+
+use crate::cache::versioned::Versioned;
+use crate::clusters::input::ClusterKey;
+use crate::clusters::revision::Revision;
+use crate::content::source::Data;
+use crate::targets::version;
+
+/// Namespace and name of an object, with its uid and `resourceVersion`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Id {
+    pub(super) key: ClusterKey,
+    pub(super) uid: String,
+    pub(super) version: u64,
+}
+
+impl Id {
+    pub(super) fn of(object: &impl Resource) -> Self {
+        Self {
+            key: key(object),
+            uid: object.uid().unwrap_or_default(),
+            version: version(object),
+        }
+    }
+}
+
+pub(super) fn key(object: &impl Resource) -> ClusterKey {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn joined((namespace, name): &ClusterKey) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// A `Cluster` of Cluster API.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterObject {
+    pub(super) id: Id,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) is_deleting: bool,
+}
+
+/// A Secret with a kubeconfig: Cluster API's, or one that registers a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct KubeconfigSecret {
+    pub(super) id: Id,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) kubeconfig: Data,
+}
+
+/// The revision of a fleet.
+#[derive(Clone, Debug)]
+pub(super) struct RevisionSecret {
+    pub(super) id: Id,
+    pub(super) fleet: String,
+    pub(super) revision: Revision,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct NamespaceLabels {
+    pub(super) id: Id,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+macro_rules! versioned {
+    ($($object:ty),*) => {$(
+        impl Versioned for $object {
+            fn key(&self) -> String {
+                joined(&self.id.key)
+            }
+
+            fn version(&self) -> u64 {
+                self.id.version
+            }
+        }
+    )*};
+}
+versioned!(
+    ClusterObject,
+    KubeconfigSecret,
+    RevisionSecret,
+    NamespaceLabels
+);
+
+macro_rules! versioned_objects {
+    ($($object:ty),*) => {$(
+        impl Versioned for $object {
+            fn key(&self) -> String {
+                joined(&key(self))
+            }
+
+            fn version(&self) -> u64 {
+                version(self)
+            }
+        }
+    )*};
+}
+versioned_objects!(FleetPullSecret, ClusterPullSecret);
+
+/// Without the managed fields, which nothing depends on.
+pub(super) fn slim<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
+
+pub(super) fn cluster(object: &DynamicObject) -> ClusterObject {
+    let metadata = &object.metadata;
+    ClusterObject {
+        id: Id {
+            key: (
+                metadata.namespace.clone().unwrap_or_default(),
+                metadata.name.clone().unwrap_or_default(),
+            ),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            version: metadata
+                .resource_version
+                .as_deref()
+                .and_then(|version| version.parse().ok())
+                .unwrap_or_default(),
+        },
+        labels: metadata.labels.clone().unwrap_or_default(),
+        is_deleting: metadata.deletion_timestamp.is_some(),
+    }
+}
+
+/// Other Secrets of Cluster API carry the same label: their keys are not kept.
+pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
+    let is_kubeconfig =
+        secret.labels().contains_key(CLUSTER_LABEL) || secret.name_any().ends_with("-kubeconfig");
+    let keys = CLUSTER_KUBECONFIG_KEYS.iter().filter(|_| is_kubeconfig);
+    let mut found = keys.map(|key| Data::of(secret, key));
+    KubeconfigSecret {
+        id: Id::of(secret),
+        labels: secret.labels().clone(),
+        kubeconfig: found.find(|data| data.0.is_some()).unwrap_or(Data(None)),
+    }
+}
+
+pub(super) fn revision(secret: &Secret) -> RevisionSecret {
+    let none = || Revision::new(0, Data(None));
+    RevisionSecret {
+        id: Id::of(secret),
+        fleet: secret
+            .labels()
+            .get(FLEET_LABEL)
+            .cloned()
+            .unwrap_or_default(),
+        revision: Revision::decode(secret).unwrap_or_else(none),
+    }
+}
