@@ -18,6 +18,8 @@ pub enum On {
     Nodes(u8),
     /// Two clusters side by side, with this many real nodes in all.
     TwoClusters(u8),
+    /// So many clusters side by side, with this many real nodes in all.
+    Clusters(u8, u8),
 }
 
 /// One file in `tests/tests`.
@@ -38,6 +40,7 @@ impl TestFile {
             On::Programs | On::BareNode | On::Oracle => 2,
             On::Nodes(nodes) => 1 + u32::from(nodes),
             On::TwoClusters(nodes) => 2 + u32::from(nodes),
+            On::Clusters(clusters, nodes) => u32::from(clusters) + u32::from(nodes),
         }
     }
 }
@@ -148,6 +151,18 @@ pub const FILES: &[TestFile] = &[
         On::TwoClusters(2),
         60,
         "the pull secret of a `HostedControlPlane`, from the management cluster",
+    ),
+    file(
+        "hub",
+        On::Clusters(4, 4),
+        100,
+        "the hub with Cluster API: a rollout through three clusters with real nodes, halted where a node fails, retried, removed",
+    ),
+    file(
+        "hub_members",
+        On::Clusters(3, 1),
+        140,
+        "clusters that are away, somebody else's, twice the same or the hub itself; another hub goes on; what is not selected any more",
     ),
     file(
         "judge",
@@ -334,6 +349,8 @@ pub fn table() -> String {
             On::Nodes(nodes) => format!("{nodes} nodes"),
             On::TwoClusters(1) => "2 clusters, 1 node".to_owned(),
             On::TwoClusters(nodes) => format!("2 clusters, {nodes} nodes"),
+            On::Clusters(clusters, 1) => format!("{clusters} clusters, 1 node"),
+            On::Clusters(clusters, nodes) => format!("{clusters} clusters, {nodes} nodes"),
         };
         let (name, seconds, shows) = (file.name, file.seconds, file.shows);
         // Writing to a text does not fail.
