@@ -345,10 +345,13 @@ mod tests {
         );
         object.metadata.generation = Some(1);
         object.status = Some(status);
-        let node = NodeView::of_test("a", at(0));
         let name = "a".to_owned();
         clock.observe([(&name, &object)], at(1000));
-        let after = |seconds: i64| {
+        let after = |seconds: i64, heartbeat: i64| {
+            let node = NodeView {
+                heartbeat: at(heartbeat),
+                ..NodeView::of_test("a", at(0))
+            };
             let context = Context {
                 clock: &clock,
                 now: at(1000 + seconds),
@@ -357,13 +360,15 @@ mod tests {
             };
             progress(&object, &node, context).map(|(_, progress)| progress)
         };
-        assert_eq!(after(0), Some(Progress::InFlight));
-        assert_eq!(after(119), Some(Progress::InFlight));
+        assert_eq!(after(0, 0), Some(Progress::InFlight));
+        assert_eq!(after(119, 0), Some(Progress::InFlight));
         assert_eq!(
-            after(120),
+            after(120, 0),
             Some(Progress::Failed),
             "also where the node lies about the time"
         );
+        let heard = after(120, i64::from(u32::MAX));
+        assert_eq!(heard, Some(Progress::Done), "in the second of its restart");
     }
 
     /// An object of this generation, and a clock that has seen it for so long at 1000.
