@@ -487,3 +487,164 @@ fn references_come_after_secrets_and_go_before_them() {
     };
     assert_eq!(line(fought_over, &memory), "0/1 Conflict");
 }
+
+/// A write of this failed so many seconds ago, and is tried again a second after it did.
+fn failed(memory: &mut Memory, key: &str, seconds: i64) {
+    let then = now() - SignedDuration::from_secs(seconds);
+    memory.failed(key, "Rejected", "no".to_owned(), then, 1.0);
+}
+
+fn restored(memory: &mut Memory, key: &str, times: u32) {
+    for _ in 0..times {
+        memory.restored(key, now());
+    }
+}
+
+#[test]
+fn a_canary_that_can_not_take_the_content_is_passed_over() {
+    let none = Memory::default();
+    let mut contested = Memory::default();
+    restored(&mut contested, "a", 5);
+    let mut refused = Memory::default();
+    failed(&mut refused, "a", 0);
+    let mut due = Memory::default();
+    failed(&mut due, "a", 1);
+    for (sentence, namespaces, memory, expected, has_trouble) in [
+        (
+            "somebody's Secret",
+            "a=? a2",
+            &none,
+            "a2=5,a-source@6 0/2 ForeignSecret",
+            false,
+        ),
+        (
+            "and there is no other",
+            "a=?",
+            &none,
+            "0/1 ForeignSecret",
+            true,
+        ),
+        (
+            "a fight",
+            "a a2",
+            &contested,
+            "a2=5,a-source@6 0/2 stable?",
+            false,
+        ),
+        (
+            "one that was refused",
+            "a a2",
+            &refused,
+            "a2=5,a-source@6 0/2 Rejected",
+            false,
+        ),
+        ("and is alone", "a", &refused, "0/1 Rejected", true),
+        (
+            "until it is tried again",
+            "a",
+            &due,
+            "a=5,a-source@6 0/1 Rejected",
+            false,
+        ),
+        (
+            "after the others",
+            "a a2",
+            &due,
+            "a2=5,a-source@6 0/2 Rejected stable?",
+            false,
+        ),
+        (
+            "also with a part that some namespace has",
+            "a a2 b=5",
+            &refused,
+            "a2=5,a-source@6 1/3 Rejected",
+            false,
+        ),
+    ] {
+        let case = Case { namespaces, ..CASE };
+        assert_eq!(line(case, memory), expected, "{sentence}");
+        let trouble = run(case, memory).summary.canary;
+        assert_eq!(trouble.is_some(), has_trouble, "{sentence}");
+    }
+    for (sentence, namespaces, has_trouble) in [
+        ("a chosen canary that does not exist", "a=4", true),
+        (
+            "is not missed where nothing is new",
+            "a=5,a-source@6 a2",
+            false,
+        ),
+    ] {
+        let case = Case {
+            namespaces,
+            canary: Some("x"),
+            ..CASE
+        };
+        let trouble = run(case, &none).summary.canary;
+        assert_eq!(trouble.is_some(), has_trouble, "{sentence}");
+    }
+}
+
+#[test]
+fn a_reference_that_failed_is_tried_again_in_time_and_holds_its_secret() {
+    let attached = "a/default=ref";
+    for (sentence, namespaces, accounts, seconds, expected) in [
+        ("too soon", "a=5,a-source@6", "a/default", 0, "0/1 Rejected"),
+        (
+            "in time",
+            "a=5,a-source@6",
+            "a/default",
+            1,
+            "+a/default 0/1 Rejected",
+        ),
+        ("done meanwhile", "a=5,a-source@6", attached, 0, "1/1"),
+        ("not removed yet", "a-=5", attached, 0, "0/0 Rejected"),
+        ("now", "a-=5", attached, 1, "-a/default 0/0 Rejected"),
+    ] {
+        let mut memory = Memory::default();
+        failed(&mut memory, "a/default", seconds);
+        let case = Case {
+            namespaces,
+            accounts,
+            attach: Attach::ServiceAccounts,
+            ..CASE
+        };
+        assert_eq!(line(case, &memory), expected, "{sentence}");
+    }
+    let mut fought = Memory::default();
+    restored(&mut fought, "a/default", 5);
+    let case = Case {
+        namespaces: "a=5,a-source@6",
+        accounts: "a/default",
+        attach: Attach::ServiceAccounts,
+        ..CASE
+    };
+    assert_eq!(
+        line(case, &fought),
+        "+a/default 0/1",
+        "the first reference of a new service account is no restore"
+    );
+    let is_restore = |accounts| {
+        let writes = run(Case { accounts, ..case }, &Memory::default()).writes;
+        matches!(
+            writes[..],
+            [Write::Account {
+                is_restore: true,
+                ..
+            }]
+        )
+    };
+    assert!(is_restore("a/default=mark") && !is_restore("a/default"));
+}
+
+#[test]
+fn the_summary_counts_namespaces_and_the_references_of_the_controller() {
+    let case = Case {
+        namespaces: "a=5,a-source@6 b=4 c~ d- kube-x own",
+        accounts: "a/default=ref a/ci=mark b/default=own b/ci",
+        attach: Attach::ServiceAccounts,
+        ..CASE
+    };
+    let summary = run(case, &Memory::default()).summary;
+    let counts = (summary.total, summary.excluded, summary.accounts);
+    assert_eq!(counts, (2, 2, 2));
+}

@@ -60,3 +60,48 @@ impl Summary {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_every_failure_and_tells_of_the_first() {
+        let mut summary = Summary {
+            total: STATUS_NAMESPACES + 5,
+            synced: 2,
+            ..Summary::default()
+        };
+        assert_eq!(summary.waiting(), STATUS_NAMESPACES + 3);
+        for number in 0..=STATUS_NAMESPACES {
+            summary.fail(&format!("n{number}"), "Rejected", "no");
+        }
+        assert_eq!(summary.failed, STATUS_NAMESPACES + 1);
+        assert_eq!(summary.failures.len(), STATUS_NAMESPACES);
+        assert_eq!(summary.failures[0].namespace, "n0");
+        assert_eq!(summary.waiting(), 2);
+        summary.failures.clear();
+        summary.fail("long", "Rejected", &"é".repeat(MESSAGE_LIMIT + 1));
+        assert_eq!(summary.failures[0].message.chars().count(), MESSAGE_LIMIT);
+    }
+
+    #[test]
+    fn what_is_not_known_yet_is_not_clean() {
+        let mut report = NamespacesReport {
+            secret_name: String::new(),
+            attach: Attach::Admission,
+            note: None,
+            is_forbidden: false,
+            problem: None,
+            summary: None,
+        };
+        assert!(!report.is_clean());
+        for is_clean in [false, true] {
+            report.summary = Some(Summary {
+                is_clean,
+                ..Summary::default()
+            });
+            assert_eq!(report.is_clean(), is_clean);
+        }
+    }
+}

@@ -312,6 +312,8 @@ pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+
     use super::super::plan::tests::snapshot;
     use super::*;
     use crate::content::source::Source;
@@ -443,6 +445,258 @@ mod tests {
         let goal = Goal::Revision(5);
         assert_eq!(line("a=5:Synced b=0 -c=0 -d=5:Synced", goal), "a*= b* d");
         assert_eq!(line("a=R:Restored b=0 -c=0", Goal::Restore), "a b c");
+    }
+
+    /// The member of this name.
+    fn named(members: Vec<Member>, name: &str) -> Member {
+        let mut members = members.into_iter();
+        members.find(|member| member.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_member_is_as_far_as_its_object_and_its_node_tell() {
+        let to_5 = Goal::Revision(5);
+        let in_doubt = Goal::Revision(0);
+        for (case, nodes, goal, expected) in [
+            ("done", "a=5:Synced", to_5, Some((to_5, Progress::Done))),
+            (
+                "another program manages its file",
+                "%a=5:Synced",
+                to_5,
+                Some((to_5, Progress::Foreign)),
+            ),
+            (
+                "which keeps nothing from being restored",
+                "%a=5:Synced",
+                Goal::Restore,
+                Some((to_5, Progress::Done)),
+            ),
+            (
+                "without an object: it may have anything",
+                "a b=5",
+                to_5,
+                Some((in_doubt, Progress::Unknown)),
+            ),
+            ("a new one has nothing", "+a b=5", to_5, None),
+            (
+                "one that is not ready is not waited for",
+                "!a b=5",
+                to_5,
+                None,
+            ),
+            (
+                "but keeps a restore from its end",
+                "a b=5",
+                Goal::Restore,
+                Some((in_doubt, Progress::Blocked)),
+            ),
+        ] {
+            let member = named(members_of(nodes, goal, |_| ()), "a");
+            assert_eq!(member.assigned, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_being_deleted_is_skipped_by_revisions_and_not_by_a_restore() {
+        for (goal, expected) in [(Goal::Revision(5), true), (Goal::Restore, false)] {
+            let members = members_of("a=5:Synced", goal, |snapshot| {
+                let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
+                node.is_being_deleted = true;
+            });
+            assert_eq!(named(members, "a").is_skipped, expected, "{goal:?}");
+        }
+    }
+
+    /// Its clock has seen all objects as they are for so long.
+    fn observe(snapshot: &mut Snapshot, seconds: i64) {
+        let since = snapshot.now - SignedDuration::from_secs(seconds);
+        let objects = snapshot.node_pull_secrets.iter();
+        let objects = objects.map(|(name, object)| (name, &**object));
+        snapshot.clock.to_mut().observe(objects, since);
+    }
+
+    #[test]
+    fn a_blocked_node_tries_again_when_it_is_asked_or_after_a_while() {
+        for (case, state, is_asked, seconds, expected) in [
+            ("not yet", "Failed.DiskFull", false, 14, false),
+            ("after a while", "Failed.DiskFull", false, 15, true),
+            ("asked", "Failed.DiskFull", true, 14, true),
+            ("both", "Failed.DiskFull", true, 15, true),
+            (
+                "one that failed only if asked",
+                "RolledBack",
+                false,
+                15,
+                false,
+            ),
+            ("and asked", "RolledBack", true, 0, true),
+        ] {
+            let nodes = format!("a=5:{state}");
+            let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
+                observe(snapshot, seconds);
+                let objects = snapshot.node_pull_secrets.to_mut();
+                let annotation = (RETRY_ANNOTATION.to_owned(), "1".to_owned());
+                let annotations = is_asked.then(|| [annotation].into());
+                objects.get_mut("a").unwrap().metadata.annotations = annotations;
+            });
+            assert_eq!(named(members, "a").retry, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_control_plane_goes_first_only_where_no_worker_can() {
+        for (case, worker, is_being_deleted, seconds, expected) in [
+            ("a worker can", "w=5:Synced", false, 200, false),
+            ("one without an object", "w", false, 200, false),
+            ("it has time to respond", "w=5", false, 119, false),
+            ("it does not respond", "w=5", false, 120, true),
+            ("excluded", "-w=5:Synced", false, 0, true),
+            ("of another program", "%w=5:Synced", false, 0, true),
+            ("not ready", "!w=5:Synced", false, 0, true),
+            ("on its way out", "w=5:Synced", true, 0, true),
+            ("there is none", "", false, 0, true),
+        ] {
+            let nodes = format!("m=5:Synced {worker}");
+            let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
+                observe(snapshot, seconds);
+                let nodes = snapshot.nodes.to_mut();
+                if let Some(worker) = nodes.get_mut("w") {
+                    worker.is_being_deleted = is_being_deleted;
+                }
+                let labels = ["kubernetes.io/os", "node-role.kubernetes.io/control-plane"];
+                let labels = labels.map(|key| (key.to_owned(), "linux".to_owned()));
+                nodes.get_mut("m").unwrap().labels = (&BTreeMap::from(labels)).into();
+            });
+            assert_eq!(named(members, "m").is_canary, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn only_a_canary_that_has_not_passed_has_to_be_ready_for_longer() {
+        let mut snapshot = snapshot(Source::Absent, None, "a=5:Synced b=5:Synced");
+        let canary = &mut snapshot.spec.rollout.canary;
+        canary.min_ready_seconds = 60;
+        canary.node_selector = [("canary".to_owned(), "true".to_owned())].into();
+        let labels = [("kubernetes.io/os", "linux"), ("canary", "true")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
+        node.labels = (&BTreeMap::from(labels)).into();
+        let goal = Goal::Revision(5);
+        for (name, has_passed, expected) in [
+            ("a", false, Progress::InFlight),
+            ("a", true, Progress::Done),
+            ("b", false, Progress::Done),
+            ("b", true, Progress::Done),
+        ] {
+            let member = named(members(&snapshot, goal, has_passed, 0), name);
+            assert_eq!(
+                member.assigned,
+                Some((goal, expected)),
+                "{name} {has_passed}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_object_says_when_it_was_written_and_what_its_node_may_have() {
+        for (case, nodes, restores, revoked, owner) in [
+            ("nothing is in force", "a", true, false, ""),
+            ("a new node", "+a x=5", false, false, ""),
+            ("a new node while all restore", "+a x=5", true, true, ""),
+            ("an old node", "a x=5", false, true, ""),
+            (
+                "another program manages its file",
+                "%a",
+                false,
+                false,
+                MACHINE_CONFIG_OPERATOR,
+            ),
+        ] {
+            let snapshot = snapshot(Source::Absent, None, nodes);
+            let expected = NodePullSecretSpec {
+                assigned_at: Some(Time(snapshot.now)),
+                revoked,
+                foreign_owner: owner.to_owned(),
+                ..NodePullSecretSpec::default()
+            };
+            let written: Vec<_> = missing(&snapshot, restores).collect();
+            assert_eq!(written, [("a".to_owned(), expected)], "{case}");
+        }
+        let mut windows = snapshot(Source::Absent, None, "a x=5");
+        windows.nodes.to_mut().get_mut("a").unwrap().labels = (&BTreeMap::new()).into();
+        assert_eq!(missing(&windows, false).count(), 0, "no syncer runs there");
+        let mut without_nodes = snapshot(Source::Absent, None, "a");
+        without_nodes.spec.kubelet.delivery = DeliveryType::None;
+        assert_eq!(missing(&without_nodes, false).count(), 0);
+    }
+
+    #[test]
+    fn an_assignment_says_all_that_the_syncer_needs() {
+        let mut snapshot = snapshot(Source::Absent, None, "%a=5:Synced b=4");
+        let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
+        object.spec.revoked = true;
+        let annotation = (RETRY_ANNOTATION.to_owned(), "3".to_owned());
+        object.metadata.annotations = Some([annotation].into());
+        let expected = NodePullSecretSpec {
+            revision: 6,
+            restore: false,
+            assigned_at: Some(Time(snapshot.now)),
+            revoked: false,
+            retry: "3".to_owned(),
+            kubelet_version: "v1.36.3".to_owned(),
+            foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
+        };
+        let goal = Some(Goal::Revision(6));
+        assert_eq!(assigned(&snapshot, "a", goal), expected);
+        let restored = assigned(&snapshot, "b", Some(Goal::Restore));
+        assert_eq!((restored.revision, restored.restore), (4, true));
+        assert_eq!(restored.foreign_owner, "");
+        let gone = assigned(&snapshot, "gone", None);
+        assert_eq!((gone.revision, gone.restore), (0, false));
+        assert_eq!(gone.kubelet_version, "");
+    }
+
+    #[test]
+    fn a_revoked_node_is_taken_for_what_it_reports_if_that_was_ever_assigned() {
+        for (newest, state, expected) in [
+            (7, "7:Syncing/6", 6),
+            (7, "7:Syncing/7", 7),
+            (7, "7:Syncing/1", 1),
+            (7, "7:Syncing/8", 0),
+            (7, "7:Syncing/0", 0),
+            (7, "7:never", 0),
+        ] {
+            let mut snapshot = snapshot(Source::Absent, None, &format!("a={state}"));
+            snapshot.global = Some(crate::content::secret::Global {
+                revision: newest,
+                ..Default::default()
+            });
+            let spec = revoked(&snapshot, "a");
+            assert_eq!((spec.revision, spec.revoked), (expected, true), "{state}");
+            assert_eq!(spec.kubelet_version, "v1.36.3");
+        }
+    }
+
+    #[test]
+    fn a_failure_names_its_node_and_says_what_was_lost_or_reported() {
+        for (nodes, expected) in [
+            ("a=5:RolledBack", "a: RolledBack: it did not start"),
+            ("!a=5:RolledBack", "a: RolledBack: it did not start"),
+            ("!a=5:Synced", "a: it became NotReady 10 s after the change"),
+            ("a=5:never", "a"),
+            ("b=5:RolledBack", "a"),
+        ] {
+            let mut snapshot = snapshot(Source::Absent, None, nodes);
+            let done = snapshot.now - SignedDuration::from_secs(70);
+            for object in snapshot.node_pull_secrets.to_mut().values_mut() {
+                if let Some(status) = &mut object.status {
+                    status.message = "it did not start".to_owned();
+                    status.kubelet_restarted_at = Some(Time(done));
+                    status.last_transition_time = Some(Time(done));
+                }
+            }
+            assert_eq!(failure(&snapshot, "a"), expected, "{nodes}");
+        }
     }
 
     #[test]

@@ -345,10 +345,13 @@ mod tests {
         );
         object.metadata.generation = Some(1);
         object.status = Some(status);
-        let node = NodeView::of_test("a", at(0));
         let name = "a".to_owned();
         clock.observe([(&name, &object)], at(1000));
-        let after = |seconds: i64| {
+        let after = |seconds: i64, heartbeat: i64| {
+            let node = NodeView {
+                heartbeat: at(heartbeat),
+                ..NodeView::of_test("a", at(0))
+            };
             let context = Context {
                 clock: &clock,
                 now: at(1000 + seconds),
@@ -357,13 +360,138 @@ mod tests {
             };
             progress(&object, &node, context).map(|(_, progress)| progress)
         };
-        assert_eq!(after(0), Some(Progress::InFlight));
-        assert_eq!(after(119), Some(Progress::InFlight));
+        assert_eq!(after(0, 0), Some(Progress::InFlight));
+        assert_eq!(after(119, 0), Some(Progress::InFlight));
         assert_eq!(
-            after(120),
+            after(120, 0),
             Some(Progress::Failed),
             "also where the node lies about the time"
         );
+        let heard = after(120, i64::from(u32::MAX));
+        assert_eq!(heard, Some(Progress::Done), "in the second of its restart");
+    }
+
+    /// An object of this generation, and a clock that has seen it for so long at 1000.
+    fn seen_for(
+        seconds: i64,
+        generation: Option<i64>,
+        revision: i64,
+        status: Option<NodePullSecretStatus>,
+    ) -> (NodePullSecret, AssignmentClock) {
+        let spec = NodePullSecretSpec {
+            revision,
+            ..NodePullSecretSpec::default()
+        };
+        let mut object = NodePullSecret::new("a", spec);
+        object.metadata.generation = generation;
+        object.status = status;
+        let mut clock = AssignmentClock::default();
+        clock.observe([(&"a".to_owned(), &object)], at(1000 - seconds));
+        (object, clock)
+    }
+
+    #[test]
+    fn a_status_is_about_the_spec_of_its_generation_and_an_object_without_one_has_none() {
+        for (generation, observed, expected) in [
+            (Some(2), 2, true),
+            (Some(2), 1, false),
+            (Some(1), 2, false),
+            (None, 0, false),
+            (Some(0), 0, false),
+        ] {
+            let status = NodePullSecretStatus {
+                observed_generation: observed,
+                ..NodePullSecretStatus::default()
+            };
+            let (object, _) = seen_for(0, generation, 5, Some(status));
+            let case = (generation, observed);
+            assert_eq!(up_to_date(&object).is_some(), expected, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_node_that_failed_is_asked_again_and_not_before_a_while() {
+        for (case, phase, observed, seconds, expected) in [
+            ("too soon", Phase::Failed, 1, 14, false),
+            ("in time", Phase::Failed, 1, 15, true),
+            ("of an older assignment", Phase::Failed, 0, 15, false),
+            ("a fight", Phase::ForeignOwner, 1, 15, false),
+            ("done", Phase::Synced, 1, 15, false),
+        ] {
+            let status = NodePullSecretStatus {
+                observed_generation: observed,
+                phase,
+                ..NodePullSecretStatus::default()
+            };
+            let (object, clock) = seen_for(seconds, Some(1), 5, Some(status));
+            assert_eq!(is_retry_due(&object, &clock, at(1000)), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_was_assigned_nothing_has_to_report_what_it_has() {
+        use Progress::{Blocked, Done, Unknown};
+        let reported = |restored, revision| {
+            Some(NodePullSecretStatus {
+                observed_generation: 1,
+                restored,
+                revision,
+                ..NodePullSecretStatus::default()
+            })
+        };
+        let of = |revision, progress| Some((Goal::Revision(revision), progress));
+        for (case, status, revoked, is_ready, seconds, expected) in [
+            ("nothing", reported(true, 0), false, true, 0, None),
+            ("something", reported(false, 3), false, true, 0, of(3, Done)),
+            ("it is waited for", None, false, true, 119, of(0, Blocked)),
+            ("in vain", None, false, true, 120, None),
+            ("it may", None, true, true, 119, of(0, Unknown)),
+            ("not now", None, true, false, 119, of(0, Blocked)),
+            ("it never tells", None, true, true, 120, of(0, Blocked)),
+        ] {
+            let (mut object, clock) = seen_for(seconds, Some(1), 0, status);
+            object.spec.revoked = revoked;
+            let node = NodeView {
+                ready: if is_ready { Ok(at(0)) } else { ago(60, true) },
+                ..NodeView::of_test("a", at(0))
+            };
+            let context = Context {
+                clock: &clock,
+                now: at(1000),
+                min_ready: SignedDuration::ZERO,
+                fleet_has_content: true,
+            };
+            assert_eq!(progress(&object, &node, context), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_new_node_at_work_on_its_first_revision_still_bootstraps() {
+        use Progress::{Bootstrapping, InFlight};
+        for (case, generation, revision, created, has_content, expected) in [
+            ("asked", 0, 0, 999, true, Bootstrapping),
+            ("at work", 1, 0, 999, true, Bootstrapping),
+            ("it has something", 1, 4, 999, true, InFlight),
+            ("it is old", 1, 0, 0, true, InFlight),
+            ("the fleet has nothing", 1, 0, 999, false, InFlight),
+        ] {
+            let status = NodePullSecretStatus {
+                observed_generation: generation,
+                revision,
+                phase: Phase::Syncing,
+                ..NodePullSecretStatus::default()
+            };
+            let (object, clock) = seen_for(0, Some(1), 5, Some(status));
+            let context = Context {
+                clock: &clock,
+                now: at(1000),
+                min_ready: SignedDuration::ZERO,
+                fleet_has_content: has_content,
+            };
+            let node = NodeView::of_test("a", at(created));
+            let found = progress(&object, &node, context);
+            assert_eq!(found, Some((Goal::Revision(5), expected)), "{case}");
+        }
     }
 
     #[test]
