@@ -45,9 +45,13 @@ impl<T: Send + 'static> Pending<T> {
 
     /// The next one that ends; `None`: none is in flight.
     pub(super) async fn next(&mut self) -> Option<T> {
+        Some(self.next_with_key().await?.1)
+    }
+
+    async fn next_with_key(&mut self) -> Option<(String, T)> {
         let (key, done) = self.in_flight.next().await?;
         self.keys.remove(&key);
-        Some(done)
+        Some((key, done))
     }
 }
 
@@ -66,7 +70,9 @@ pub(super) trait Writes {
 
 /// Makes as many of them as begin within [`PER_RECONCILE`]. What has no response in time fails until it has one.
 pub(super) async fn perform<W: Writes>(writes: &mut W, pending: &mut Pending<W::Done>) {
+    // Nobody waits for those of earlier reconciles.
     let most = pending.keys.len() + CONCURRENT;
+    let mut begun = BTreeSet::new();
     let until = Instant::now() + PER_RECONCILE;
     let mut patience = Instant::now() + PATIENCE;
     loop {
@@ -75,16 +81,81 @@ pub(super) async fn perform<W: Writes>(writes: &mut W, pending: &mut Pending<W::
             && let Some((key, call)) = writes.begin()
         {
             patience = Instant::now() + PATIENCE;
+            begun.insert(key.clone());
             pending.push(key, call);
         }
-        match timeout_at(patience, pending.next()).await {
-            Ok(Some(done)) => writes.done(done),
+        if begun.is_empty() {
+            return;
+        }
+        match timeout_at(patience, pending.next_with_key()).await {
+            Ok(Some((key, done))) => {
+                begun.remove(&key);
+                writes.done(done);
+            }
             Ok(None) => return,
             Err(_) => break,
         }
     }
     let now = Timestamp::now();
-    for key in &pending.keys {
+    for key in &begun {
         writes.memory().waits(key, now + GIVEN_UP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Each has its key and how long its response takes.
+    struct Fake {
+        waiting: Vec<(&'static str, Duration)>,
+        done: Vec<&'static str>,
+        memory: Memory,
+    }
+
+    impl Writes for Fake {
+        type Done = &'static str;
+
+        fn begin(&mut self) -> Option<(String, BoxFuture<'static, &'static str>)> {
+            let (key, time) = self.waiting.pop()?;
+            Some((key.to_owned(), sleep(time).map(move |()| key).boxed()))
+        }
+
+        fn done(&mut self, done: &'static str) {
+            self.done.push(done);
+        }
+
+        fn memory(&mut self) -> &mut Memory {
+            &mut self.memory
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_no_response_is_waited_for_beside_everything_else() {
+        let fast = Duration::from_millis(10);
+        let slow = Duration::from_secs(15);
+        let mut pending = Pending::default();
+        let mut writes = Fake {
+            waiting: vec![("a", fast), ("slow", slow), ("b", fast)],
+            done: Vec::new(),
+            memory: Memory::default(),
+        };
+        let begun = Instant::now();
+        perform(&mut writes, &mut pending).await;
+        assert_eq!(writes.done, ["b", "a"]);
+        assert_eq!(begun.elapsed(), PATIENCE, "a moment for the slow one");
+        let reason = |memory: &Memory, key| memory.failure(key).map(|failure| failure.reason);
+        assert_eq!(reason(&writes.memory, "slow"), Some("Unavailable"));
+        assert_eq!(reason(&writes.memory, "a"), None);
+
+        writes.waiting = vec![("c", fast)];
+        let begun = Instant::now();
+        perform(&mut writes, &mut pending).await;
+        assert_eq!(begun.elapsed(), fast, "and none the next time");
+        assert_eq!(pending.next().await, Some("slow"));
+        assert_eq!(pending.next().now_or_never(), Some(None));
     }
 }
