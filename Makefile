@@ -29,8 +29,9 @@ archives = mkdir -p $(2) && \
 	cargo run -q -p globalps-tests --bin ociimage -- --binary $(1)/globalps-syncer \
 		--name globalps-syncer --user 0:0 $(3) --output $(2)/globalps-syncer.tar
 
-# By itself, or it gets the features of the others.
-PROVIDER := cargo build --release --locked --target $(MUSL) -p globalps-credential-provider
+# By itself, or it gets the features of the others; and fast, since pulls wait for it.
+PROVIDER := cargo build --release --locked --target $(MUSL) -p globalps-credential-provider \
+	--config 'profile.release.package.globalps-core.opt-level=2'
 
 # What libFuzzer steers by: which edges ran, and what was compared with what.
 COVERAGE := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

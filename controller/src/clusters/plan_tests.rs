@@ -413,6 +413,20 @@ fn canaries_limits_pauses_and_retries_are_those_of_nodes() {
 }
 
 #[test]
+fn a_cluster_that_is_away_in_the_middle_holds_its_slot_for_half_a_minute() {
+    let revisions = [(1, A, "r"), (2, B, "p")];
+    let mut hub = hub(found(B), &revisions, "~a=2 b=1:Synced");
+    let mut away_for = |seconds| {
+        let status = hub.objects.get_mut(&key("a")).unwrap().status.as_mut();
+        let since = now() - SignedDuration::from_secs(seconds);
+        status.unwrap().last_transition_time = Some(Time(since));
+        hub.line()
+    };
+    assert_eq!(away_for(29), "");
+    assert_eq!(away_for(30), "a=1? b=2");
+}
+
+#[test]
 fn a_deleted_fleet_is_removed_from_its_clusters_a_few_at_a_time_or_left_there() {
     let mut hub = hub(
         found(A),

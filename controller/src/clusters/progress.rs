@@ -2,10 +2,12 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
-use globalps_core::rollout::{Goal, Member, Progress};
+use globalps_core::rollout::{Goal, Member, Progress, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
+/// A cluster that can't be reached for this long is passed over.
+const AWAY_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// A blocked cluster is asked to try again after this long.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
@@ -108,8 +110,16 @@ fn in_phase_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since.0))
 }
 
+/// A cluster that is away holds its slot for a shorter time than a node: nothing there waits for the hub.
 fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedDuration> {
     let status = object.status.as_ref()?;
-    (status.phase == ClusterPhase::Unreachable)
-        .then(|| in_phase_for(object, now).max(SignedDuration::ZERO))
+    if status.phase != ClusterPhase::Unreachable {
+        return None;
+    }
+    let time = in_phase_for(object, now).max(SignedDuration::ZERO);
+    Some(if time >= AWAY_AFTER {
+        time.max(UNREACHABLE_AFTER)
+    } else {
+        time
+    })
 }
