@@ -4,6 +4,7 @@ mod add;
 mod check;
 mod connection;
 mod explain;
+mod fleet;
 mod install;
 mod migrate;
 mod remove;
@@ -20,6 +21,10 @@ pub(crate) use add::{Add, Asking, Credentials};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
+pub(crate) use fleet::{
+    Fleet, FleetCommand, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus, FleetUndo,
+    FleetWait,
+};
 pub(crate) use install::Install;
 pub(crate) use migrate::{Migrate, Tool};
 pub(crate) use remove::Remove;
@@ -92,6 +97,7 @@ pub(crate) enum Command {
     Resume(Resume),
     History(History),
     Undo(Undo),
+    Fleet(Fleet),
     Install(Install),
     Uninstall(Uninstall),
     Migrate(Migrate),
