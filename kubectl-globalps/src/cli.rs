@@ -22,8 +22,8 @@ pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use fleet::{
-    Fleet, FleetCommand, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus, FleetUndo,
-    FleetWait,
+    Fleet, FleetCommand, FleetJoin, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus,
+    FleetUndo, FleetWait,
 };
 pub(crate) use install::Install;
 pub(crate) use migrate::{Migrate, Tool};

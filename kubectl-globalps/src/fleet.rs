@@ -2,6 +2,7 @@
 
 pub(crate) mod facts;
 pub(crate) mod follow;
+pub(crate) mod join;
 pub(crate) mod table;
 pub(crate) mod verdict;
 

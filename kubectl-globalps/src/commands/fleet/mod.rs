@@ -1,5 +1,6 @@
 //! `fleet`: one pull secret for many clusters, on the management cluster.
 
+mod join;
 mod pause;
 mod remove;
 mod retry;
@@ -37,6 +38,7 @@ pub(super) async fn run(
         FleetCommand::Resume(args) => pause::resume(args, flags, printer).await,
         FleetCommand::Retry(args) => retry::run(args, flags, printer).await,
         FleetCommand::Undo(args) => undo::run(args, flags, printer).await,
+        FleetCommand::Join(args) => join::run(args, flags, printer).await,
         FleetCommand::Remove(args) => remove::run(args, flags, printer).await,
     }
 }
