@@ -17,13 +17,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub(crate) use add::{Add, Asking, Credentials};
+pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use fleet::{
-    Fleet, FleetCommand, FleetJoin, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus,
-    FleetUndo, FleetWait,
+    Fleet, FleetAdd, FleetCommand, FleetJoin, FleetPause, FleetRemove, FleetResume, FleetRetry,
+    FleetStatus, FleetUndo, FleetWait, NewFleet,
 };
 pub(crate) use install::Install;
 pub(crate) use migrate::{Migrate, Tool};

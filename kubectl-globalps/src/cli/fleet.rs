@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::values::label;
-use super::{DryRun, Span, StatusFormat, TEMPLATE};
+use super::{Credentials, DryRun, LiveCheck, Owner, Span, StatusFormat, TEMPLATE};
 
 /// Roll a pull secret out to many clusters
 ///
@@ -41,6 +41,7 @@ pub(crate) enum FleetCommand {
     Retry(FleetRetry),
     Undo(FleetUndo),
     Remove(FleetRemove),
+    Add(Box<FleetAdd>),
     Join(FleetJoin),
 }
 
@@ -235,6 +236,63 @@ pub(crate) struct FleetRemove {
     pub wait: FleetWait,
 }
 
+/// Give clusters the credentials of a registry
+///
+/// Extends the source Secret of the `FleetPullSecret`; other registries in it stay. Where there is no such `FleetPullSecret`,
+/// creates it for the clusters that --cluster-selector and --registered name, with its source Secret. Before anything is
+/// written, the registry is asked whether it accepts the credentials.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Another registry, or another password, for the clusters of team-a
+  kubectl globalps fleet add team-a -n clusters --registry quay.io -u robot --password-stdin --wait < token
+
+  # A new FleetPullSecret for some clusters of Cluster API
+  kubectl globalps fleet add team-b -n clusters --registry quay.io -u robot --cluster-selector env=prod
+
+  # For clusters that `fleet join` registered
+  kubectl globalps fleet add team-c -n clusters --authfile ~/.docker/config.json --all --registered"
+)]
+pub(crate) struct FleetAdd {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    /// Do not change the cluster
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client"
+    )]
+    pub dry_run: DryRun,
+    #[command(flatten)]
+    pub owner: Owner,
+    #[command(flatten)]
+    pub wait: FleetWait,
+    // With headings of their own, which what follows would come under too.
+    #[command(flatten)]
+    pub from: Credentials,
+    #[command(flatten)]
+    pub to: NewFleet,
+    #[command(flatten)]
+    pub check: LiveCheck,
+}
+
+/// What a new `FleetPullSecret` selects.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "New FleetPullSecret")]
+pub(crate) struct NewFleet {
+    /// Labels of the `Cluster`s of Cluster API in its namespace
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    pub cluster_selector: Vec<(String, String)>,
+    /// Clusters of its namespace that a Secret registers; without --cluster-selector no others
+    #[arg(long)]
+    pub registered: bool,
+    /// Source Secret; by default it has the name of the `FleetPullSecret`
+    #[arg(long, value_name = "SECRET")]
+    pub source: Option<String>,
+}
+
 /// Register a cluster with the hub
 ///
 /// Creates in the member cluster an identity for the hub that may write Secret `kube-system/additional-pull-secret`, read
@@ -330,6 +388,15 @@ mod tests {
             (
                 "fleet join m1 --member-kubeconfig f --labels a=b,c=d --server-for-hub https://h:1",
                 None,
+            ),
+            (
+                "fleet add t --registry r -u u --password-stdin --cluster-selector a=b,c=d --registered --wait",
+                None,
+            ),
+            ("fleet add t --all --registered --dry-run=server", None),
+            (
+                "fleet add t --registry r --cluster-selector a",
+                Some(ErrorKind::ValueValidation),
             ),
             ("fleet join m1", Some(ErrorKind::MissingRequiredArgument)),
             (

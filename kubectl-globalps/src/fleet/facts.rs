@@ -148,7 +148,7 @@ pub(crate) fn absent(namespace: &str, name: &str, hint: impl Into<String>) -> Fa
 }
 
 /// The custom resources of the hub are missing.
-fn of_hub(failure: Failure) -> Failure {
+pub(crate) fn of_hub(failure: Failure) -> Failure {
     if !failure.is(404) {
         return failure;
     }

@@ -1,5 +1,6 @@
 //! `fleet`: one pull secret for many clusters, on the management cluster.
 
+mod add;
 mod join;
 mod pause;
 mod remove;
@@ -38,6 +39,7 @@ pub(super) async fn run(
         FleetCommand::Resume(args) => pause::resume(args, flags, printer).await,
         FleetCommand::Retry(args) => retry::run(args, flags, printer).await,
         FleetCommand::Undo(args) => undo::run(args, flags, printer).await,
+        FleetCommand::Add(args) => add::run(args, flags, printer).await,
         FleetCommand::Join(args) => join::run(args, flags, printer).await,
         FleetCommand::Remove(args) => remove::run(args, flags, printer).await,
     }
@@ -72,15 +74,18 @@ async fn follow_if(
     follow(cluster, how, Scope::of(fleet)).await
 }
 
-/// Waits until the hub reports a newer revision than it did, some seconds at most: a change may bring none.
-async fn taken_up(cluster: &Cluster<'_>, before: &FleetPullSecret) -> Result<(), Failure> {
-    let revision = |fleet: &FleetPullSecret| fleet.status.as_ref().map_or(0, |it| it.revision);
-    let name = before.metadata.name.as_deref().unwrap_or_default();
+/// Waits until the hub reports a newer revision than this, some seconds at most: a change may bring none.
+async fn taken_up(cluster: &Cluster<'_>, name: &str, before: i64) -> Result<(), Failure> {
     let deadline = Instant::now() + TAKE_UP;
-    while revision(&find(cluster, name).await?) <= revision(before) && Instant::now() < deadline {
+    while revision(&find(cluster, name).await?) <= before && Instant::now() < deadline {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     Ok(())
+}
+
+/// The revision that the hub reported last; 0: none.
+fn revision(fleet: &FleetPullSecret) -> i64 {
+    fleet.status.as_ref().map_or(0, |status| status.revision)
 }
 
 /// What may come next on a command line. `fleet`: the `FleetPullSecret` that is named already.

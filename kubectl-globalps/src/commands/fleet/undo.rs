@@ -90,7 +90,7 @@ pub(super) async fn run(
     }
     printer.data(&done);
     if args.wait.wait {
-        taken_up(&cluster, &fleet).await?;
+        taken_up(&cluster, &args.fleet, super::revision(&fleet)).await?;
     }
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
