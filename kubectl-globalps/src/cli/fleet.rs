@@ -317,8 +317,9 @@ Examples:
 )]
 pub(crate) struct FleetJoin {
     /// Name of the cluster on the hub, and of the Secret there
+    // Not `cluster`: kubectl's own flag has that name.
     #[arg(value_name = "CLUSTER")]
-    pub cluster: String,
+    pub member: String,
     /// Kubeconfig of the member, of a user who may create RBAC objects there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub member_kubeconfig: PathBuf,
@@ -407,6 +408,19 @@ mod tests {
         ] {
             let found = parse(line).err();
             assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+    #[test]
+    fn the_cluster_of_the_kubeconfig_is_another_one_than_the_member() {
+        for line in [
+            "fleet join m1 --member-kubeconfig f --cluster hub",
+            "fleet status team-a m1 --cluster hub",
+            "fleet retry team-a m1 --cluster hub",
+        ] {
+            let cli = parse(line).expect("flags");
+            assert_eq!(cli.connection.cluster.as_deref(), Some("hub"), "{line}");
+            let cli = parse(line.trim_end_matches(" --cluster hub")).expect("flags");
+            assert_eq!(cli.connection.cluster, None, "{line}");
         }
     }
 }

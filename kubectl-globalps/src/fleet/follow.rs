@@ -69,7 +69,7 @@ pub(crate) async fn follow(
         }
         if let Some(goal) = how.goal {
             gone(&facts, goal, cluster)?;
-            match verdict(&all, goal) {
+            match verdict(&all, goal, Timestamp::now()) {
                 Verdict::Done => {
                     view.end(&all);
                     return Ok(Exit::Done);

@@ -325,7 +325,7 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
     ] {
         let objects = [object("m1", phase, 3)];
         let all = [FleetStatus::of(&fleet(reason, 3), &objects, &[])];
-        let found = match verdict(&all, Goal::Synced) {
+        let found = match verdict(&all, Goal::Synced, now()) {
             Verdict::Done => "done".to_owned(),
             Verdict::Going => "going".to_owned(),
             Verdict::Stuck((message, hint)) => {
@@ -335,9 +335,27 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
         };
         assert_eq!(found, expected, "{sentence}");
     }
-    assert_eq!(verdict(&[], Goal::Removed), Verdict::Done);
+    assert_eq!(verdict(&[], Goal::Removed, now()), Verdict::Done);
     let all = [FleetStatus::of(&fleet("Removing", 3), [], &[])];
-    assert_eq!(verdict(&all, Goal::Removed), Verdict::Going);
+    assert_eq!(verdict(&all, Goal::Removed, now()), Verdict::Going);
+}
+
+#[test]
+fn a_wait_ends_without_clusters_once_the_hub_has_looked_for_them() {
+    let mut empty = fleet("NoClusters", 3);
+    empty.status.as_mut().expect("one").counts = Counts::default();
+    let created: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let soon = created + jiff::SignedDuration::from_secs(5);
+    let objects = [object("m1", ClusterPhase::Synced, 2)];
+    for (sentence, objects, now, is_stuck) in [
+        ("just created", &[][..], soon, false),
+        ("none is selected", &[], now(), true),
+        ("the hub has not looked", &objects, now(), false),
+    ] {
+        let all = [FleetStatus::of(&empty, objects, &[])];
+        let found = verdict(&all, Goal::Synced, now);
+        assert_eq!(matches!(found, Verdict::Stuck(_)), is_stuck, "{sentence}");
+    }
 }
 
 #[test]
@@ -346,10 +364,13 @@ fn a_cluster_that_was_asked_to_try_again_ends_no_wait() {
     let annotations = failed.annotations_mut();
     annotations.insert(names::RETRY_ANNOTATION.to_owned(), "now".to_owned());
     let going = [FleetStatus::of(&fleet("ClustersFailed", 3), [&failed], &[])];
-    assert_eq!(verdict(&going, Goal::Synced), Verdict::Going);
+    assert_eq!(verdict(&going, Goal::Synced, now()), Verdict::Going);
     failed.spec.retry = "now".to_owned();
     let stuck = [FleetStatus::of(&fleet("ClustersFailed", 3), [&failed], &[])];
-    assert!(matches!(verdict(&stuck, Goal::Synced), Verdict::Stuck(_)));
+    assert!(matches!(
+        verdict(&stuck, Goal::Synced, now()),
+        Verdict::Stuck(_)
+    ));
 }
 
 #[test]

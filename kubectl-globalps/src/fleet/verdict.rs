@@ -2,8 +2,12 @@
 
 use globalps_core::api::{ClusterPhase, condition};
 use globalps_core::names;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{ClusterRow, FleetStatus, SOURCE_VALID};
+
+/// That no cluster is selected counts from here on: at first the hub has not looked.
+const NEW: SignedDuration = SignedDuration::from_secs(15);
 
 /// What a wait is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,7 @@ pub(crate) fn command(verb: &str, title: &str) -> String {
     format!("`kubectl globalps fleet {verb} {name}{flag}`")
 }
 
-pub(crate) fn verdict(all: &[FleetStatus], goal: Goal) -> Verdict {
+pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict {
     if goal == Goal::Removed {
         return if all.is_empty() {
             Verdict::Done
@@ -45,7 +49,7 @@ pub(crate) fn verdict(all: &[FleetStatus], goal: Goal) -> Verdict {
         };
     }
     let mut result = Verdict::Done;
-    for one in all.iter().map(synced) {
+    for one in all.iter().map(|status| synced(status, now)) {
         match one {
             Verdict::Stuck(_) => return one,
             Verdict::Going => result = one,
@@ -55,7 +59,7 @@ pub(crate) fn verdict(all: &[FleetStatus], goal: Goal) -> Verdict {
     result
 }
 
-fn synced(status: &FleetStatus) -> Verdict {
+fn synced(status: &FleetStatus, now: Timestamp) -> Verdict {
     if status.fleet.ready {
         return Verdict::Done;
     }
@@ -63,7 +67,7 @@ fn synced(status: &FleetStatus) -> Verdict {
         return Verdict::Going;
     }
     match advice(status) {
-        Some(advice) if !waits(status) => Verdict::Stuck(advice),
+        Some(advice) if !waits(status, now) => Verdict::Stuck(advice),
         _ => Verdict::Going,
     }
 }
@@ -83,11 +87,23 @@ fn is_at_rest(status: &FleetStatus) -> bool {
 }
 
 /// It may end well without a person, or with one who is at it.
-fn waits(status: &FleetStatus) -> bool {
-    matches!(
-        status.fleet.reason.as_str(),
-        "RollingOut" | "Paused" | "ClustersUnreachable" | "Removing"
-    ) || status.fleet.reason == "NoClusters" && status.fleet.counts.total > 0
+fn waits(status: &FleetStatus, now: Timestamp) -> bool {
+    match status.fleet.reason.as_str() {
+        "RollingOut" | "Paused" | "ClustersUnreachable" | "Removing" => true,
+        // The hub reports a new revision before it looks at the clusters.
+        "NoClusters" => !has_no_cluster(status) || is_new(status, now),
+        _ => false,
+    }
+}
+
+fn has_no_cluster(status: &FleetStatus) -> bool {
+    status.fleet.counts.total == 0 && status.clusters.is_empty()
+}
+
+fn is_new(status: &FleetStatus, now: Timestamp) -> bool {
+    let ready = status.condition(condition::READY);
+    let since = ready.and_then(|ready| ready.since.parse::<Timestamp>().ok());
+    since.is_some_and(|since| now.duration_since(since) < NEW)
 }
 
 /// What is the matter, and what to do next; `None`: nothing.
@@ -117,7 +133,7 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
             fleet.message.clone(),
             format!("change source Secret `{}`; the hub rolls out what differs from the rejected revision", status.source),
         ),
-        "NoClusters" if fleet.counts.total == 0 => (
+        "NoClusters" if has_no_cluster(status) => (
             format!("FleetPullSecret `{title}` selects no cluster"),
             "compare `spec.clusterSelector` with `kubectl get clusters -A --show-labels`, and `spec.registered` with `kubectl get secrets -A -l globalps.io/cluster=true`".to_owned(),
         ),

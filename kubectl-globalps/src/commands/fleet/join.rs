@@ -45,7 +45,7 @@ pub(super) async fn run(
     if args.dry_run != DryRun::Client {
         refuse_hub(&hub, &member).await?;
     }
-    may_register(&hub, &args.cluster, args.dry_run).await?;
+    may_register(&hub, &args.member, args.dry_run).await?;
     let how = match args.dry_run {
         DryRun::None => "",
         DryRun::Client => " (dry run)",
@@ -64,7 +64,7 @@ pub(super) async fn run(
         DryRun::None => {
             let (token, authority) = token(&member).await?;
             let access = with_authority(access, &server, &authority);
-            let config = kubeconfig(&args.cluster, &access, &token);
+            let config = kubeconfig(&args.member, &access, &token);
             if args.server_for_hub.is_none() {
                 try_out(&member, &config).await?;
             }
@@ -72,7 +72,7 @@ pub(super) async fn run(
         }
         _ => Value::Null,
     };
-    let secret = registration(&hub.namespace, &args.cluster, &args.labels, &config);
+    let secret = registration(&hub.namespace, &args.member, &args.labels, &config);
     let secret = Object::of(secret);
     if args.dry_run != DryRun::Client {
         apply(&hub, &secret, args.dry_run == DryRun::Server).await?;
@@ -81,7 +81,7 @@ pub(super) async fn run(
     if args.dry_run == DryRun::None {
         printer.note(format_args!(
             "cluster `{}/{}` is registered; a FleetPullSecret selects it by the labels of this Secret in `spec.registered.selector`",
-            hub.namespace, args.cluster
+            hub.namespace, args.member
         ));
     }
     Ok(Exit::Done)

@@ -64,13 +64,15 @@ async fn show(cluster: &Cluster<'_>, args: &Args, scope: Scope) -> Result<Exit, 
     let printer = cluster.printer();
     let is_table = matches!(args.output, StatusFormat::Table | StatusFormat::Wide);
     if all.is_empty() && is_table {
-        let place = if facts.scope.all_namespaces {
-            String::new()
+        let (place, hint) = if facts.scope.all_namespaces {
+            let hint = "`kubectl globalps fleet add --help` shows how to create one";
+            (String::new(), hint)
         } else {
-            format!(" in namespace `{}`", cluster.namespace)
+            let hint = "`kubectl globalps fleet status -A` shows those of every namespace";
+            (format!(" in namespace `{}`", cluster.namespace), hint)
         };
         printer.note(format_args!("there is no FleetPullSecret{place}"));
-        printer.hint("`kubectl globalps fleet status -A` shows those of every namespace");
+        printer.hint(hint);
         return Ok(Exit::No);
     }
     print(printer, &all, &facts.scope, args)?;
