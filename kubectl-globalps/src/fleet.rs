@@ -21,6 +21,9 @@ use crate::status::{ConditionRow, condition_row, rfc3339};
 /// Only of a `FleetPullSecret`: whether its source can be used.
 pub(crate) const SOURCE_VALID: &str = "SourceValid";
 
+/// Why the hub writes nothing into a cluster, whatever its state.
+const OBSTACLES: [&str; 3] = ["IsHub", "DuplicateCluster", "TargetTaken"];
+
 /// A `FleetPullSecret`, as `fleet status -o json` has it: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FleetRow {
@@ -145,10 +148,10 @@ impl FleetStatus {
             .filter(|object| object.spec.fleet == title)
             .map(|object| cluster_row(object, revision))
             .collect();
-        // What keeps the hub from writing into a cluster is in this list only.
-        for failure in failures {
+        // An obstacle is in this list only: the cluster itself does not know of it.
+        for failure in failures.filter(|it| OBSTACLES.contains(&it.reason.as_str())) {
             let row = clusters.iter_mut().find(|row| row.name == failure.cluster);
-            if let Some(row) = row.filter(|row| !is_in_trouble(row.phase)) {
+            if let Some(row) = row {
                 row.phase = ClusterPhase::Blocked;
                 row.reason.clone_from(&failure.reason);
                 row.message.clone_from(&failure.message);

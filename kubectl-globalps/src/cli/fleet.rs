@@ -145,7 +145,8 @@ pub(crate) struct FleetResume {
 /// Try failed and blocked clusters again
 ///
 /// The hub leaves a cluster that failed at a revision alone until the next revision. Once the cause is fixed, this makes it
-/// try the same revision again.
+/// try the same revision again. Where nodes of the cluster have failed, run `kubectl globalps retry` in that cluster first:
+/// the hub goes by what the cluster itself reports.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,

@@ -123,7 +123,7 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
                 names::CONTROLLER_NAMESPACE
             ),
         ),
-        "Removing" => (format!("FleetPullSecret `{title}` is being deleted: {}", fleet.message), follow()),
+        "Removing" => removing(status),
         "SelectorInvalid" => (
             fleet.message.clone(),
             edit(title, "fix the selector"),
@@ -150,6 +150,21 @@ pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
         }),
     };
     Some((message, hint))
+}
+
+fn removing(status: &FleetStatus) -> Advice {
+    let title = status.fleet.name.as_str();
+    let message = format!(
+        "FleetPullSecret `{title}` is being deleted: {}",
+        status.fleet.message
+    );
+    let unreachable = status.in_phase(ClusterPhase::Unreachable).count();
+    let hint = if unreachable > 0 && unreachable == status.clusters.len() {
+        "only unreachable clusters are left: the hub finishes when they are back, or when their `Cluster` or the Secret that registers them is deleted".to_owned()
+    } else {
+        format!("follow it with {}", command_with_watch(title))
+    };
+    (message, hint)
 }
 
 fn command_with_watch(title: &str) -> String {
@@ -195,7 +210,7 @@ fn of_clusters(status: &FleetStatus) -> Option<Advice> {
         return Some((
             format!("{} failed: {}", clusters(failed.len()), list(&failed)),
             format!(
-                "`kubectl globalps check` in that cluster names the cause; then {}, or go back with {}",
+                "in that cluster `kubectl globalps check` names the cause, and `kubectl globalps retry` tries its nodes again; then {}, or go back with {}",
                 command("retry", title),
                 command("undo", title)
             ),
