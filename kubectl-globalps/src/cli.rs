@@ -5,6 +5,8 @@ mod check;
 mod connection;
 mod explain;
 mod fleet;
+mod fleet_add;
+mod fleet_join;
 mod install;
 mod migrate;
 mod remove;
@@ -22,9 +24,11 @@ pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use fleet::{
-    Fleet, FleetAdd, FleetCommand, FleetJoin, FleetPause, FleetRemove, FleetResume, FleetRetry,
-    FleetStatus, FleetUndo, FleetWait, NewFleet,
+    Fleet, FleetCommand, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus, FleetUndo,
+    FleetWait,
 };
+pub(crate) use fleet_add::{FleetAdd, NewFleet};
+pub(crate) use fleet_join::FleetJoin;
 pub(crate) use install::Install;
 pub(crate) use migrate::{Migrate, Tool};
 pub(crate) use remove::Remove;

@@ -1,11 +1,10 @@
 //! Flags of `fleet`: one pull secret for many clusters.
 
-use std::path::PathBuf;
+use clap::{Args, Subcommand};
 
-use clap::{Args, Subcommand, ValueHint};
-
-use super::values::label;
-use super::{Credentials, DryRun, LiveCheck, Owner, Span, StatusFormat, TEMPLATE};
+use super::fleet_add::FleetAdd;
+use super::fleet_join::FleetJoin;
+use super::{DryRun, Span, StatusFormat, TEMPLATE};
 
 /// Roll a pull secret out to many clusters
 ///
@@ -235,119 +234,6 @@ pub(crate) struct FleetRemove {
     pub ignore_not_found: bool,
     #[command(flatten)]
     pub wait: FleetWait,
-}
-
-/// Give clusters the credentials of a registry
-///
-/// Extends the source Secret of the `FleetPullSecret`; other registries in it stay. Where there is no such `FleetPullSecret`,
-/// creates it for the clusters that --cluster-selector and --registered name, with its source Secret. Before anything is
-/// written, the registry is asked whether it accepts the credentials.
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  # Another registry, or another password, for the clusters of team-a
-  kubectl globalps fleet add team-a -n clusters --registry quay.io -u robot --password-stdin --wait < token
-
-  # A new FleetPullSecret for some clusters of Cluster API
-  kubectl globalps fleet add team-b -n clusters --registry quay.io -u robot --cluster-selector env=prod
-
-  # For clusters that `fleet join` registered
-  kubectl globalps fleet add team-c -n clusters --authfile ~/.docker/config.json --all --registered"
-)]
-pub(crate) struct FleetAdd {
-    /// Name of the `FleetPullSecret`
-    #[arg(value_name = "NAME")]
-    pub fleet: String,
-    /// Do not change the cluster
-    #[arg(
-        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_value = "none", default_missing_value = "client"
-    )]
-    pub dry_run: DryRun,
-    #[command(flatten)]
-    pub owner: Owner,
-    #[command(flatten)]
-    pub wait: FleetWait,
-    // With headings of their own, which what follows would come under too.
-    #[command(flatten)]
-    pub from: Credentials,
-    #[command(flatten)]
-    pub to: NewFleet,
-    #[command(flatten)]
-    pub check: LiveCheck,
-}
-
-/// What a new `FleetPullSecret` selects.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "New FleetPullSecret")]
-pub(crate) struct NewFleet {
-    /// Labels of the `Cluster`s of Cluster API in its namespace
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
-    pub cluster_selector: Vec<(String, String)>,
-    /// Clusters of its namespace that a Secret registers; without --cluster-selector no others
-    #[arg(long)]
-    pub registered: bool,
-    /// Source Secret; by default it has the name of the `FleetPullSecret`
-    #[arg(long, value_name = "SECRET")]
-    pub source: Option<String>,
-}
-
-/// Register a cluster with the hub
-///
-/// Creates in the member cluster an identity for the hub that may write Secret `kube-system/additional-pull-secret`, read
-/// `GlobalPullSecret` `kube-system/global-pull-secret` and read namespace `kube-system`, and nothing else: every permission is
-/// bound to the name of its object. A `ValidatingAdmissionPolicy` keeps it from making that Secret one with the token of
-/// another `ServiceAccount`. Then writes a kubeconfig with the identity's token into a Secret on the hub, which takes
-/// precedence over the kubeconfig of Cluster API for a `Cluster` of the same name. The token does not expire: to revoke it,
-/// delete Secret `kube-system/globalps-hub-token` in the member; run the command again for another one.
-#[derive(Debug, Args)]
-#[command(
-    help_template = TEMPLATE,
-    before_help = "\
-Examples:
-  # Against the hub of the current context
-  kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --labels env=prod
-
-  # A member that the hub reaches at another address
-  kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --server-for-hub https://10.0.0.7:6443
-
-  # Which objects?
-  kubectl globalps fleet join m1 -n clusters --member-kubeconfig m1.kubeconfig --dry-run"
-)]
-pub(crate) struct FleetJoin {
-    /// Name of the cluster on the hub, and of the Secret there
-    // Not `cluster`: kubectl's own flag has that name.
-    #[arg(value_name = "CLUSTER")]
-    pub member: String,
-    /// Kubeconfig of the member, of a user who may create RBAC objects there
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub member_kubeconfig: PathBuf,
-    /// Context of that kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub member_context: Option<String>,
-    /// Address of the member's API server for the hub, where it is another one than in the kubeconfig
-    #[arg(long, value_name = "URL", value_parser = https)]
-    pub server_for_hub: Option<String>,
-    /// Labels of the Secret on the hub, by which a `FleetPullSecret` selects it
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
-    pub labels: Vec<(String, String)>,
-    /// Do not change the clusters
-    #[arg(
-        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
-        default_value = "none", default_missing_value = "client"
-    )]
-    pub dry_run: DryRun,
-}
-
-/// The address of an API server that gets a token.
-fn https(text: &str) -> Result<String, &'static str> {
-    let rest = text.strip_prefix("https://").unwrap_or_default();
-    if rest.is_empty() || rest.contains(char::is_whitespace) {
-        return Err("must be `https://HOST:PORT`");
-    }
-    Ok(text.to_owned())
 }
 
 #[cfg(test)]

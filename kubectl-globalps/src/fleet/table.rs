@@ -119,6 +119,16 @@ pub(crate) fn overview(
         _ => true,
     };
     let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
+    let mut all: Vec<&FleetStatus> = all.iter().collect();
+    // The header, and the line that says how many are missing.
+    let room = layout.height.map_or(usize::MAX, |height| {
+        usize::from(height).saturating_sub(3).max(1)
+    });
+    let mut hidden = 0;
+    if all.len() > room {
+        all.sort_by_key(|status| status.fleet.ready);
+        hidden = all.split_off(room).len();
+    }
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|status| header.iter().map(|it| cell(&status.fleet, it)).collect())
@@ -132,7 +142,11 @@ pub(crate) fn overview(
             _ => None,
         }
     };
-    finished(&header, &rows, layout, color)
+    let text = finished(&header, &rows, layout, color);
+    match hidden {
+        0 => text,
+        hidden => format!("{text}\n... and {hidden} more"),
+    }
 }
 
 fn of_clusters(rows: &[&ClusterRow], now: Timestamp, layout: Layout) -> String {

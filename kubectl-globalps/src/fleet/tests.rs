@@ -282,6 +282,26 @@ clusters    team-a   False   3          4          1        1        0          
 }
 
 #[test]
+fn an_overview_fits_the_terminal_and_shows_first_what_is_not_ready() {
+    let mut all: Vec<FleetStatus> = (0..9)
+        .map(|_| FleetStatus::of(&fleet("Synced", 3), [], &[]))
+        .collect();
+    all.push(FleetStatus::of(&fleet("ClustersFailed", 3), [], &[]));
+    let layout = Layout {
+        width: Some(80),
+        height: Some(6),
+        live: true,
+        ..Layout::default()
+    };
+    let text = overview(&all, now(), layout, false);
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert!(
+        text.contains("False") && text.ends_with("... and 7 more"),
+        "{text}"
+    );
+}
+
+#[test]
 fn off_a_terminal_only_what_changed_is_said() {
     let fleet = fleet("RollingOut", 3);
     let before = [FleetStatus::of(&fleet, &mixed(), &[])];

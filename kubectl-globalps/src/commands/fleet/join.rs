@@ -40,6 +40,9 @@ pub(super) async fn run(
             access.server
         ));
     }
+    if server.proxy_url.is_some() {
+        printer.warning("the kubeconfig of the hub has no `proxy-url`: the hub connects to the member without a proxy");
+    }
     let hub = Cluster::connect(flags, printer).await?;
     let member = Cluster::connect(&of_member(args, flags), printer).await?;
     if args.dry_run != DryRun::Client {
