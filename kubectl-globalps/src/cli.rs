@@ -4,6 +4,9 @@ mod add;
 mod check;
 mod connection;
 mod explain;
+mod fleet;
+mod fleet_add;
+mod fleet_join;
 mod install;
 mod migrate;
 mod remove;
@@ -16,10 +19,16 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub(crate) use add::{Add, Asking, Credentials};
+pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
 pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
+pub(crate) use fleet::{
+    Fleet, FleetCommand, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus, FleetUndo,
+    FleetWait,
+};
+pub(crate) use fleet_add::{FleetAdd, NewFleet};
+pub(crate) use fleet_join::FleetJoin;
 pub(crate) use install::Install;
 pub(crate) use migrate::{Migrate, Tool};
 pub(crate) use remove::Remove;
@@ -92,6 +101,7 @@ pub(crate) enum Command {
     Resume(Resume),
     History(History),
     Undo(Undo),
+    Fleet(Fleet),
     Install(Install),
     Uninstall(Uninstall),
     Migrate(Migrate),

@@ -31,6 +31,11 @@ pub(crate) enum Live {
     Contexts,
     Clusters,
     Users,
+    Fleets,
+    /// Clusters of the `FleetPullSecret` that is named before.
+    MemberClusters,
+    FailedMemberClusters,
+    FleetRevisions,
 }
 
 /// `words`: all after the program's name, the last one as far as it is written.
@@ -78,7 +83,7 @@ pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
                 (sub.get_name().to_owned(), about.unwrap_or_default())
             })
             .collect();
-    } else if let Some(arg) = command.get_positionals().last() {
+    } else if let Some(arg) = positional(command, found.given.len()) {
         found.values(command, arg, last);
     }
     let prefix = found.prefix.clone();
@@ -116,8 +121,19 @@ impl Wanted {
     }
 }
 
+/// The plain argument that comes after so many others; the last one may be repeated.
+fn positional(command: &Command, before: usize) -> Option<&Arg> {
+    let all: Vec<&Arg> = command.get_positionals().collect();
+    all.get(before).or(all.last()).copied()
+}
+
 fn live(command: &Command, arg: &Arg) -> Option<Live> {
+    let is_fleet = command.get_positionals().any(|it| it.get_id() == "fleet");
     match (command.get_name(), arg.get_id().as_str()) {
+        (_, "fleet") => Some(Live::Fleets),
+        ("retry", "clusters") => Some(Live::FailedMemberClusters),
+        (_, "clusters") => Some(Live::MemberClusters),
+        (_, "to_revision") if is_fleet => Some(Live::FleetRevisions),
         (_, "registry") => Some(Live::Registries),
         ("add" | "remove", "source") => Some(Live::Sources),
         ("retry", "nodes") => Some(Live::FailedNodes),
@@ -206,6 +222,8 @@ mod tests {
             // Its value can't be a word of its own.
             ("undo --dry-run --y", vec!["--yes"]),
             ("remove --registry a --regi", vec!["--registry"]),
+            ("fleet re", vec!["resume", "retry", "remove"]),
+            ("fleet status --wa", vec!["--wait", "--watch"]),
             ("nothing-like-it --wa", vec![]),
         ] {
             let found = complete(line);
@@ -231,6 +249,19 @@ mod tests {
             ("--context ", Some(Live::Contexts), ""),
             ("history --user a", Some(Live::Users), "a"),
             ("history ", None, ""),
+            ("fleet status te", Some(Live::Fleets), "te"),
+            ("fleet status team-a m", Some(Live::MemberClusters), "m"),
+            (
+                "fleet retry team-a m1 ",
+                Some(Live::FailedMemberClusters),
+                "",
+            ),
+            (
+                "fleet undo team-a --to-revision ",
+                Some(Live::FleetRevisions),
+                "",
+            ),
+            ("fleet pause ", Some(Live::Fleets), ""),
         ] {
             let found = complete(line);
             assert_eq!(

@@ -59,6 +59,14 @@ impl Failure {
         }
     }
 
+    /// An object that is not there.
+    pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            code: Some(404),
+            ..Self::new(message, hint)
+        }
+    }
+
     /// What the API server, or the way to it, answered to `doing`, for example "get Secret `x`".
     pub(crate) fn from_kube(doing: &str, error: &kube::Error) -> Self {
         match error {

@@ -59,16 +59,26 @@ impl<V> Store<V> {
     }
 
     pub(crate) fn apply<K: Resource>(&mut self, event: Event<K>, keep: impl Fn(K) -> V) {
+        self.apply_by(event, ResourceExt::name_any, keep);
+    }
+
+    /// As [`Store::apply`], of objects in several namespaces.
+    pub(crate) fn apply_by<K>(
+        &mut self,
+        event: Event<K>,
+        key: impl Fn(&K) -> String,
+        keep: impl Fn(K) -> V,
+    ) {
         match event {
             Event::Apply(object) => {
-                self.current.insert(object.name_any(), keep(object));
+                self.current.insert(key(&object), keep(object));
             }
             Event::Delete(object) => {
-                self.current.remove(&object.name_any());
+                self.current.remove(&key(&object));
             }
             Event::Init => self.listing = Some(BTreeMap::new()),
             Event::InitApply(object) => {
-                let name = object.name_any();
+                let name = key(&object);
                 self.listing
                     .get_or_insert_default()
                     .insert(name, keep(object));

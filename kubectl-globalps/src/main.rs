@@ -15,6 +15,7 @@ mod effects;
 mod error;
 mod facts;
 mod findings;
+mod fleet;
 mod follow;
 mod history;
 mod hypershift;

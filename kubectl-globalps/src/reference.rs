@@ -32,7 +32,11 @@ fn markdown() -> String {
     let after = command.get_after_help().map(ToString::to_string);
     let _ = writeln!(text, "\n{}.\n", after.unwrap_or_default());
     for sub in command.get_subcommands() {
-        text.push_str(&section(sub));
+        text.push_str(&section(sub, sub.get_name(), "##"));
+        for own in own_subcommands(sub) {
+            let name = format!("{} {}", sub.get_name(), own.get_name());
+            text.push_str(&section(own, &name, "###"));
+        }
     }
     text.push_str("## Flags of every command\n\n");
     text.push_str(&table(
@@ -41,8 +45,15 @@ fn markdown() -> String {
     text
 }
 
-fn section(command: &Command) -> String {
-    let name = command.get_name();
+/// Those of a group of commands.
+fn own_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
+    command
+        .get_subcommands()
+        .filter(|sub| sub.get_name() != "help")
+}
+
+/// `name`: all of its words. `level`: of the heading.
+fn section(command: &Command, name: &str, level: &str) -> String {
     let about = command
         .get_long_about()
         .or(command.get_about())
@@ -50,7 +61,7 @@ fn section(command: &Command) -> String {
         .unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
-    let mut text = format!("## {name}\n\n{about}\n\n```\n{usage}\n```\n\n");
+    let mut text = format!("{level} {name}\n\n{about}\n\n```\n{usage}\n```\n\n");
     if let Some(examples) = command.get_before_help() {
         let examples = examples.to_string();
         let lines = examples.lines().skip(1);
@@ -63,6 +74,16 @@ fn section(command: &Command) -> String {
         .get_arguments()
         .filter(|arg| !arg.is_global_set() && arg.get_id() != "help");
     text.push_str(&table(own));
+    let mut has_own = false;
+    for sub in own_subcommands(command) {
+        let (title, anchor) = (sub.get_name(), format!("{name}-{}", sub.get_name()));
+        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "- [`{title}`](#{anchor}): {}", cell(&about));
+        has_own = true;
+    }
+    if has_own {
+        text.push('\n');
+    }
     if let Some(after) = command.get_after_help() {
         let _ = writeln!(text, "{after}.\n");
     }
@@ -168,7 +189,11 @@ fn every_command_has_a_man_page() {
     let mut pages = vec![("kubectl-globalps".to_owned(), root.clone())];
     for sub in root.get_subcommands() {
         let title = format!("kubectl-globalps-{}", sub.get_name());
-        pages.push((title.clone(), sub.clone().display_name(title)));
+        pages.push((title.clone(), sub.clone().display_name(title.clone())));
+        for own in own_subcommands(sub) {
+            let title = format!("{title}-{}", own.get_name());
+            pages.push((title.clone(), own.clone().display_name(title)));
+        }
     }
     for (title, command) in pages {
         let mut page = Vec::new();

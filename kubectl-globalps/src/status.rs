@@ -201,7 +201,7 @@ fn is(status: &GlobalPullSecretStatus, type_: &str, value: &str) -> bool {
     find(status, type_).is_some_and(|c| c.status == value)
 }
 
-fn condition_row(condition: &Condition) -> ConditionRow {
+pub(crate) fn condition_row(condition: &Condition) -> ConditionRow {
     ConditionRow {
         type_: condition.type_.clone(),
         status: condition.status.clone(),
@@ -211,7 +211,7 @@ fn condition_row(condition: &Condition) -> ConditionRow {
     }
 }
 
-fn rfc3339(time: Option<Timestamp>) -> String {
+pub(crate) fn rfc3339(time: Option<Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
         .unwrap_or_default()
 }

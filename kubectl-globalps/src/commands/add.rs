@@ -14,7 +14,7 @@ use super::{ATTEMPTS, follow_if, pause, pull_secret, read};
 use crate::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
-use crate::cli::{Add, Connection, DryRun, ObjectFormat};
+use crate::cli::{Add, Connection, Credentials, DryRun, ObjectFormat};
 use crate::client::Cluster;
 use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
@@ -42,7 +42,7 @@ pub(super) async fn run(
         ));
     }
     let trust = trust(&args.check.asking)?;
-    let (logins, cluster) = logins(args, flags, printer).await?;
+    let (logins, cluster) = logins(&args.from, flags, printer).await?;
     warn_of(&logins, printer);
     if !args.check.skip_check {
         live_check(&logins, trust, &args.check.asking, printer).await?;
@@ -65,16 +65,16 @@ pub(super) async fn run(
 }
 
 /// What is to be added, and the cluster, where it was asked for that.
-async fn logins<'a>(
-    args: &Add,
+pub(super) async fn logins<'a>(
+    from: &Credentials,
     flags: &Connection,
     printer: &'a Printer,
 ) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
-    let (source, registries) = logins::understand(&args.from)?;
+    let (source, registries) = logins::understand(from)?;
     let mut cluster = None;
     let files = match source {
         Source::User => {
-            let credential = password::credential(&args.from, printer)?;
+            let credential = password::credential(from, printer)?;
             return Ok((logins::same_for_all(&registries, &credential), None));
         }
         Source::AuthFiles(paths) => logins::auth_files(paths)?,
@@ -94,7 +94,7 @@ async fn logins<'a>(
             vec![file]
         }
     };
-    let logins = logins::of_files(&files, &registries, args.from.all).await?;
+    let logins = logins::of_files(&files, &registries, from.all).await?;
     Ok((logins, cluster))
 }
 
@@ -130,7 +130,7 @@ async fn of_secret(
     AuthFile::new(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
-fn warn_of(logins: &[Login], printer: &Printer) {
+pub(super) fn warn_of(logins: &[Login], printer: &Printer) {
     for (registry, time) in logins::short_lived(logins) {
         printer.warning(format_args!(
             "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
@@ -304,7 +304,7 @@ async fn announcement(
 }
 
 /// Sends the Secret, if it is still what it was when it was read: else the API server says 409.
-async fn send(
+pub(super) async fn send(
     cluster: &Cluster<'_>,
     name: &str,
     secret: Secret,

@@ -64,7 +64,7 @@ fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
     let found = match live {
         Live::Contexts | Live::Clusters | Live::Users => Ok(of_kubeconfig(live, flags)),
         _ => super::block_on(async {
-            tokio::time::timeout(DEADLINE, of_cluster(live, flags, printer))
+            tokio::time::timeout(DEADLINE, of_cluster(live, wanted, flags, printer))
                 .await
                 .unwrap_or(Ok(Vec::new()))
         }),
@@ -103,11 +103,15 @@ fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Choice> {
 
 async fn of_cluster(
     live: Live,
+    wanted: &Wanted,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Vec<Choice>, Failure> {
     let cluster = Cluster::connect(flags, printer).await?;
     match live {
+        Live::Fleets | Live::MemberClusters | Live::FailedMemberClusters | Live::FleetRevisions => {
+            super::fleet::choices(live, wanted.given.first(), &cluster).await
+        }
         Live::Registries => {
             let secret = additional(&cluster).await?.unwrap_or_default();
             let bytes = data_of(&secret, names::DATA_KEY).unwrap_or_default();

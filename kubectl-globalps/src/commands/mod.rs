@@ -8,6 +8,7 @@ pub(crate) mod completion;
 mod diff;
 mod explain;
 mod explain_namespace;
+mod fleet;
 mod history;
 mod install;
 mod leftovers;
@@ -77,6 +78,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
             Command::Resume(args) => pause::resume(args, flags, printer).await,
             Command::History(args) => history::run(args, flags, printer).await,
             Command::Undo(args) => undo::run(args, flags, printer).await,
+            Command::Fleet(args) => fleet::run(args, flags, printer).await,
             Command::Install(args) => install::run(args, flags, printer).await,
             Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
             Command::Migrate(args) => migrate::run(args, flags, printer).await,

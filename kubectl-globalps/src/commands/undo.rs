@@ -56,7 +56,8 @@ pub(super) async fn run(
         )?;
     }
     if args.dry_run != DryRun::Client {
-        send(&cluster, existing, revision, dry).await?;
+        let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
+        write_back(&cluster, existing, place, revision.bytes.clone(), dry).await?;
     }
     let how = match args.dry_run {
         DryRun::None => "",
@@ -97,11 +98,13 @@ fn choose<'a>(
     }
 }
 
-/// Changes the Secret, if it is still what it was when it was read and shown: else the API server says 409.
-async fn send(
+/// Writes the content into the Secret, if it is still what it was when it was read: else the API server says 409. `place`:
+/// name of the Secret, and key.
+pub(super) async fn write_back(
     cluster: &Cluster<'_>,
     existing: Option<Secret>,
-    revision: &Revision,
+    (name, key): (&str, &str),
+    bytes: Vec<u8>,
     dry_run: bool,
 ) -> Result<(), Failure> {
     let api = cluster.api::<Secret>();
@@ -109,33 +112,35 @@ async fn send(
         dry_run,
         field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
     };
-    let name = format!("{}/{}", cluster.namespace, names::ADDITIONAL_SECRET);
+    let shown = format!("{}/{name}", cluster.namespace);
     let is_new = existing.is_none();
-    let secret = with_content(existing, revision.bytes.clone());
+    let secret = with_content(existing, (name, key), bytes);
     if is_new {
-        let doing = format!("create Secret `{name}`");
+        let doing = format!("create Secret `{shown}`");
         cluster.call(&doing, api.create(&params, &secret)).await?;
     } else {
-        let doing = format!("update Secret `{name}`");
-        let replaced = api.replace(names::ADDITIONAL_SECRET, &params, &secret);
+        let doing = format!("update Secret `{shown}`");
+        let replaced = api.replace(name, &params, &secret);
         cluster.call(&doing, replaced).await?;
     }
     Ok(())
 }
 
 /// The Secret with this content; whatever else is in it stays.
-fn with_content(existing: Option<Secret>, bytes: Vec<u8>) -> Secret {
+fn with_content(existing: Option<Secret>, (name, key): (&str, &str), bytes: Vec<u8>) -> Secret {
     let mut secret = existing.unwrap_or_else(|| {
+        // The API server takes this type only with its own key.
+        let type_ = (key == names::DATA_KEY).then(|| names::SECRET_TYPE.to_owned());
         let mut secret = Secret {
-            type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+            type_,
             ..Secret::default()
         };
-        secret.metadata.name = Some(names::ADDITIONAL_SECRET.to_owned());
+        secret.metadata.name = Some(name.to_owned());
         secret
     });
     secret
         .data
         .get_or_insert_default()
-        .insert(names::DATA_KEY.to_owned(), ByteString(bytes));
+        .insert(key.to_owned(), ByteString(bytes));
     secret
 }

@@ -1,0 +1,313 @@
+//! Flags of `fleet`: one pull secret for many clusters.
+
+use clap::{Args, Subcommand};
+
+use super::fleet_add::FleetAdd;
+use super::fleet_join::FleetJoin;
+use super::{DryRun, Span, StatusFormat, TEMPLATE};
+
+/// Roll a pull secret out to many clusters
+///
+/// Run against the management cluster, where the hub and the `FleetPullSecret`s are; `-n` is the namespace of the
+/// `FleetPullSecret`.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Which clusters have it?
+  kubectl globalps fleet status -A
+  kubectl globalps fleet status team-a -n clusters --watch
+
+  # Try failed clusters again
+  kubectl globalps fleet retry team-a -n clusters --wait
+
+  # Back to the credentials before
+  kubectl globalps fleet undo team-a -n clusters",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Fleet {
+    #[command(subcommand)]
+    pub command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    Status(FleetStatus),
+    Pause(FleetPause),
+    Resume(FleetResume),
+    Retry(FleetRetry),
+    Undo(FleetUndo),
+    Remove(FleetRemove),
+    Add(Box<FleetAdd>),
+    Join(FleetJoin),
+}
+
+/// Waiting for a rollout to clusters.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FleetWait {
+    /// Follow the rollout until every cluster is done
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30m",
+        requires = "wait"
+    )]
+    pub timeout: Span,
+}
+
+/// Show the clusters of a `FleetPullSecret`, or every `FleetPullSecret`
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Every FleetPullSecret
+  kubectl globalps fleet status --all-namespaces
+
+  # The clusters of one, kept up to date
+  kubectl globalps fleet status team-a -n clusters --watch
+
+  # Two of its clusters, with messages
+  kubectl globalps fleet status team-a m1 clusters/m2 -n clusters -o wide
+
+  # In a script: wait until every cluster has the credentials
+  kubectl globalps fleet status team-a -n clusters --wait --timeout 1h -o json",
+    after_help = "Exit status: 0 every cluster is synced, 1 not, 2 it could not be found out"
+)]
+pub(crate) struct FleetStatus {
+    /// Name of the `FleetPullSecret`; none: all of the namespace
+    #[arg(value_name = "NAME")]
+    pub fleet: Option<String>,
+    /// These clusters only: a name, or NAMESPACE/NAME
+    #[arg(value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
+    /// The `FleetPullSecret`s of every namespace
+    #[arg(short = 'A', long, conflicts_with = "fleet")]
+    pub all_namespaces: bool,
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: StatusFormat,
+    /// Wait until every cluster is synced
+    #[arg(long, conflicts_with = "watch")]
+    pub wait: bool,
+    /// Keep the table up to date until Ctrl-C
+    #[arg(short, long)]
+    pub watch: bool,
+    /// No line with the names of the columns
+    #[arg(long)]
+    pub no_headers: bool,
+    /// How long to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30m",
+        requires = "wait"
+    )]
+    pub timeout: Span,
+}
+
+/// Pause the rollout: no further cluster is changed
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps fleet pause team-a -n clusters"
+)]
+pub(crate) struct FleetPause {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+}
+
+/// Resume a paused rollout
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps fleet resume team-a -n clusters --wait"
+)]
+pub(crate) struct FleetResume {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    #[command(flatten)]
+    pub wait: FleetWait,
+}
+
+/// Try failed and blocked clusters again
+///
+/// The hub leaves a cluster that failed at a revision alone until the next revision. Once the cause is fixed, this makes it
+/// try the same revision again. Where nodes of the cluster have failed, run `kubectl globalps retry` in that cluster first:
+/// the hub goes by what the cluster itself reports.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Every failed or blocked cluster
+  kubectl globalps fleet retry team-a -n clusters --wait
+
+  # One of them
+  kubectl globalps fleet retry team-a m1 -n clusters"
+)]
+pub(crate) struct FleetRetry {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    /// Clusters, by name or NAMESPACE/NAME; none: every failed or blocked one
+    #[arg(value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
+    #[command(flatten)]
+    pub wait: FleetWait,
+}
+
+/// Go back to the credentials of an earlier revision
+///
+/// Writes an earlier revision that every cluster had into the source Secret again; from there it is a rollout like any other.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # To the last revision that differs from the source Secret
+  kubectl globalps fleet undo team-a -n clusters
+
+  # What would change?
+  kubectl globalps fleet undo team-a -n clusters --to-revision 3 --dry-run
+
+  # Without a question
+  kubectl globalps fleet undo team-a -n clusters --yes --wait"
+)]
+pub(crate) struct FleetUndo {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    /// Number of the revision
+    #[arg(long, value_name = "REVISION")]
+    pub to_revision: Option<i64>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Change the Secret even where another program owns it
+    #[arg(long)]
+    pub force_conflicts: bool,
+    /// Do not change the cluster
+    #[arg(
+        long, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_value = "none", default_missing_value = "client"
+    )]
+    pub dry_run: DryRun,
+    #[command(flatten)]
+    pub wait: FleetWait,
+}
+
+/// Delete a `FleetPullSecret`
+///
+/// With `spec.deletionPolicy: Remove` the hub first removes the Secret from every cluster, a few at a time. With `Orphan` the
+/// Secret stays in the clusters and nothing manages it any more. The source Secret stays in both cases.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps fleet remove team-a -n clusters
+
+  # Without a question; returns when no cluster has the Secret
+  kubectl globalps fleet remove team-a -n clusters --yes --wait"
+)]
+pub(crate) struct FleetRemove {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// It is no error if there is nothing to remove
+    #[arg(long)]
+    pub ignore_not_found: bool,
+    #[command(flatten)]
+    pub wait: FleetWait,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::super::tests::parse;
+
+    #[test]
+    fn flags_of_fleet_go_together() {
+        for (line, expected) in [
+            (
+                "fleet",
+                Some(ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            ),
+            ("fleet status", None),
+            ("fleet status -A -o json", None),
+            ("fleet status team-a m1 clusters/m2 -n clusters -w", None),
+            // kubectl's own flag: the cluster of the kubeconfig.
+            ("fleet status team-a --cluster hub", None),
+            ("fleet status team-a -A", Some(ErrorKind::ArgumentConflict)),
+            (
+                "fleet status --wait --watch",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            (
+                "fleet status --timeout 5m",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            ("fleet pause team-a", None),
+            ("fleet pause", Some(ErrorKind::MissingRequiredArgument)),
+            ("fleet resume team-a --wait --timeout 5m", None),
+            ("fleet retry team-a m1 clusters/m2 --wait", None),
+            ("fleet undo team-a --to-revision 3 --dry-run=server", None),
+            (
+                "fleet undo team-a --to-revision last",
+                Some(ErrorKind::ValueValidation),
+            ),
+            ("fleet remove team-a --yes --wait", None),
+            (
+                "fleet join m1 --member-kubeconfig f --labels a=b,c=d --server-for-hub https://h:1",
+                None,
+            ),
+            (
+                "fleet add t --registry r -u u --password-stdin --cluster-selector a=b,c=d --registered --wait",
+                None,
+            ),
+            ("fleet add t --all --registered --dry-run=server", None),
+            (
+                "fleet add t --registry r --cluster-selector a",
+                Some(ErrorKind::ValueValidation),
+            ),
+            ("fleet join m1", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "fleet join m1 --member-kubeconfig f --server-for-hub http://h:1",
+                Some(ErrorKind::ValueValidation),
+            ),
+            ("fleet remove", Some(ErrorKind::MissingRequiredArgument)),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+    #[test]
+    fn the_cluster_of_the_kubeconfig_is_another_one_than_the_member() {
+        for line in [
+            "fleet join m1 --member-kubeconfig f --cluster hub",
+            "fleet status team-a m1 --cluster hub",
+            "fleet retry team-a m1 --cluster hub",
+        ] {
+            let cli = parse(line).expect("flags");
+            assert_eq!(cli.connection.cluster.as_deref(), Some("hub"), "{line}");
+            let cli = parse(line.trim_end_matches(" --cluster hub")).expect("flags");
+            assert_eq!(cli.connection.cluster, None, "{line}");
+        }
+    }
+}

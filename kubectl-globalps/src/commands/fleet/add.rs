@@ -1,0 +1,380 @@
+//! `fleet add`: registries in the source Secret of a `FleetPullSecret`, which is created where it is missing.
+
+use globalps_core::api::FleetPullSecret;
+use globalps_core::dockerconfig::validate;
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DynamicObject, PostParams};
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
+
+use super::super::add::{logins, send, warn_of};
+use super::super::live_check::{live_check, trust};
+use super::super::{ATTEMPTS, pause, pull_secret};
+use super::{follow_if, revision, taken_up};
+use crate::additional::{Login, Outcome, config_of, may_change, with_logins};
+use crate::changes::{InForce, changes, text};
+use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::fleet::facts::of_hub;
+use crate::fleet::title;
+use crate::fleet::verdict::{Goal, command};
+use crate::printer::Printer;
+
+pub(super) async fn run(
+    args: &FleetAdd,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    if args.wait.wait && args.dry_run != DryRun::None {
+        return Err(Failure::new(
+            "a dry run changes nothing, so there is nothing to wait for",
+            "leave out `--wait` or `--dry-run`",
+        ));
+    }
+    let trust = trust(&args.check.asking)?;
+    let (logins, cluster) = logins(&args.from, flags, printer).await?;
+    warn_of(&logins, printer);
+    if !args.check.skip_check {
+        live_check(&logins, trust, &args.check.asking, printer).await?;
+    }
+    let cluster = match cluster {
+        Some(cluster) => cluster,
+        None => Cluster::connect(flags, printer).await?,
+    };
+    let doing = format!("get FleetPullSecret `{}/{}`", cluster.namespace, args.fleet);
+    let api = cluster.api::<FleetPullSecret>();
+    let fleet = cluster.call(&doing, api.get_opt(&args.fleet)).await?;
+    let source = source_of(fleet.as_ref(), &cluster.namespace, args)?;
+    let outcome = change(&cluster, &source, &logins, fleet.is_none(), args).await?;
+    let how = match args.dry_run {
+        DryRun::None => "",
+        DryRun::Client => " (dry run)",
+        DryRun::Server => " (server dry run)",
+    };
+    printer.data(&format!("secret/{source} {}{how}", outcome.word()));
+    if fleet.is_none() {
+        create(&cluster, args, &source).await?;
+        let name = &args.fleet;
+        printer.data(&format!("fleetpullsecret.globalps.io/{name} created{how}"));
+    }
+    if args.dry_run != DryRun::None {
+        return Ok(Exit::Done);
+    }
+    if args.wait.wait && outcome != Outcome::Unchanged {
+        let before = fleet.as_ref().map_or(0, revision);
+        taken_up(&cluster, &args.fleet, before).await?;
+    }
+    follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+}
+
+/// Name of the source Secret.
+fn source_of(
+    fleet: Option<&FleetPullSecret>,
+    namespace: &str,
+    args: &FleetAdd,
+) -> Result<String, Failure> {
+    let NewFleet {
+        cluster_selector,
+        registered,
+        source,
+    } = &args.to;
+    let selects = !cluster_selector.is_empty() || *registered;
+    let Some(fleet) = fleet else {
+        if !selects {
+            return Err(Failure::new(
+                format!(
+                    "there is no FleetPullSecret `{namespace}/{}`, and no flag selects the clusters of a new one",
+                    args.fleet
+                ),
+                "`kubectl globalps fleet status -A` shows those that exist; to create one, add `--cluster-selector KEY=VALUE` or `--registered`",
+            ));
+        }
+        return Ok(source.clone().unwrap_or_else(|| args.fleet.clone()));
+    };
+    let title = title(fleet);
+    let reference = &fleet.spec.secret_ref;
+    let is_other = source.as_ref().is_some_and(|it| *it != reference.name);
+    let refused = |what: String, hint: String| Err(Failure::new(what, hint));
+    if fleet.metadata.deletion_timestamp.is_some() {
+        return refused(
+            format!("FleetPullSecret `{title}` is being deleted"),
+            format!("see {}", command("status", &title)),
+        );
+    }
+    if selects || is_other {
+        return refused(
+            format!(
+                "FleetPullSecret `{title}` exists: its selectors and its source stay as they are"
+            ),
+            format!(
+                "leave out `--cluster-selector`, `--registered` and `--source`, or change them with `kubectl edit fleetpullsecret {} -n {namespace}`",
+                args.fleet
+            ),
+        );
+    }
+    if reference.key != names::DATA_KEY {
+        return refused(
+            format!(
+                "FleetPullSecret `{title}` reads the key `{}` of its source Secret `{}`",
+                reference.key, reference.name
+            ),
+            format!(
+                "change that key with `kubectl edit secret {} -n {namespace}`",
+                reference.name
+            ),
+        );
+    }
+    Ok(reference.name.clone())
+}
+
+/// Shows what will change in the source Secret, and changes it; again where somebody else was faster.
+async fn change(
+    cluster: &Cluster<'_>,
+    source: &str,
+    logins: &[Login],
+    is_new: bool,
+    args: &FleetAdd,
+) -> Result<Outcome, Failure> {
+    let mut shown = None;
+    let mut attempt = 1;
+    loop {
+        let existing = pull_secret(cluster, source).await?;
+        let planned = with_logins(existing.clone(), &cluster.namespace, source, logins);
+        let (planned, outcome) = planned.map_err(|failure| of_source(failure, source, cluster))?;
+        if outcome != Outcome::Unchanged {
+            let force = args.owner.force_conflicts;
+            let owner = match &existing {
+                Some(secret) => may_change(secret, force)?,
+                None => None,
+            };
+            let announced = announcement(existing.as_ref(), &planned)?;
+            if shown.as_ref() != Some(&announced) {
+                if let Some(owner) = owner {
+                    cluster
+                        .printer()
+                        .warning(format_args!("`{owner}` may undo the change"));
+                }
+                announced.show(cluster.printer());
+                shown = Some(announced);
+            }
+        }
+        if is_new && attempt == 1 {
+            let (namespace, name) = (&cluster.namespace, &args.fleet);
+            let who = selected(&args.to);
+            cluster.printer().note(format_args!(
+                "+FleetPullSecret `{namespace}/{name}`: {who} of namespace `{namespace}`"
+            ));
+        }
+        match send(cluster, source, planned, outcome, args.dry_run).await {
+            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
+            sent => return sent.map(|_| outcome),
+        }
+        attempt += 1;
+    }
+}
+
+/// The hint of the plugin's own Secrets is not for a source of the hub.
+fn of_source(mut failure: Failure, source: &str, cluster: &Cluster<'_>) -> Failure {
+    let namespace = &cluster.namespace;
+    failure.hint = format!(
+        "fix it with `kubectl edit secret {source} -n {namespace}`, or go back to an earlier revision with `kubectl globalps fleet undo`; meanwhile every cluster keeps what it has"
+    );
+    failure
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Announcement {
+    /// With every credential masked.
+    changes: String,
+    warnings: Vec<String>,
+}
+
+impl Announcement {
+    fn show(&self, printer: &Printer) {
+        printer.note(self.changes.trim_end());
+        for warning in &self.warnings {
+            printer.warning(warning);
+        }
+    }
+}
+
+fn announcement(existing: Option<&Secret>, planned: &Secret) -> Result<Announcement, Failure> {
+    let before = existing.map(config_of).transpose()?.unwrap_or_default();
+    let after = config_of(planned)?;
+    let known = validate(&before);
+    let new = validate(&after);
+    let new = new.iter().filter(|finding| !known.contains(finding));
+    let in_force = InForce {
+        additional: before,
+        ..InForce::default()
+    };
+    Ok(Announcement {
+        changes: text(&changes(&in_force, &after)),
+        warnings: new.map(ToString::to_string).collect(),
+    })
+}
+
+fn selected(new: &NewFleet) -> String {
+    let labels: Vec<String> = new
+        .cluster_selector
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    match (labels.is_empty(), new.registered) {
+        (true, _) => "registered clusters".to_owned(),
+        (false, false) => format!("clusters with {}", labels.join(",")),
+        (false, true) => format!(
+            "registered clusters, and clusters with {}",
+            labels.join(",")
+        ),
+    }
+}
+
+/// Only what was asked for: the rest has its defaults.
+fn spec(new: &NewFleet, source: &str) -> Value {
+    let mut spec = json!({"secretRef": {"name": source}});
+    if new.registered {
+        spec["registered"] = json!({});
+    }
+    spec["clusterSelector"] = if new.cluster_selector.is_empty() {
+        // An empty selector is one of every cluster.
+        json!({"matchExpressions": [
+            {"key": names::CLUSTER_LABEL, "operator": "In", "values": ["true"]},
+        ]})
+    } else {
+        let labels: serde_json::Map<String, Value> = new
+            .cluster_selector
+            .iter()
+            .map(|(key, value)| (key.clone(), json!(value)))
+            .collect();
+        json!({"matchLabels": labels})
+    };
+    spec
+}
+
+async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<(), Failure> {
+    if args.dry_run == DryRun::Client {
+        return Ok(());
+    }
+    // Not the typed API: an object made of it would pin every default of today.
+    let resource = ApiResource::erase::<FleetPullSecret>(&());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
+    let mut object = DynamicObject::new(&args.fleet, &resource);
+    object.data = json!({"spec": spec(&args.to, source)});
+    let params = PostParams {
+        dry_run: args.dry_run == DryRun::Server,
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+    };
+    let doing = format!(
+        "create FleetPullSecret `{}/{}`",
+        cluster.namespace, args.fleet
+    );
+    let created = cluster.call(&doing, api.create(&params, &object)).await;
+    created.map(drop).map_err(of_hub)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Fleet, FleetCommand};
+    use crate::fleet::tests::fleet;
+    use clap::Parser as _;
+
+    fn args(flags: &str) -> FleetAdd {
+        let line = format!("kubectl-globalps fleet add team-a --all {flags}");
+        let cli = Cli::try_parse_from(line.split_whitespace()).expect("flags");
+        match cli.command {
+            Command::Fleet(Fleet {
+                command: FleetCommand::Add(args),
+            }) => *args,
+            _ => unreachable!("it is `fleet add`"),
+        }
+    }
+
+    #[test]
+    fn a_new_one_selects_what_was_named_and_no_more() {
+        let own = json!([{"key": "globalps.io/cluster", "operator": "In", "values": ["true"]}]);
+        for (flags, expected, who) in [
+            (
+                "--cluster-selector a=b,c=d",
+                json!({
+                    "secretRef": {"name": "s"},
+                    "clusterSelector": {"matchLabels": {"a": "b", "c": "d"}},
+                }),
+                "clusters with a=b,c=d",
+            ),
+            (
+                "--registered",
+                json!({
+                    "secretRef": {"name": "s"},
+                    "registered": {},
+                    "clusterSelector": {"matchExpressions": own},
+                }),
+                "registered clusters",
+            ),
+            (
+                "--registered --cluster-selector a=b",
+                json!({
+                    "secretRef": {"name": "s"},
+                    "registered": {},
+                    "clusterSelector": {"matchLabels": {"a": "b"}},
+                }),
+                "registered clusters, and clusters with a=b",
+            ),
+        ] {
+            let new = args(flags).to;
+            assert_eq!(spec(&new, "s"), expected, "{flags}");
+            assert_eq!(selected(&new), who);
+        }
+    }
+
+    #[test]
+    fn the_source_is_that_of_the_fleet_pull_secret() {
+        let existing = || Some(fleet("Synced", 3));
+        let mut other_key = fleet("Synced", 3);
+        other_key.spec.secret_ref.key = "config".to_owned();
+        for (fleet, flags, expected) in [
+            (existing(), "", Ok("team-a-source")),
+            (existing(), "--source team-a-source", Ok("team-a-source")),
+            (
+                existing(),
+                "--registered",
+                Err(
+                    "FleetPullSecret `clusters/team-a` exists: its selectors and its source stay as they are",
+                ),
+            ),
+            (
+                existing(),
+                "--source other",
+                Err(
+                    "FleetPullSecret `clusters/team-a` exists: its selectors and its source stay as they are",
+                ),
+            ),
+            (
+                Some(other_key),
+                "",
+                Err(
+                    "FleetPullSecret `clusters/team-a` reads the key `config` of its source Secret `team-a-source`",
+                ),
+            ),
+            (None, "--registered", Ok("team-a")),
+            (None, "--registered --source s", Ok("s")),
+            (
+                None,
+                "",
+                Err(
+                    "there is no FleetPullSecret `clusters/team-a`, and no flag selects the clusters of a new one",
+                ),
+            ),
+        ] {
+            let found = source_of(fleet.as_ref(), "clusters", &args(flags));
+            let found = found.map_err(|failure| failure.message);
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(found, expected, "{flags}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `fleet remove`: deletes a `FleetPullSecret`, and with it the Secret in its clusters.
+
+use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
+use kube::api::{DeleteParams, Preconditions};
+
+use super::super::{ATTEMPTS, pause};
+use super::follow_if;
+use crate::cli::{Connection, FleetRemove};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::fleet::facts::{Facts, Scope, find};
+use crate::fleet::verdict::{Goal, clusters};
+use crate::fleet::{FleetStatus, title};
+use crate::printer::Printer;
+use crate::prompt::{can_confirm, confirm};
+
+pub(super) async fn run(
+    args: &FleetRemove,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    can_confirm(args.yes)?;
+    let cluster = Cluster::connect(flags, printer).await?;
+    let name = &args.fleet;
+    let facts = match Facts::observe(&cluster, Scope::of(name)).await {
+        Err(failure) if failure.is(404) && args.ignore_not_found => {
+            printer.note("there is nothing to remove");
+            return Ok(Exit::Done);
+        }
+        facts => facts?,
+    };
+    let statuses = facts.statuses();
+    let fleet = facts.fleets.iter().map(|(_, fleet)| fleet).next();
+    let (Some(fleet), Some(status)) = (fleet, statuses.first()) else {
+        return Ok(Exit::Done);
+    };
+    if fleet.metadata.deletion_timestamp.is_some() {
+        printer.note(format_args!(
+            "FleetPullSecret `{}` is being deleted already",
+            title(fleet)
+        ));
+        return follow_if(&cluster, name, Goal::Removed, &args.wait).await;
+    }
+    for line in effects(fleet, status) {
+        printer.note(line);
+    }
+    confirm(&question(fleet, status), args.yes)?;
+    delete(&cluster, fleet).await?;
+    printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
+    follow_if(&cluster, name, Goal::Removed, &args.wait).await
+}
+
+/// What happens to the Secret in the clusters, a sentence each.
+fn effects(fleet: &FleetPullSecret, status: &FleetStatus) -> Vec<String> {
+    let target = &fleet.spec.target;
+    let secret = format!("Secret `{}/{}`", target.namespace, target.name);
+    let number = clusters(status.clusters.len());
+    let mut lines = match fleet.spec.deletion_policy {
+        DeletionPolicy::Remove => vec![format!(
+            "`spec.deletionPolicy` is Remove: the hub removes {secret} from {number}, a few at a time, and their nodes lose its credentials"
+        )],
+        DeletionPolicy::Orphan => vec![format!(
+            "`spec.deletionPolicy` is Orphan: {secret} stays in {number}, and nothing manages it any more"
+        )],
+    };
+    let away: Vec<&str> = status
+        .in_phase(ClusterPhase::Unreachable)
+        .map(|row| row.name.as_str())
+        .collect();
+    if !away.is_empty() && fleet.spec.deletion_policy == DeletionPolicy::Remove {
+        lines.push(format!(
+            "the FleetPullSecret stays until unreachable clusters are back or deleted: `{}`",
+            away.join("`, `")
+        ));
+    }
+    lines.push(format!("source Secret `{}` stays", status.source));
+    lines
+}
+
+fn question(fleet: &FleetPullSecret, status: &FleetStatus) -> String {
+    let number = clusters(status.clusters.len());
+    let title = title(fleet);
+    match fleet.spec.deletion_policy {
+        DeletionPolicy::Remove => {
+            format!("Delete FleetPullSecret `{title}`, and its Secret in {number}?")
+        }
+        DeletionPolicy::Orphan => {
+            format!("Delete FleetPullSecret `{title}`, and leave its Secret in {number}?")
+        }
+    }
+}
+
+/// Deletes the object that was shown. The hub writes its status all the time, so that another version is no reason to stop,
+/// but another policy is.
+async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<(), Failure> {
+    let api = cluster.api::<FleetPullSecret>();
+    let title = title(shown);
+    let name = shown.metadata.name.clone().unwrap_or_default();
+    let mut fleet = shown.clone();
+    let mut attempt = 1;
+    loop {
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: fleet.metadata.uid.clone(),
+            resource_version: fleet.metadata.resource_version.clone(),
+        });
+        let doing = format!("delete FleetPullSecret `{title}`");
+        match cluster.call(&doing, api.delete(&name, &params)).await {
+            Err(failure) if failure.is(404) => return Ok(()),
+            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
+            done => return done.map(drop),
+        }
+        attempt += 1;
+        fleet = find(cluster, &name).await?;
+        let is_same = fleet.metadata.uid == shown.metadata.uid
+            && fleet.spec.deletion_policy == shown.spec.deletion_policy;
+        if !is_same {
+            return Err(Failure::new(
+                format!("FleetPullSecret `{title}` was changed meanwhile"),
+                "run the command again",
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::tests::{fleet, object};
+
+    #[test]
+    fn what_happens_to_the_secret_is_said_before_the_question() {
+        let objects = [
+            object("m1", ClusterPhase::Synced, 3),
+            object("m2", ClusterPhase::Unreachable, 3),
+        ];
+        let mut fleet = fleet("Synced", 3);
+        let status = FleetStatus::of(&fleet, &objects, &[]);
+        assert_eq!(
+            effects(&fleet, &status),
+            [
+                "`spec.deletionPolicy` is Remove: the hub removes Secret `kube-system/additional-pull-secret` from 2 clusters, a few at a time, and their nodes lose its credentials",
+                "the FleetPullSecret stays until unreachable clusters are back or deleted: `clusters/m2`",
+                "source Secret `team-a-source` stays",
+            ]
+        );
+        assert_eq!(
+            question(&fleet, &status),
+            "Delete FleetPullSecret `clusters/team-a`, and its Secret in 2 clusters?"
+        );
+        fleet.spec.deletion_policy = DeletionPolicy::Orphan;
+        assert_eq!(
+            effects(&fleet, &status),
+            [
+                "`spec.deletionPolicy` is Orphan: Secret `kube-system/additional-pull-secret` stays in 2 clusters, and nothing manages it any more",
+                "source Secret `team-a-source` stays",
+            ]
+        );
+        assert_eq!(
+            question(&fleet, &status),
+            "Delete FleetPullSecret `clusters/team-a`, and leave its Secret in 2 clusters?"
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! `fleet undo`: the credentials of an earlier revision come back into the source Secret.
+
+use globalps_core::api::FleetPullSecret;
+use globalps_core::dockerconfig::{DockerConfig, Finding, validate_bytes};
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::super::pull_secret;
+use super::super::undo::write_back;
+use super::{follow_if, taken_up};
+use crate::additional::{data_of, may_change_of};
+use crate::changes::{InForce, changes, text};
+use crate::cli::{Connection, DryRun, FleetUndo};
+use crate::client::Cluster;
+use crate::completion::Choice;
+use crate::error::{Exit, Failure};
+use crate::fleet::facts::find;
+use crate::fleet::verdict::Goal;
+use crate::history::{Revision, last_other};
+use crate::printer::Printer;
+use crate::prompt::{can_confirm, confirm};
+
+pub(super) async fn run(
+    args: &FleetUndo,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let dry = args.dry_run != DryRun::None;
+    if args.wait.wait && dry {
+        return Err(Failure::new(
+            "a dry run changes nothing, so there is nothing to wait for",
+            "leave out `--wait` or `--dry-run`",
+        ));
+    }
+    can_confirm(args.yes || dry)?;
+    let cluster = Cluster::connect(flags, printer).await?;
+    let fleet = find(&cluster, &args.fleet).await?;
+    let source = &fleet.spec.secret_ref;
+    let revisions = revisions(&cluster, &fleet).await?;
+    let existing = pull_secret(&cluster, &source.name).await?;
+    let now = existing
+        .as_ref()
+        .and_then(|secret| config_of(secret, &source.key));
+    let revision = choose(&revisions, args.to_revision, now.as_ref())?;
+    let number = revision.number;
+    if now
+        .as_ref()
+        .is_some_and(|now| now.means_the_same(&revision.config))
+    {
+        printer.note(format_args!(
+            "source Secret `{}` has the credentials of revision {number} already",
+            source.name
+        ));
+        return Ok(Exit::Done);
+    }
+    may_write(existing.as_ref(), &fleet, args.force_conflicts, printer)?;
+    let change = match changes(&in_source(now), &revision.config) {
+        none if none.is_empty() => "no credential in the clusters changes\n".to_owned(),
+        some => text(&some),
+    };
+    if dry {
+        printer.data(&change);
+    } else {
+        printer.note(change.trim_end());
+        let question = format!(
+            "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
+            cluster.namespace, source.name
+        );
+        confirm(&question, args.yes)?;
+    }
+    if args.dry_run != DryRun::Client {
+        let place = (source.name.as_str(), source.key.as_str());
+        write_back(&cluster, existing, place, revision.bytes.clone(), dry).await?;
+    }
+    let how = match args.dry_run {
+        DryRun::None => "",
+        DryRun::Client => " (dry run)",
+        DryRun::Server => " (server dry run)",
+    };
+    let done = format!(
+        "secret/{} rolled back to revision {number}{how}",
+        source.name
+    );
+    if dry {
+        printer.note(done);
+        return Ok(Exit::Done);
+    }
+    printer.data(&done);
+    if args.wait.wait {
+        taken_up(&cluster, &args.fleet, super::revision(&fleet)).await?;
+    }
+    follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+}
+
+/// The revisions that every cluster had, the newest first.
+async fn revisions(
+    cluster: &Cluster<'_>,
+    fleet: &FleetPullSecret,
+) -> Result<Vec<Revision>, Failure> {
+    let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
+    let api = cluster.api::<Secret>();
+    let doing = format!("list the revisions of `{}`", crate::fleet::title(fleet));
+    let params = ListParams::default().labels(&labels);
+    let secrets = cluster.call(&doing, api.list(&params)).await?;
+    Ok(rolled_out(&fleet.name_any(), secrets.items))
+}
+
+/// Revisions that may be gone back to, each with the time when every cluster had it.
+pub(super) async fn choices(
+    cluster: &Cluster<'_>,
+    fleet: &FleetPullSecret,
+) -> Result<Vec<Choice>, Failure> {
+    let time = |revision: &Revision| {
+        let time = revision.rolled_out.map(|time| time.to_string());
+        (revision.number.to_string(), time.unwrap_or_default())
+    };
+    let revisions = revisions(cluster, fleet).await?;
+    Ok(revisions.iter().map(time).collect())
+}
+
+fn rolled_out(fleet: &str, secrets: Vec<Secret>) -> Vec<Revision> {
+    let is_its = |secret: &Secret, revision: &Revision| {
+        secret.name_any() == names::fleet_revision(fleet, revision.number)
+    };
+    let mut revisions: Vec<Revision> = secrets
+        .into_iter()
+        .filter_map(|secret| Revision::of(&secret).filter(|it| is_its(&secret, it)))
+        .filter(|revision| revision.rolled_out.is_some())
+        .collect();
+    revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+    revisions
+}
+
+fn choose<'a>(
+    revisions: &'a [Revision],
+    number: Option<i64>,
+    now: Option<&DockerConfig>,
+) -> Result<&'a Revision, Failure> {
+    let kept: Vec<String> = revisions.iter().map(|it| it.number.to_string()).collect();
+    let hint = || match kept.as_slice() {
+        [] => "no revision has been in force in every cluster yet".to_owned(),
+        kept => format!(
+            "kept are the revisions that every cluster had: {}; `spec.historyLimit` says how many",
+            kept.join(", ")
+        ),
+    };
+    match number {
+        Some(number) => revisions
+            .iter()
+            .find(|revision| revision.number == number)
+            .ok_or_else(|| Failure::new(format!("revision {number} is not kept"), hint())),
+        None => last_other(revisions, now)
+            .ok_or_else(|| Failure::new("there is nothing to go back to", hint())),
+    }
+}
+
+/// What the Secret means; `None`: nothing that the hub would roll out.
+fn config_of(secret: &Secret, key: &str) -> Option<DockerConfig> {
+    let (config, findings) = validate_bytes(data_of(secret, key)?);
+    config.filter(|_| !findings.iter().any(Finding::is_error))
+}
+
+fn in_source(now: Option<DockerConfig>) -> InForce {
+    InForce {
+        additional: now.unwrap_or_default(),
+        ..InForce::default()
+    }
+}
+
+/// Refuses to write into a Secret that can't be changed, or that another program would restore.
+fn may_write(
+    existing: Option<&Secret>,
+    fleet: &FleetPullSecret,
+    force: bool,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let Some(secret) = existing else {
+        return Ok(());
+    };
+    let name = secret.name_any();
+    if secret.immutable == Some(true) {
+        return Err(Failure::new(
+            format!("Secret `{name}` is immutable"),
+            "delete it and create it again without `immutable: true`; meanwhile every cluster keeps what it has",
+        ));
+    }
+    let key = format!("f:{}", fleet.spec.secret_ref.key);
+    let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
+    let title = format!("Secret `{name}`");
+    if let Some(owner) = may_change_of(&title, &secret.metadata, holds, force)? {
+        printer.warning(format_args!("`{owner}` may undo the change"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    fn secret(number: &str, is_rolled_out: bool, content: &str) -> Secret {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(format!("team-a-revision-{number}"));
+        let annotations = secret.annotations_mut();
+        annotations.insert(names::REVISION_ANNOTATION.to_owned(), number.to_owned());
+        if is_rolled_out {
+            let time = "2026-01-01T00:00:00Z".to_owned();
+            annotations.insert(names::ROLLED_OUT_ANNOTATION.to_owned(), time);
+        }
+        let content = format!(r#"{{"auths":{{"{content}":{{"auth":"dTpw"}}}}}}"#);
+        let content = ByteString(content.into_bytes());
+        secret.data = Some([(names::DATA_KEY.to_owned(), content)].into());
+        secret
+    }
+
+    #[test]
+    fn only_revisions_that_every_cluster_had_come_back() {
+        let mut other = secret("5", true, "other");
+        other.metadata.name = Some("something-else".to_owned());
+        let secrets = vec![
+            secret("2", true, "a"),
+            secret("10", true, "b"),
+            secret("11", false, "c"),
+            other,
+        ];
+        let revisions = rolled_out("team-a", secrets);
+        let numbers: Vec<i64> = revisions.iter().map(|it| it.number).collect();
+        assert_eq!(numbers, [10, 2]);
+        let config = |registry: &str| {
+            let secret = secret("1", true, registry);
+            config_of(&secret, names::DATA_KEY)
+        };
+        let kept = "kept are the revisions that every cluster had: 10, 2; `spec.historyLimit` says how many";
+        for (asked, now, expected) in [
+            (None, config("c"), Ok(10)),
+            (None, config("b"), Ok(2)),
+            (None, None, Ok(10)),
+            (Some(2), config("b"), Ok(2)),
+            (
+                Some(11),
+                config("b"),
+                Err(("revision 11 is not kept", kept)),
+            ),
+        ] {
+            let found = choose(&revisions, asked, now.as_ref());
+            let found = found
+                .map(|it| it.number)
+                .map_err(|it| (it.message, it.hint));
+            let expected = expected.map_err(|(a, b): (&str, &str)| (a.to_owned(), b.to_owned()));
+            assert_eq!(found, expected, "{asked:?}");
+        }
+        let failure = choose(&[], None, None).expect_err("none is kept");
+        assert_eq!(
+            (failure.message.as_str(), failure.hint.as_str()),
+            (
+                "there is nothing to go back to",
+                "no revision has been in force in every cluster yet"
+            )
+        );
+    }
+
+    #[test]
+    fn a_source_of_another_program_is_left_to_it() {
+        let fleet = crate::fleet::tests::fleet("Synced", 3);
+        let printer = Printer::silent();
+        for (manager, immutable, force, expected) in [
+            ("kubectl-edit", false, false, Ok(())),
+            ("argocd-controller", false, true, Ok(())),
+            (
+                "argocd-controller",
+                false,
+                false,
+                Err("Secret `s` belongs to `argocd-controller`, which would undo the change"),
+            ),
+            ("kubectl", true, true, Err("Secret `s` is immutable")),
+        ] {
+            let mut secret = Secret {
+                immutable: Some(immutable),
+                ..Secret::default()
+            };
+            secret.metadata.name = Some("s".to_owned());
+            let entry = serde_json::json!({
+                "manager": manager,
+                "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
+            });
+            let entry = serde_json::from_value(entry).expect("an entry");
+            secret.metadata.managed_fields = Some(vec![entry]);
+            let found = may_write(Some(&secret), &fleet, force, &printer);
+            assert_eq!(
+                found.map_err(|failure| failure.message),
+                expected.map_err(str::to_owned),
+                "{manager}"
+            );
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What to do next about a `FleetPullSecret`, and whether a wait for it is over. Pure.
+
+use globalps_core::api::{ClusterPhase, condition};
+use globalps_core::names;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{ClusterRow, FleetStatus, SOURCE_VALID};
+
+/// That no cluster is selected counts from here on: at first the hub has not looked.
+const NEW: SignedDuration = SignedDuration::from_secs(15);
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Every cluster has the newest revision.
+    Synced,
+    /// The `FleetPullSecret` is gone.
+    Removed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Going,
+    Done,
+    /// It needs a person: a message, and what to do.
+    Stuck(Advice),
+}
+
+/// A message, and what to do.
+pub(crate) type Advice = (String, String);
+
+/// `kubectl globalps fleet VERB NAME -n NAMESPACE` for this `NAMESPACE/NAME`.
+pub(crate) fn command(verb: &str, title: &str) -> String {
+    let (namespace, name) = title.split_once('/').unwrap_or_default();
+    let flag = if namespace == names::NAMESPACE {
+        String::new()
+    } else {
+        format!(" -n {namespace}")
+    };
+    format!("`kubectl globalps fleet {verb} {name}{flag}`")
+}
+
+pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict {
+    if goal == Goal::Removed {
+        return if all.is_empty() {
+            Verdict::Done
+        } else {
+            Verdict::Going
+        };
+    }
+    let mut result = Verdict::Done;
+    for one in all.iter().map(|status| synced(status, now)) {
+        match one {
+            Verdict::Stuck(_) => return one,
+            Verdict::Going => result = one,
+            Verdict::Done => {}
+        }
+    }
+    result
+}
+
+fn synced(status: &FleetStatus, now: Timestamp) -> Verdict {
+    if status.fleet.ready {
+        return Verdict::Done;
+    }
+    if status.fleet.reason == "NotReported" || !is_at_rest(status) {
+        return Verdict::Going;
+    }
+    match advice(status) {
+        Some(advice) if !waits(status, now) => Verdict::Stuck(advice),
+        _ => Verdict::Going,
+    }
+}
+
+/// The rollout does not go on by itself.
+fn is_at_rest(status: &FleetStatus) -> bool {
+    let progressing = status.condition(condition::PROGRESSING);
+    let is_answered = status
+        .in_phase(ClusterPhase::Failed)
+        .all(|row| row.is_asked);
+    match status.fleet.reason.as_str() {
+        // The clusters are ahead of the hub's report: one that tries again is not failed.
+        "ClustersFailed" => !is_answered && progressing.is_none_or(|it| it.status != "True"),
+        "ClustersBlocked" => progressing.is_none_or(|it| it.status != "True"),
+        _ => true,
+    }
+}
+
+/// It may end well without a person, or with one who is at it.
+fn waits(status: &FleetStatus, now: Timestamp) -> bool {
+    match status.fleet.reason.as_str() {
+        "RollingOut" | "Paused" | "ClustersUnreachable" | "Removing" => true,
+        // The hub reports a new revision before it looks at the clusters.
+        "NoClusters" => !has_no_cluster(status) || is_new(status, now),
+        _ => false,
+    }
+}
+
+fn has_no_cluster(status: &FleetStatus) -> bool {
+    status.fleet.counts.total == 0 && status.clusters.is_empty()
+}
+
+fn is_new(status: &FleetStatus, now: Timestamp) -> bool {
+    let ready = status.condition(condition::READY);
+    let since = ready.and_then(|ready| ready.since.parse::<Timestamp>().ok());
+    since.is_some_and(|since| now.duration_since(since) < NEW)
+}
+
+/// What is the matter, and what to do next; `None`: nothing.
+pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
+    let fleet = &status.fleet;
+    let title = fleet.name.as_str();
+    if fleet.ready {
+        return None;
+    }
+    let follow = || format!("follow it with {}", command_with_watch(title));
+    let (message, hint) = match fleet.reason.as_str() {
+        "NotReported" => (
+            format!("the hub has not reported on FleetPullSecret `{title}` yet"),
+            format!(
+                "does the hub run? See `kubectl get deployment {} -n {}`",
+                names::HUB,
+                names::CONTROLLER_NAMESPACE
+            ),
+        ),
+        "Removing" => removing(status),
+        "SelectorInvalid" => (
+            fleet.message.clone(),
+            edit(title, "fix the selector"),
+        ),
+        "NoSource" | "Held" => source_advice(status),
+        "TakenBack" => (
+            fleet.message.clone(),
+            format!("change source Secret `{}`; the hub rolls out what differs from the rejected revision", status.source),
+        ),
+        "NoClusters" if has_no_cluster(status) => (
+            format!("FleetPullSecret `{title}` selects no cluster"),
+            "compare `spec.clusterSelector` with `kubectl get clusters -A --show-labels`, and `spec.registered` with `kubectl get secrets -A -l globalps.io/cluster=true`".to_owned(),
+        ),
+        _ => return of_clusters(status).or_else(|| {
+            let hint = match fleet.reason.as_str() {
+                "Paused" => format!("go on with {}", command("resume", title)),
+                _ => follow(),
+            };
+            let message = match fleet.reason.as_str() {
+                "Paused" => format!("the rollout is paused: {}", fleet.message),
+                _ => fleet.message.clone(),
+            };
+            Some((message, hint))
+        }),
+    };
+    Some((message, hint))
+}
+
+fn removing(status: &FleetStatus) -> Advice {
+    let title = status.fleet.name.as_str();
+    let message = format!(
+        "FleetPullSecret `{title}` is being deleted: {}",
+        status.fleet.message
+    );
+    let unreachable = status.in_phase(ClusterPhase::Unreachable).count();
+    let hint = if unreachable > 0 && unreachable == status.clusters.len() {
+        "only unreachable clusters are left: the hub finishes when they are back, or when their `Cluster` or the Secret that registers them is deleted".to_owned()
+    } else {
+        format!("follow it with {}", command_with_watch(title))
+    };
+    (message, hint)
+}
+
+fn command_with_watch(title: &str) -> String {
+    let command = command("status", title);
+    format!("{} --watch`", command.trim_end_matches('`'))
+}
+
+fn edit(title: &str, what: &str) -> String {
+    let (namespace, name) = title.split_once('/').unwrap_or_default();
+    format!("{what}: `kubectl edit fleetpullsecret {name} -n {namespace}`")
+}
+
+fn source_advice(status: &FleetStatus) -> Advice {
+    let fleet = &status.fleet;
+    let source = status
+        .condition(SOURCE_VALID)
+        .filter(|it| it.status == "False");
+    let message = match source {
+        Some(found) => format!(
+            "source Secret `{}` can't be used: {}",
+            status.source,
+            said(&found.reason, &found.message)
+        ),
+        None => fleet.message.clone(),
+    };
+    let hint = if fleet.revision > 0 {
+        format!(
+            "fix the Secret, or go back to an earlier revision with {}",
+            command("undo", &fleet.name)
+        )
+    } else {
+        "create the Secret, of type `kubernetes.io/dockerconfigjson`".to_owned()
+    };
+    (message, hint)
+}
+
+/// Clusters in trouble, the failed ones first.
+fn of_clusters(status: &FleetStatus) -> Option<Advice> {
+    let title = status.fleet.name.as_str();
+    let rows = |phase| -> Vec<&ClusterRow> { status.in_phase(phase).collect() };
+    let failed = rows(ClusterPhase::Failed);
+    if !failed.is_empty() {
+        return Some((
+            format!("{} failed: {}", clusters(failed.len()), list(&failed)),
+            format!(
+                "in that cluster `kubectl globalps check` names the cause, and `kubectl globalps retry` tries its nodes again; then {}, or go back with {}",
+                command("retry", title),
+                command("undo", title)
+            ),
+        ));
+    }
+    let blocked = rows(ClusterPhase::Blocked);
+    if !blocked.is_empty() {
+        return Some((
+            format!("{} blocked: {}", clusters(blocked.len()), list(&blocked)),
+            format!(
+                "once the cause is gone the hub tries again within 30 s, or at once with {}",
+                command("retry", title)
+            ),
+        ));
+    }
+    let unreachable = rows(ClusterPhase::Unreachable);
+    let is_all = status.fleet.counts.progressing == 0 && rows(ClusterPhase::Pending).is_empty();
+    (!unreachable.is_empty() && is_all).then(|| {
+        (
+            format!(
+                "{} unreachable: {}",
+                clusters(unreachable.len()),
+                list(&unreachable)
+            ),
+            "does its API server respond, and is the kubeconfig in the hub's Secret valid? The hub updates the cluster when it is back".to_owned(),
+        )
+    })
+}
+
+/// The first three, each with its reason.
+fn list(rows: &[&ClusterRow]) -> String {
+    let one = |row: &&ClusterRow| match said(&row.reason, &row.message) {
+        "" => format!("`{}`", row.name),
+        said => format!("`{}`: {said}", row.name),
+    };
+    let mut texts: Vec<String> = rows.iter().take(3).map(one).collect();
+    if rows.len() > 3 {
+        texts.push(format!("and {} more", rows.len() - 3));
+    }
+    texts.join("; ")
+}
+
+fn said<'a>(reason: &'a str, message: &'a str) -> &'a str {
+    if message.is_empty() { reason } else { message }
+}
+
+/// `1 cluster`, `2 clusters`.
+pub(crate) fn clusters(number: usize) -> String {
+    match number {
+        1 => "1 cluster".to_owned(),
+        number => format!("{number} clusters"),
+    }
+}
