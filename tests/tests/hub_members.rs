@@ -254,7 +254,6 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
     ];
     let leader = hub.management().kubectl(&lease).unwrap();
     let (pod, _) = leader.rsplit_once('_').unwrap();
-    rotate(hub, 4);
     let end = [
         "delete",
         "pod",
@@ -265,11 +264,16 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
         "--grace-period=0",
     ];
     hub.management().kubectl(&end).unwrap();
+    rotate(hub, 4);
+    until("another hub leads", DEADLINE, POLL, || {
+        let holder = hub.management().kubectl(&lease)?;
+        Ok((!holder.is_empty() && holder != leader).then_some(()))
+    })
+    .unwrap();
     for member in members {
         wait_has(member, 4);
     }
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
-    assert_ne!(hub.management().kubectl(&lease).unwrap(), leader);
 }
 
 fn what_somebody_changes_comes_back_and_keys_of_others_stay(hub: &Hub, one: &Cluster) {

@@ -6,7 +6,7 @@ mod hosted;
 pub(crate) mod list_watch;
 mod namespaces;
 mod node;
-mod object_watch;
+pub(crate) mod object_watch;
 mod operators;
 mod out_of_band;
 mod pull_secrets;
@@ -38,9 +38,7 @@ pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch, pull_secret_events}
 use store::Store;
 use versioned::Versioned as _;
 use watches::stripped;
-pub(crate) use watches::{
-    CacheEvents, events, namespace_events, original_events, source_events, source_of,
-};
+pub(crate) use watches::{CacheEvents, events, namespace_events, original_events, source_events};
 
 use crate::content::secret::{self, Global};
 use crate::content::source::Source;

@@ -125,17 +125,6 @@ pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) 
     stream::select_all(names.iter().map(watch))
 }
 
-/// Watches the content of this key of a Secret.
-pub(crate) fn source_of(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    key: String,
-) -> impl Stream<Item = Source> + Send + use<> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    sources(secrets, name, "source", key)
-}
-
 /// Watches the labels of all namespaces.
 pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
     let namespaces = Api::<PartialObjectMeta<Namespace>>::all(client.clone());

@@ -47,7 +47,7 @@ pub(crate) struct Input<'a> {
 /// The selectors of a `FleetPullSecret`.
 pub(crate) struct Selection {
     namespace: String,
-    clusters: Selector,
+    clusters: Option<Selector>,
     namespaces: Option<Selector>,
     registered: Option<Selector>,
     canaries: Selector,
@@ -61,11 +61,14 @@ impl Selection {
             Selector::try_from(Clone::clone(selector))
                 .map_err(|error| format!("`spec.{field}` can't be used: {error}"))
         };
+        let clusters = spec.cluster_selector.as_ref();
         let namespaces = spec.namespace_selector.as_ref();
         let registered = spec.registered.as_ref();
         Ok(Self {
             namespace: fleet.metadata.namespace.clone().unwrap_or_default(),
-            clusters: selector("clusterSelector", &spec.cluster_selector)?,
+            clusters: clusters
+                .map(|it| selector("clusterSelector", it))
+                .transpose()?,
             namespaces: namespaces
                 .map(|it| selector("namespaceSelector", it))
                 .transpose()?,
@@ -90,14 +93,13 @@ impl Selection {
             None => *namespace == self.namespace,
             Some(selector) => selector.matches(namespaces.get(namespace).unwrap_or(&none)),
         };
-        let by_label = cluster.labels.as_ref();
-        let is_selected = by_label.is_some_and(|labels| self.clusters.matches(labels));
-        let is_registered = self
-            .registered
-            .as_ref()
-            .zip(cluster.registered.as_ref())
-            .is_some_and(|(selector, labels)| selector.matches(labels));
-        has_namespace && (is_selected || is_registered)
+        let matches = |selector: &Option<Selector>, labels: &Option<BTreeMap<String, String>>| {
+            let both = selector.as_ref().zip(labels.as_ref());
+            both.is_some_and(|(selector, labels)| selector.matches(labels))
+        };
+        has_namespace
+            && (matches(&self.clusters, &cluster.labels)
+                || matches(&self.registered, &cluster.registered))
     }
 
     pub(super) fn is_canary(&self, cluster: &ClusterView) -> bool {

@@ -47,6 +47,8 @@ pub(crate) struct FleetPlan {
     pub(crate) assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
     /// Objects to delete: nothing of the fleet is in these clusters any more.
     pub(crate) released: Vec<ClusterKey>,
+    /// A new revision is written, and nothing else is planned before that.
+    pub(crate) is_first_step: bool,
     /// The `FleetPullSecret` is being deleted, and no cluster has anything of it.
     pub(crate) is_finished: bool,
 }
@@ -63,6 +65,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
         obstacles: Vec::new(),
         assignments: Vec::new(),
         released: Vec::new(),
+        is_first_step: false,
         is_finished: false,
     };
     let selection = match Selection::new(input.fleet) {
@@ -79,6 +82,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
             Next::New(revision) => {
                 plan.revision = revision.number;
                 plan.revisions.push(revision);
+                plan.is_first_step = true;
                 // Nobody is assigned what is not written yet.
                 return plan;
             }

@@ -8,6 +8,8 @@ mod reconcile;
 mod report;
 mod session;
 mod sessions;
+mod source;
+mod statuses;
 mod views;
 mod watches;
 mod writes;
@@ -25,9 +27,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::cache::source_of;
 use crate::clusters::input::ClusterKey;
-use crate::content::source::Source;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::terms::Terms;
@@ -38,9 +38,12 @@ use cache::HubCache;
 use jitter::random;
 use order::Observation;
 use sessions::Sessions;
+use source::{Found, SourceRef};
 use watches::Scoped;
 use writes::Writer;
 
+/// Writes in flight; each one uses a connection.
+const CONCURRENT: usize = 16;
 /// Between two reconciles without an event.
 const RESYNC: Duration = Duration::from_mins(10);
 /// Events that arrive within this time share a reconcile.
@@ -98,13 +101,10 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         .await
 }
 
-/// Namespace, name and key of the source of a `FleetPullSecret`.
-type SourceRef = (String, String, String);
-
 struct Hub {
     events: SelectAll<BoxStream<'static, Scoped>>,
-    source_events: SelectAll<BoxStream<'static, (SourceRef, Source)>>,
-    sources: BTreeMap<SourceRef, Option<Source>>,
+    source_events: SelectAll<BoxStream<'static, (SourceRef, Found)>>,
+    sources: BTreeMap<SourceRef, Option<Found>>,
     observations: mpsc::UnboundedReceiver<Observation>,
     /// uid of each cluster's `kube-system`, as its connection found it; empty: it may not be asked.
     identities: BTreeMap<ClusterKey, String>,
@@ -214,7 +214,7 @@ impl Hub {
         changed
     }
 
-    fn on_source(&mut self, source: SourceRef, found: Source) -> bool {
+    fn on_source(&mut self, source: SourceRef, found: Found) -> bool {
         self.sources.insert(source, Some(found));
         true
     }
@@ -239,10 +239,9 @@ impl Hub {
             && wanted.iter().all(|it| self.sources.contains_key(it));
         if !is_same {
             let watch = |reference: &SourceRef| {
-                let (namespace, name, key) = reference.clone();
                 let reference = reference.clone();
-                source_of(&self.client, &namespace, &name, key)
-                    .map(move |source| (reference.clone(), source))
+                source::source(&self.client, &reference)
+                    .map(move |found| (reference.clone(), found))
                     .boxed()
             };
             self.source_events = futures::stream::select_all(wanted.iter().map(watch));

@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
-use globalps_core::api::{
-    ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
-    FleetPullSecret,
-};
-use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret};
+use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
+use globalps_core::names::{FLEET_FINALIZER, HUB};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::order::Order;
 use super::report::report;
-use super::{Hub, RESYNC, SourceRef};
+use super::source::SourceRef;
+use super::views::pair;
+use super::{CONCURRENT, Hub, RESYNC};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
 use crate::clusters::member::{Release, Wanted};
 use crate::clusters::plan::{FleetPlan, plan};
@@ -25,8 +23,6 @@ use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::objects::apply::ApplyError;
 
-/// Writes in flight; each one uses a connection.
-const CONCURRENT: usize = 16;
 /// Until the next look at clusters in flight: some of what they wait for is time.
 const IN_FLIGHT: Duration = Duration::from_secs(5);
 
@@ -53,11 +49,9 @@ impl Hub {
             let of = fleet_title(&fleet);
             let target = &fleet.spec.target;
             let place = format!("{}/{}", target.namespace, target.name);
+            let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
             let (plan, input_revisions) = {
-                let known = self
-                    .sources
-                    .get(&source_of(&fleet))
-                    .and_then(Option::as_ref);
+                let known = found.as_ref().map(|found| &found.source);
                 let taken_here = taken.iter().filter(|((it, _), _)| *it == place);
                 let input = Input {
                     fleet: &fleet,
@@ -81,7 +75,9 @@ impl Hub {
             is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
             has_written |= self.perform(&fleet, &plan).await?;
             revisions.insert(of, self.cache.revisions(&fleet));
-            self.write_report(&fleet, &plan, &input_revisions).await?;
+            let version = found.map(|found| found.version).unwrap_or_default();
+            self.write_report(&fleet, &plan, &input_revisions, &version)
+                .await?;
         }
         self.order(&clusters, &revisions);
         // The watch events of these writes are no changes any more, but the next plan depends on them.
@@ -90,42 +86,6 @@ impl Hub {
             (false, true) => RESYNC,
             (false, false) => IN_FLIGHT,
         })
-    }
-
-    /// What the connections say of objects that are there.
-    async fn write_statuses(&mut self) -> Result<(), ApplyError> {
-        let observed = std::mem::take(&mut self.observed);
-        let now = Timestamp::now();
-        let writes: Vec<(ClusterPullSecret, ClusterPullSecretStatus)> = self
-            .cache
-            .objects()
-            .filter_map(|object| {
-                let pair = pair(object)?;
-                let status = dated(object, observed.get(&pair)?, now)?;
-                Some((object.clone(), status))
-            })
-            .collect();
-        let hub = &self.writer;
-        let mut written = stream::iter(writes)
-            .map(|(object, status)| async move { hub.object_status(&object, &status).await })
-            .buffer_unordered(CONCURRENT);
-        let mut failed = None;
-        while let Some(done) = written.next().await {
-            match done {
-                Ok(object) => self.cache.put_object(object),
-                Err(error) if error.is_code(404) => {}
-                Err(error) => failed = Some(error),
-            }
-        }
-        drop(written);
-        if let Some(error) = failed {
-            // Newer ones may have arrived meanwhile.
-            for (pair, status) in observed {
-                self.observed.entry(pair).or_insert(status);
-            }
-            return Err(error);
-        }
-        Ok(())
     }
 
     /// The clusters, each with why nothing may be written into it.
@@ -261,12 +221,15 @@ impl Hub {
         fleet: &FleetPullSecret,
         plan: &FleetPlan,
         revisions: &[Revision],
+        observed_secret: &str,
     ) -> Result<(), ApplyError> {
-        if plan.is_finished {
+        // A revision that was written only now is planned with next.
+        if plan.is_finished || plan.is_first_step {
             return Ok(());
         }
         let objects = self.objects_of(fleet);
-        let status = report(fleet, plan, revisions, &objects, Timestamp::now());
+        let mut status = report(fleet, plan, revisions, &objects, Timestamp::now());
+        observed_secret.clone_into(&mut status.observed_secret);
         if fleet.status.as_ref() == Some(&status) {
             return Ok(());
         }
@@ -338,17 +301,6 @@ fn fleet_title(fleet: &FleetPullSecret) -> String {
     title(&(fleet.namespace().unwrap_or_default(), fleet.name_any()))
 }
 
-/// The fleet and the cluster that the object is about; `None`: the hub did not name it.
-fn pair(object: &ClusterPullSecret) -> Option<(String, ClusterKey)> {
-    let spec = &object.spec;
-    let (namespace, name) = spec.fleet.split_once('/')?;
-    let expected = cluster_pull_secret(&spec.cluster, namespace, name);
-    (object.name_any() == expected).then(|| {
-        let key = (object.namespace().unwrap_or_default(), spec.cluster.clone());
-        (spec.fleet.clone(), key)
-    })
-}
-
 /// A revoked cluster is left as it is: it goes on in its own time.
 fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
     let spec = &object.spec;
@@ -366,32 +318,4 @@ fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
             retry: spec.retry.clone(),
         })
     })
-}
-
-/// The status with its times; `None`: nothing is new.
-fn dated(
-    object: &ClusterPullSecret,
-    observed: &ClusterPullSecretStatus,
-    now: Timestamp,
-) -> Option<ClusterPullSecretStatus> {
-    let none = ClusterPullSecretStatus::default();
-    let before = object.status.as_ref().unwrap_or(&none);
-    let is_same_phase = before.phase == observed.phase && before.last_transition_time.is_some();
-    let has_moved = !is_same_phase || before.nodes != observed.nodes;
-    let mut status = observed.clone();
-    // Between two reports of a connection the hub may have learnt more.
-    if status.phase != ClusterPhase::Synced && status.phase != ClusterPhase::Removed {
-        status.revision = before.revision;
-    }
-    status.last_transition_time = if is_same_phase {
-        before.last_transition_time.clone()
-    } else {
-        Some(Time(now))
-    };
-    status.last_progress_time = if has_moved {
-        Some(Time(now))
-    } else {
-        before.last_progress_time.clone()
-    };
-    (status != *before || object.status.is_none()).then_some(status)
 }

@@ -122,7 +122,7 @@ fn ready(
         let left = plan.members.len();
         return no(
             "Removing",
-            format!("the Secret is still in {left} clusters"),
+            format!("clusters that still have the Secret: {left}"),
         );
     }
     let counts = &found.counts;
@@ -149,7 +149,7 @@ fn ready(
     if !found.blocked.is_empty() {
         return no("ClustersBlocked", list(&found.blocked));
     }
-    if found.waiting + counts.progressing > 0 || plan.members.is_empty() && plan.revision == 0 {
+    if found.waiting + counts.progressing > 0 {
         let message = format!(
             "revision {} is in force in {} of {} clusters",
             plan.revision, counts.synced, counts.total

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
-use globalps_core::names::{CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, FLEET_LABEL};
+use globalps_core::names::{
+    CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, FLEET_LABEL, cluster_pull_secret,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt as _};
@@ -155,4 +157,15 @@ pub(super) fn revision(secret: &Secret) -> RevisionSecret {
             .unwrap_or_default(),
         revision: Revision::decode(secret).unwrap_or_else(none),
     }
+}
+
+/// The fleet and the cluster that the object is about; `None`: the hub did not name it.
+pub(super) fn pair(object: &ClusterPullSecret) -> Option<(String, ClusterKey)> {
+    let spec = &object.spec;
+    let (namespace, name) = spec.fleet.split_once('/')?;
+    let expected = cluster_pull_secret(&spec.cluster, namespace, name);
+    (object.name_any() == expected).then(|| {
+        let key = (object.namespace().unwrap_or_default(), spec.cluster.clone());
+        (spec.fleet.clone(), key)
+    })
 }

@@ -36,12 +36,16 @@ pub const STATUS_CLUSTERS: usize = 20;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.clusterSelector) || has(self.registered)",
+    "message": "clusterSelector or registered is needed: `clusterSelector: {}` selects every Cluster of the namespace",
+}]))]
 pub struct FleetPullSecretSpec {
     /// The Secret of this namespace with the credentials.
     pub secret_ref: FleetSecretRef,
-    /// Labels of the `Cluster`s of Cluster API that get it. Empty: every one of the selected namespaces.
-    #[serde(default)]
-    pub cluster_selector: LabelSelector,
+    /// Labels of the `Cluster`s of Cluster API that get it. Empty: every one of the selected namespaces. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_selector: Option<LabelSelector>,
     /// Labels of the namespaces whose clusters are selected. Absent: only this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,

@@ -239,19 +239,14 @@ fn spec(new: &NewFleet, source: &str) -> Value {
     if new.registered {
         spec["registered"] = json!({});
     }
-    spec["clusterSelector"] = if new.cluster_selector.is_empty() {
-        // An empty selector is one of every cluster.
-        json!({"matchExpressions": [
-            {"key": names::CLUSTER_LABEL, "operator": "In", "values": ["true"]},
-        ]})
-    } else {
+    if !new.cluster_selector.is_empty() {
         let labels: serde_json::Map<String, Value> = new
             .cluster_selector
             .iter()
             .map(|(key, value)| (key.clone(), json!(value)))
             .collect();
-        json!({"matchLabels": labels})
-    };
+        spec["clusterSelector"] = json!({"matchLabels": labels});
+    }
     spec
 }
 
@@ -297,7 +292,6 @@ mod tests {
 
     #[test]
     fn a_new_one_selects_what_was_named_and_no_more() {
-        let own = json!([{"key": "globalps.io/cluster", "operator": "In", "values": ["true"]}]);
         for (flags, expected, who) in [
             (
                 "--cluster-selector a=b,c=d",
@@ -312,7 +306,6 @@ mod tests {
                 json!({
                     "secretRef": {"name": "s"},
                     "registered": {},
-                    "clusterSelector": {"matchExpressions": own},
                 }),
                 "registered clusters",
             ),

@@ -1,0 +1,49 @@
+//! The source of a `FleetPullSecret`.
+
+use std::future::ready;
+
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt as _};
+
+use crate::cache::object_watch::{ObjectState, watch_object};
+use crate::content::source::{Data, Source};
+
+/// Namespace, name and key of the source of a `FleetPullSecret`.
+pub(super) type SourceRef = (String, String, String);
+
+/// A source, and the `resourceVersion` of its Secret.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub(super) source: Source,
+    pub(super) version: String,
+}
+
+/// Watches it. A failure is reported only while nothing is known yet: an outage of the API server does
+/// not change the Secret.
+pub(super) fn source(
+    client: &Client,
+    (namespace, name, key): &SourceRef,
+) -> impl Stream<Item = Found> + Send + use<> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let key = key.clone();
+    let mut is_known = false;
+    watch_object(secrets, name, "source").filter_map(move |state| {
+        let without = |source| Found {
+            source,
+            version: String::new(),
+        };
+        let found = match state {
+            ObjectState::Present(secret) => Some(Found {
+                source: Source::Found(Data::of(&secret, &key)),
+                version: secret.resource_version().unwrap_or_default(),
+            }),
+            ObjectState::Absent => Some(without(Source::Absent)),
+            ObjectState::Forbidden => Some(without(Source::Forbidden)),
+            ObjectState::Unknown(reason) if !is_known => Some(without(Source::Unreadable(reason))),
+            ObjectState::Unknown(_) | ObjectState::Stale => None,
+        };
+        is_known |= found.is_some();
+        ready(found)
+    })
+}

@@ -1,0 +1,77 @@
+//! What the connections say becomes the status of the clusters' objects.
+
+use futures::StreamExt as _;
+use futures::stream;
+use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::views::pair;
+use super::{CONCURRENT, Hub};
+use crate::objects::apply::ApplyError;
+
+impl Hub {
+    /// What the connections say of objects that are there.
+    pub(super) async fn write_statuses(&mut self) -> Result<(), ApplyError> {
+        let observed = std::mem::take(&mut self.observed);
+        let now = Timestamp::now();
+        let writes: Vec<(ClusterPullSecret, ClusterPullSecretStatus)> = self
+            .cache
+            .objects()
+            .filter_map(|object| {
+                let pair = pair(object)?;
+                let status = dated(object, observed.get(&pair)?, now)?;
+                Some((object.clone(), status))
+            })
+            .collect();
+        let hub = &self.writer;
+        let mut written = stream::iter(writes)
+            .map(|(object, status)| async move { hub.object_status(&object, &status).await })
+            .buffer_unordered(CONCURRENT);
+        let mut failed = None;
+        while let Some(done) = written.next().await {
+            match done {
+                Ok(object) => self.cache.put_object(object),
+                Err(error) if error.is_code(404) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        drop(written);
+        if let Some(error) = failed {
+            // Newer ones may have arrived meanwhile.
+            for (pair, status) in observed {
+                self.observed.entry(pair).or_insert(status);
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// The status with its times; `None`: nothing is new.
+fn dated(
+    object: &ClusterPullSecret,
+    observed: &ClusterPullSecretStatus,
+    now: Timestamp,
+) -> Option<ClusterPullSecretStatus> {
+    let none = ClusterPullSecretStatus::default();
+    let before = object.status.as_ref().unwrap_or(&none);
+    let is_same_phase = before.phase == observed.phase && before.last_transition_time.is_some();
+    let has_moved = !is_same_phase || before.nodes != observed.nodes;
+    let mut status = observed.clone();
+    // Between two reports of a connection the hub may have learnt more.
+    if status.phase != ClusterPhase::Synced && status.phase != ClusterPhase::Removed {
+        status.revision = before.revision;
+    }
+    status.last_transition_time = if is_same_phase {
+        before.last_transition_time.clone()
+    } else {
+        Some(Time(now))
+    };
+    status.last_progress_time = if has_moved {
+        Some(Time(now))
+    } else {
+        before.last_progress_time.clone()
+    };
+    (status != *before || object.status.is_none()).then_some(status)
+}
