@@ -24,8 +24,8 @@ pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use fleet::{
-    Fleet, FleetCommand, FleetPause, FleetRemove, FleetResume, FleetRetry, FleetStatus, FleetUndo,
-    FleetWait,
+    Fleet, FleetCommand, FleetInstall, FleetPause, FleetRemove, FleetResume, FleetRetry,
+    FleetStatus, FleetUndo, FleetWait,
 };
 pub(crate) use fleet_add::{FleetAdd, NewFleet};
 pub(crate) use fleet_join::FleetJoin;

@@ -34,6 +34,7 @@ pub(crate) struct Fleet {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
+    Install(FleetInstall),
     Status(FleetStatus),
     Pause(FleetPause),
     Resume(FleetResume),
@@ -42,6 +43,45 @@ pub(crate) enum FleetCommand {
     Remove(FleetRemove),
     Add(Box<FleetAdd>),
     Join(FleetJoin),
+}
+
+/// Print the manifests of the hub, or install it on the management cluster
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # What would be installed for the clusters of two namespaces?
+  kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge
+
+  # Install it
+  kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge --apply
+
+  # Another image; the namespaces stay
+  kubectl globalps fleet install --image REGISTRY/globalps-hub:NEWER --apply"
+)]
+pub(crate) struct FleetInstall {
+    /// Image of the hub; with --apply, the one that is installed
+    #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
+    pub image: Option<String>,
+    /// Namespaces with `FleetPullSecret`s and clusters, with commas. In each of them the hub may read every Secret. With
+    /// --apply, those of the installed hub
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', required_unless_present_any = ["apply", "all_namespaces"])]
+    pub namespaces: Vec<String>,
+    /// Every namespace: the hub may read every Secret of the management cluster
+    #[arg(short = 'A', long, conflicts_with = "namespaces")]
+    pub all_namespaces: bool,
+    /// Install it, instead of printing the manifests
+    #[arg(long)]
+    pub apply: bool,
+    /// How long to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5m",
+        requires = "apply"
+    )]
+    pub timeout: Span,
 }
 
 /// Waiting for a rollout to clusters.

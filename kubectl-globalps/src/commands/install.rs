@@ -7,15 +7,9 @@ use globalps_core::api::{
 use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::GroupVersionKind;
-use kube::discovery::ApiResource;
-use kube::runtime::wait::{await_condition, conditions};
-use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use kube::Api;
 
+use super::objects::put_all;
 use super::{namespace_access, operator_access};
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::client::Cluster;
@@ -42,55 +36,7 @@ pub(super) async fn run(
         );
     }
     let objects = manifests.objects();
-    let deadline = Instant::now() + args.timeout.0;
-    let late =
-        |what: &str, hint: &str| Failure::no(format!("{what} within {}", args.timeout), hint);
-    // The custom resources first: what comes after them may be of their kinds.
-    let (crds, others): (Vec<Object>, Vec<Object>) = objects
-        .into_iter()
-        .map(Object::of)
-        .partition(|object| object.resource.kind == "CustomResourceDefinition");
-    for crd in &crds {
-        put(&cluster, crd).await?;
-    }
-    for crd in &crds {
-        let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
-        let name = crd.name();
-        timeout_at(
-            deadline,
-            await_condition(api, &name, conditions::is_crd_established()),
-        )
-        .await
-        .map_err(|_| {
-            late(
-                &format!("the API server did not establish `{name}`"),
-                "see `kubectl get crd` for the reason",
-            )
-        })?
-        .map_err(|error| unwatchable(&name, &error))?;
-    }
-    for object in &others {
-        put(&cluster, object).await?;
-    }
-    let deployments: Api<Deployment> =
-        Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    printer.note("waiting for the controller ...");
-    timeout_at(
-        deadline,
-        await_condition(
-            deployments,
-            names::CONTROLLER,
-            |found: Option<&Deployment>| found.is_some_and(is_available),
-        ),
-    )
-    .await
-    .map_err(|_| {
-        late(
-            "the controller did not become available",
-            "see `kubectl -n globalps-system describe pods` for the reason",
-        )
-    })?
-    .map_err(|error| unwatchable(names::CONTROLLER, &error))?;
+    put_all(&cluster, objects, names::CONTROLLER, args.timeout).await?;
     printer.note("globalps is installed; add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`");
     Ok(Exit::Done)
 }
@@ -266,143 +212,9 @@ fn images(deployment: &Deployment) -> Option<(String, String)> {
     Some((container.image.clone()?, syncer.to_owned()))
 }
 
-/// Whether every replica runs what the Deployment says now. Its own conditions are no answer: just after an apply they
-/// are still about what was before.
-fn is_available(deployment: &Deployment) -> bool {
-    let wanted = deployment
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.replicas)
-        .unwrap_or(1);
-    let Some(status) = &deployment.status else {
-        return false;
-    };
-    let all = [
-        status.replicas,
-        status.updated_replicas,
-        status.available_replicas,
-    ];
-    status.observed_generation >= deployment.metadata.generation
-        && all
-            .iter()
-            .all(|number| number.unwrap_or_default() == wanted)
-}
-
-fn unwatchable(name: &str, error: &kube::runtime::wait::Error) -> Failure {
-    Failure::new(
-        format!("`{name}` could not be watched: {error}"),
-        "may you watch it? `kubectl auth can-i --list`",
-    )
-}
-
-/// An object of the manifests, and where it lives.
-pub(super) struct Object {
-    pub value: Value,
-    pub resource: ApiResource,
-}
-
-impl Object {
-    pub(super) fn of(value: Value) -> Self {
-        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) = match text("apiVersion").split_once('/') {
-            Some(parts) => parts,
-            None => ("", text("apiVersion")),
-        };
-        let gvk = GroupVersionKind::gvk(group, version, text("kind"));
-        Self {
-            resource: ApiResource::from_gvk(&gvk),
-            value,
-        }
-    }
-
-    fn metadata(&self, key: &str) -> Option<&str> {
-        self.value.get("metadata")?.get(key)?.as_str()
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.metadata("name").unwrap_or_default().to_owned()
-    }
-
-    /// As kubectl names it: `deployment.apps/globalps-controller`.
-    pub(super) fn title(&self) -> String {
-        let kind = self.resource.kind.to_lowercase();
-        let group = match self.resource.group.as_str() {
-            "" => String::new(),
-            group => format!(".{group}"),
-        };
-        format!("{kind}{group}/{}", self.name())
-    }
-
-    pub(super) fn api(&self, client: &Client) -> Api<DynamicObject> {
-        match self.metadata("namespace") {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
-            None => Api::all_with(client.clone(), &self.resource),
-        }
-    }
-}
-
-/// Applies it, and says so.
-async fn put(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
-    apply(cluster, object, false).await?;
-    let done = format!("{} serverside-applied", object.title());
-    cluster.printer().data(&done);
-    Ok(())
-}
-
-/// Server-side apply. By force: these objects are ours wholly.
-pub(super) async fn apply(
-    cluster: &Cluster<'_>,
-    object: &Object,
-    dry_run: bool,
-) -> Result<(), Failure> {
-    let title = object.title();
-    let params = PatchParams {
-        dry_run,
-        ..PatchParams::apply(names::PLUGIN_MANAGER).force()
-    };
-    let applied = cluster
-        .call(
-            &format!("apply `{title}`"),
-            object.api(&cluster.client).patch(
-                &object.name(),
-                &params,
-                &Patch::Apply(&object.value),
-            ),
-        )
-        .await?;
-    cluster.printer().detail(format_args!(
-        "{title} is at {}",
-        applied.resource_version().unwrap_or_default()
-    ));
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_controller_is_available_only_with_what_was_applied_last() {
-        use k8s_openapi::api::apps::v1::DeploymentStatus;
-        for (sentence, observed, updated, available, expected) in [
-            ("runs", 2, 1, 1, true),
-            ("not taken up yet", 1, 1, 1, false),
-            ("the old one still runs", 2, 0, 1, false),
-            ("not ready", 2, 1, 0, false),
-        ] {
-            let mut deployment = Deployment::default();
-            deployment.metadata.generation = Some(2);
-            deployment.status = Some(DeploymentStatus {
-                observed_generation: Some(observed),
-                replicas: Some(1),
-                updated_replicas: Some(updated),
-                available_replicas: Some(available),
-                ..DeploymentStatus::default()
-            });
-            assert_eq!(is_available(&deployment), expected, "{sentence}");
-        }
-        assert!(!is_available(&Deployment::default()));
-    }
 
     #[test]
     fn what_is_installed_stays_where_nothing_else_is_asked_for() {
@@ -457,33 +269,5 @@ mod tests {
         assert!(allows(&with, &config).is_ok());
         "/own/config.json".clone_into(&mut config.kubelet.config_file);
         assert!(allows(&with, &config).is_err());
-    }
-
-    #[test]
-    fn objects_are_named_and_placed_as_kubectl_does() {
-        let manifests = Manifests {
-            controller_image: "c".to_owned(),
-            syncer_image: "s".to_owned(),
-            namespace: "kube-system".to_owned(),
-            original: None,
-            sources: Vec::new(),
-            delivery: None,
-            image_pull_secrets: None,
-            operators: None,
-            hosted_control_plane: None,
-            allowed: Allowed::default(),
-        };
-        let objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
-        let titles: Vec<String> = objects.iter().map(Object::title).collect();
-        for expected in [
-            "namespace/globalps-system",
-            "customresourcedefinition.apiextensions.k8s.io/globalpullsecrets.globalps.io",
-            "deployment.apps/globalps-controller",
-        ] {
-            assert!(titles.iter().any(|title| title == expected), "{titles:?}");
-        }
-        let plurals: Vec<&str> = objects.iter().map(|o| o.resource.plural.as_str()).collect();
-        assert!(plurals.contains(&"customresourcedefinitions"));
-        assert!(plurals.contains(&"deployments"));
     }
 }

@@ -16,6 +16,7 @@ mod live_check;
 mod migrate;
 mod migrate_facts;
 mod namespace_access;
+mod objects;
 mod operator_access;
 mod pause;
 mod remove;

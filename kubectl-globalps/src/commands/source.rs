@@ -11,8 +11,8 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::install::{Object, apply};
 use super::is_installed;
+use super::objects::{Object, apply};
 use crate::additional::may_change_of;
 use crate::cli::DryRun;
 use crate::client::Cluster;

@@ -17,8 +17,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::install::Object;
 use super::leftovers::{self, Marks};
+use super::objects::Object;
 use super::operator_access;
 use crate::cli::{Connection, Uninstall};
 use crate::client::Cluster;

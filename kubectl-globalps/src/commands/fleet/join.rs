@@ -11,7 +11,7 @@ use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::install::{Object, apply};
+use super::super::objects::{Object, apply};
 use crate::additional::data_of;
 use crate::cli::{Connection, DryRun, FleetJoin};
 use crate::client::Cluster;

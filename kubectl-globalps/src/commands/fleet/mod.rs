@@ -1,6 +1,7 @@
 //! `fleet`: one pull secret for many clusters, on the management cluster.
 
 mod add;
+mod install;
 mod join;
 mod pause;
 mod remove;
@@ -34,6 +35,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     match &args.command {
+        FleetCommand::Install(args) => install::run(args, flags, printer).await,
         FleetCommand::Status(args) => status::run(args, flags, printer).await,
         FleetCommand::Pause(args) => pause::pause(args, flags, printer).await,
         FleetCommand::Resume(args) => pause::resume(args, flags, printer).await,

@@ -1,0 +1,116 @@
+//! `fleet install`: the hub's manifests, printed or applied.
+
+use globalps_core::manifests::{HubInstall, to_yaml};
+use globalps_core::names;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+
+use super::super::objects::put_all;
+use crate::cli::{Connection, FleetInstall};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::printer::Printer;
+
+pub(super) async fn run(
+    args: &FleetInstall,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let mut hub = HubInstall {
+        image: args.image.clone().unwrap_or_default(),
+        namespaces: args.namespaces.clone(),
+    };
+    if !args.apply {
+        printer.data(&to_yaml(&hub.objects()));
+        return Ok(Exit::Done);
+    }
+    let cluster = Cluster::connect(flags, printer).await?;
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let found = cluster.call("see what is installed", api.get_opt(names::HUB));
+    let known = found.await?.as_ref().and_then(installed);
+    complete(&mut hub, known, args.all_namespaces)?;
+    put_all(&cluster, hub.objects(), names::HUB, args.timeout).await?;
+    printer
+        .note("the hub is installed; `kubectl globalps fleet add` rolls the first pull secret out");
+    Ok(Exit::Done)
+}
+
+/// What is not named stays as it is installed.
+fn complete(
+    hub: &mut HubInstall,
+    known: Option<HubInstall>,
+    all_namespaces: bool,
+) -> Result<(), Failure> {
+    let names_none = hub.namespaces.is_empty() && !all_namespaces;
+    match known {
+        Some(known) => {
+            if hub.image.is_empty() {
+                hub.image = known.image;
+            }
+            if names_none {
+                hub.namespaces = known.namespaces;
+            }
+            Ok(())
+        }
+        None if hub.image.is_empty() => Err(Failure::new(
+            "no image is named, and the hub is not installed",
+            "name it with `--image`",
+        )),
+        None if names_none => Err(Failure::new(
+            "no namespaces are named, and the hub is not installed",
+            "name those with your clusters with `--namespaces`, or take all of them with `--all-namespaces`",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Image and namespaces of the hub that is there.
+fn installed(deployment: &Deployment) -> Option<HubInstall> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let container = pod.containers.first()?;
+    let mut args = container.args.iter().flatten();
+    let namespaces = args.find_map(|arg| arg.strip_prefix("--namespaces="));
+    let namespaces = namespaces.into_iter().flat_map(|names| names.split(','));
+    Some(HubInstall {
+        image: container.image.clone()?,
+        namespaces: namespaces.map(str::to_owned).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(image: &str, namespaces: &[&str]) -> HubInstall {
+        HubInstall {
+            image: image.to_owned(),
+            namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_stays_as_it_is_installed() {
+        let known = hub("r/hub:1", &["a", "b"]);
+        let objects = known.objects();
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+        let deployment = deployment.cloned().map(serde_json::from_value);
+        let deployment: Deployment = deployment.expect("one").expect("a Deployment");
+        let known = installed(&deployment);
+        for (asked, all, expected) in [
+            (hub("", &[]), false, ("r/hub:1", &["a", "b"][..])),
+            (hub("r/hub:2", &[]), false, ("r/hub:2", &["a", "b"])),
+            (hub("", &["c"]), false, ("r/hub:1", &["c"])),
+            (hub("", &[]), true, ("r/hub:1", &[])),
+        ] {
+            let mut asked = asked;
+            complete(&mut asked, known.clone(), all).expect("installed");
+            assert_eq!(
+                (asked.image.as_str(), &*asked.namespaces),
+                (expected.0, &*hub("", expected.1).namespaces)
+            );
+        }
+        assert!(complete(&mut hub("", &["a"]), None, false).is_err());
+        assert!(complete(&mut hub("r/hub:1", &[]), None, false).is_err());
+        assert!(complete(&mut hub("r/hub:1", &[]), None, true).is_ok());
+    }
+}
