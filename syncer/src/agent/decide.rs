@@ -1627,6 +1627,36 @@ mod tests {
     }
 
     #[test]
+    fn flags_that_others_wrote_while_the_provider_came_stay_ahead_and_back() {
+        let facts = provider_facts();
+        let (content, config) = (by_provider(""), with_scopes());
+        let change = ProviderChange {
+            before: facts.provider.without(&facts.disk).unwrap(),
+            target: facts.with_content(1, &content, &config, None).unwrap(),
+            is_kubelet_checked: true,
+            has_failed: false,
+        };
+        let rebased = |disk: &ProviderDisk| {
+            credential_provider::rebase(&facts.provider, &change, disk).unwrap()
+        };
+        assert_eq!(rebased(&facts.disk), None, "nobody wrote");
+        let theirs = Some(file("KUBELET_KUBEADM_ARGS=\"--v=4\"\n"));
+        let rebased = rebased(&ProviderDisk {
+            data: FileSnapshot::Absent,
+            config: FileSnapshot::Absent,
+            flags: theirs.clone(),
+        })
+        .unwrap();
+        assert_eq!(rebased.before.flags, theirs, "back");
+        let Some(FileSnapshot::File { bytes, .. }) = &rebased.target.flags else {
+            panic!("no flags")
+        };
+        let ahead = String::from_utf8_lossy(bytes);
+        assert!(ahead.contains("\"--v=4 --image-credential-provider-config="));
+        assert_eq!(rebased.target.installed, change.target.installed);
+    }
+
+    #[test]
     fn a_newer_rotation_still_owes_the_restart_for_settings_that_are_written_already() {
         let (mut provider, mut state) = in_force(true);
         let content = by_provider("5055");
