@@ -334,11 +334,13 @@ mod tests {
     use super::*;
     use crate::delivery::config_file::rebase;
     use crate::node::provider::{HostPath, Provider, ProviderDisk};
+    use crate::node::state::ProviderChange;
 
     const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
     const OURS_IN_ANOTHER_FORM: &str = "{ \"auths\": {\"r\": {\"auth\": \"dTpw\"}} }\n";
     const NEWER: &str = r#"{"auths":{"r":{"auth":"dTpx"}}}"#;
     const OWN: &str = "{ \"auths\": {\"own\": {\"auth\": \"bzpv\"}}, \"x\": 1 }\n";
+    const OWN_IN_ANOTHER_FORM: &str = r#"{"auths":{"own":{"auth":"bzpv"}},"x":1}"#;
     const OWN_AND_OURS: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpw"}},"x":1}"#;
     const OWN_AND_NEWER: &str = r#"{"auths":{"own":{"auth":"bzpv"},"r":{"auth":"dTpx"}},"x":1}"#;
     const TWICE: &str = r#"{"auths":{"https://q":{"auth":"bzpv"},"q":{"auth":"bzpx"}}}"#;
@@ -1504,6 +1506,15 @@ mod tests {
                 "Confirm",
             ),
             (
+                "in force, and others wrote the file in another form",
+                &one,
+                &there,
+                Some(&state),
+                by_provider(""),
+                OWN_IN_ANOTHER_FORM,
+                "Confirm",
+            ),
+            (
                 "a rotation",
                 &two,
                 &there,
@@ -1591,6 +1602,94 @@ mod tests {
                 ..facts(Some(task), state, &file, Some(&content))
             });
             assert_eq!(provider_line(action), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_wrote_while_the_provider_came_is_as_before_globalps_again() {
+        let (provider, content, task) = (provider_facts(), by_provider(""), task(2));
+        let mut state = synced(OWN);
+        state.snapshot = file(OWN).with_mode(Some(0o644));
+        state.mode = Some(0o644);
+        let before = file(OWN_AND_OURS);
+        let facts = NodeFacts {
+            provider: Some(&provider),
+            ..facts(Some(&task), Some(&state), &before, Some(&content))
+        };
+        let Action::Begin { change, .. } = decide(&facts) else {
+            panic!("not begun")
+        };
+        assert_eq!(change.target, state.snapshot);
+        let found = file(&format!("{OWN_AND_OURS}\n"));
+        let rebased = rebase(&change, &found, &state).unwrap();
+        assert_eq!(rebased.target, state.snapshot, "ahead");
+        assert_eq!(rebased.before, found, "back");
+    }
+
+    #[test]
+    fn flags_that_others_wrote_while_the_provider_came_stay_ahead_and_back() {
+        let facts = provider_facts();
+        let (content, config) = (by_provider(""), with_scopes());
+        let change = ProviderChange {
+            before: facts.provider.without(&facts.disk).unwrap(),
+            target: facts.with_content(1, &content, &config, None).unwrap(),
+            is_kubelet_checked: true,
+            has_failed: false,
+        };
+        let rebased = |disk: &ProviderDisk| {
+            credential_provider::rebase(&facts.provider, &change, disk).unwrap()
+        };
+        assert_eq!(rebased(&facts.disk), None, "nobody wrote");
+        let theirs = Some(file("KUBELET_KUBEADM_ARGS=\"--v=4\"\n"));
+        let rebased = rebased(&ProviderDisk {
+            data: FileSnapshot::Absent,
+            config: FileSnapshot::Absent,
+            flags: theirs.clone(),
+        })
+        .unwrap();
+        assert_eq!(rebased.before.flags, theirs, "back");
+        let Some(FileSnapshot::File { bytes, .. }) = &rebased.target.flags else {
+            panic!("no flags")
+        };
+        let ahead = String::from_utf8_lossy(bytes);
+        assert!(ahead.contains("\"--v=4 --image-credential-provider-config="));
+        assert_eq!(rebased.target.installed, change.target.installed);
+    }
+
+    #[test]
+    fn a_newer_rotation_still_owes_the_restart_for_settings_that_are_written_already() {
+        let (mut provider, mut state) = in_force(true);
+        let content = by_provider("5055");
+        let Delivery::CredentialProvider(config) = &content.delivery else {
+            panic!("by the provider")
+        };
+        let before = provider.with(state.provider.clone().unwrap()).unwrap();
+        let target = provider.with_content(2, &content, config, None).unwrap();
+        provider.disk = ProviderDisk {
+            data: target.data(),
+            config: target.config.clone(),
+            flags: target.flags.clone(),
+        };
+        let (file, newest) = (file(OWN), task(3));
+        for (is_pending, expected) in [(true, "provider, own, restart"), (false, "provider, own")] {
+            state.change = is_pending.then(|| Change {
+                task: task(2),
+                target: file.clone(),
+                before: file.clone(),
+                provider: Some(ProviderChange {
+                    before: before.clone(),
+                    target: target.clone(),
+                    is_kubelet_checked: true,
+                    has_failed: false,
+                }),
+                ..with_step(Step::Forward)
+            });
+            let action = decide(&NodeFacts {
+                provider: Some(&provider),
+                is_cooled_down: false,
+                ..facts(Some(&newest), Some(&state), &file, Some(&content))
+            });
+            assert_eq!(provider_line(action), expected, "pending: {is_pending}");
         }
     }
 
@@ -1806,6 +1905,15 @@ mod tests {
                 &impossible,
                 by_provider(OURS, &[]),
                 OURS,
+                "Confirm",
+            ),
+            (
+                "not by an older controller, which leaves out what it does not know",
+                task(1),
+                &provided,
+                &installed,
+                content(NEWER),
+                "",
                 "Confirm",
             ),
             (

@@ -111,4 +111,40 @@ mod tests {
         }
         assert!(drift.is_limit_reached());
     }
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_counts_for_ten_minutes_to_the_end() {
+        let mut drift = Drift::new(Path::new("/x/config.json"));
+        for _ in 0..5 {
+            drift.count();
+        }
+        tokio::time::advance(CONFLICT_WINDOW).await;
+        assert!(drift.is_limit_reached());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!drift.is_limit_reached());
+    }
+
+    #[tokio::test]
+    async fn a_file_is_watched_once_it_was_correct_under_its_watch() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        let mut drift = Drift::new(&at("config.json"));
+        drift.watch();
+        assert!(!drift.is_watched(), "nothing tells of a change yet");
+        drift.changed().await;
+        assert!(!drift.is_watched(), "it may have changed before");
+        drift.watch();
+        drift.watch_others(&[]);
+        assert!(drift.is_watched());
+        drift.watch_others(&[at("other.json")]);
+        assert!(!drift.is_watched(), "of another file nothing is known");
+        drift.changed().await;
+        drift.watch();
+        drift.watch_others(&[at("other.json")]);
+        assert!(drift.is_watched(), "the same files again");
+        std::fs::write(at("other.json"), "{}").expect("written");
+        let noticed = tokio::time::timeout(Duration::from_secs(10), drift.changed()).await;
+        assert!(noticed.is_ok() && drift.is_watched());
+        let silent = tokio::time::timeout(Duration::from_millis(20), drift.changed()).await;
+        assert!(silent.is_err(), "no change, no word");
+    }
 }
