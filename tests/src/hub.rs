@@ -1,10 +1,9 @@
 //! The hub installed on a management cluster, and what a test asks of it.
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::manifests::{HubInstall, to_yaml};
 use serde_json::{Value, json};
 
-use crate::product::{self, DEADLINE, run};
+use crate::product::{self, DEADLINE, Product, run};
 use crate::{Access, Cluster, kubernetes, until};
 
 const POLL: std::time::Duration = std::time::Duration::from_millis(50);
@@ -29,23 +28,20 @@ impl<'a> Hub<'a> {
             |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
         );
         hub.apply(&made.collect::<Vec<_>>())?;
-        let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
-        let install = HubInstall { image, namespaces };
-        let mut kubectl = management.kubectl_command();
-        kubectl.args(["apply", "--server-side", "-f", "-"]);
-        let ran = run(&mut kubectl, &to_yaml(&install.objects()))?;
-        ensure!(ran.code == Some(0), "kubectl apply failed: {}", ran.stderr);
-        let timeout = format!("--timeout={}s", DEADLINE.as_secs());
-        let rollout = [
-            "rollout",
-            "status",
-            "deployment/globalps-hub",
-            "-n",
-            SYSTEM,
-            &timeout,
-        ];
-        management.kubectl(&rollout)?;
+        let namespaces = match namespaces {
+            [] => "--all-namespaces".to_owned(),
+            namespaces => format!("--namespaces={}", namespaces.join(",")),
+        };
+        hub.fleet_command(&["install", "--image", &image, &namespaces, "--apply"])?;
         Ok(hub)
+    }
+
+    /// `kubectl globalps fleet` on the management cluster, which must succeed.
+    pub fn fleet_command(&self, args: &[&str]) -> Result<String> {
+        let product = Product::attach(self.management);
+        let ran = product.plugin(&[&["fleet"], args].concat(), "")?;
+        ensure!(ran.code == Some(0), "fleet {args:?}: {}", ran.stderr);
+        Ok(ran.stdout)
     }
 
     pub fn management(&self) -> &Cluster {

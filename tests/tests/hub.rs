@@ -4,7 +4,6 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::objects::merge_in;
 use common::{base64, cluster, docker_config};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::capi::Capi;
@@ -132,14 +131,8 @@ fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
     }
     // The hub asks once more, once the node is mended.
     mend_kubelet(&node).unwrap();
-    let object = globalps_core::names::cluster_pull_secret(canary, FLEET, NAME);
-    let retry = json!({"metadata": {"annotations": {"globalps.io/retry": "1"}}});
-    merge_in(
-        hub.management(),
-        FLEET,
-        &format!("clusterpullsecret/{object}"),
-        &retry,
-    );
+    hub.fleet_command(&["retry", NAME, "-n", FLEET, "--wait"])
+        .unwrap();
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
     for (_, member) in members {
         assert_nodes_have(member, "thr33");

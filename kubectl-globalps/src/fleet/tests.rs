@@ -405,7 +405,7 @@ fn advice_names_what_to_do_next() {
     assert_eq!(message, "1 cluster failed: `clusters/m3`: why m3");
     assert_eq!(
         hint,
-        "in that cluster `kubectl globalps check` names the cause, and `kubectl globalps retry` tries its nodes again; then `kubectl globalps fleet retry team-a -n clusters`, or go back with `kubectl globalps fleet undo team-a -n clusters`"
+        "in that cluster `kubectl globalps check` names the cause; try it and its nodes again with `kubectl globalps fleet retry team-a -n clusters`, or go back with `kubectl globalps fleet undo team-a -n clusters`"
     );
     let mut away = fleet("Synced", 3);
     away.status.as_mut().expect("one").counts.unreachable = 1;

@@ -210,7 +210,7 @@ fn of_clusters(status: &FleetStatus) -> Option<Advice> {
         return Some((
             format!("{} failed: {}", clusters(failed.len()), list(&failed)),
             format!(
-                "in that cluster `kubectl globalps check` names the cause, and `kubectl globalps retry` tries its nodes again; then {}, or go back with {}",
+                "in that cluster `kubectl globalps check` names the cause; try it and its nodes again with {}, or go back with {}",
                 command("retry", title),
                 command("undo", title)
             ),
