@@ -1368,6 +1368,60 @@ mod tests {
         );
     }
 
+    /// The text of a restore from this state.
+    fn restore_text(state: &State, content: &str) -> String {
+        let (task, desired) = (task(0), self::content("{}"));
+        let found = file(content);
+        let facts = facts(Some(&task), Some(state), &found, Some(&desired));
+        match decide(&facts) {
+            Action::Begin { change, .. } => match change.target {
+                FileSnapshot::Absent => String::new(),
+                FileSnapshot::File { bytes, .. } => String::from_utf8_lossy(&bytes).into_owned(),
+            },
+            _ => content.to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_own_entry_survives_a_file_that_is_written_meanwhile() {
+        const TWO: &str = r#"{"auths":{"https://r":{"auth":"bzpv"},"r":{"auth":"bzpx"}}}"#;
+        const OTHER: &str = r#"{"auths":{"t":{"auth":"dDp0"}}}"#;
+        let (one, desired, before) = (task(1), content(OURS), file(TWO));
+        let first = facts(Some(&one), None, &before, Some(&desired));
+        let Action::Begin { change, .. } = decide(&first) else {
+            panic!("not begun")
+        };
+        let state = State::new(before.clone(), 0);
+        let rebased = rebase(&change, &file(TWO), &state).unwrap();
+        assert_eq!(rebased.target_managed.overridden().len(), 2);
+        assert_eq!(
+            rebased.before, before,
+            "both spellings are there on the way back"
+        );
+
+        // Another process replaced the file that had revision 1, and writes it again while revision 2 comes.
+        let mut state = synced(OWN_R);
+        let (two, newer) = (task(2), content(NEWER));
+        let found = file(OTHER);
+        let second = facts(Some(&two), Some(&state), &found, Some(&newer));
+        let Action::Begin { change, .. } = decide(&second) else {
+            panic!("not begun")
+        };
+        let rebased = rebase(&change, &file(OTHER), &state).unwrap();
+        let FileSnapshot::File { bytes, .. } = &rebased.before else {
+            panic!("no file")
+        };
+        let back = String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            back.contains("https://r/") && back.contains("\"t\""),
+            "{back}"
+        );
+        state.managed = rebased.before_managed;
+        let restored = restore_text(&state, &back);
+        assert!(restored.contains("https://r/"), "{restored}");
+        assert!(restored.contains("\"t\""), "{restored}");
+    }
+
     const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
 
     fn provider_facts() -> ProviderFacts {

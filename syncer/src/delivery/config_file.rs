@@ -13,9 +13,11 @@ use crate::node::state::{Change, ProviderChange, State};
 pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Option<Change> {
     let existing = parsed(file)?;
     let managed = change.managed();
-    let on_file = |version: &FileSnapshot, wanted: &ManagedEntries| {
-        let wanted = wanted.among(&parsed(version).unwrap_or_default());
-        merge_on_node(&existing, &wanted, &managed.keys, &managed.overridden())
+    let among = |version: &FileSnapshot, wanted: &ManagedEntries| {
+        wanted.among(&parsed(version).unwrap_or_default())
+    };
+    let on_file = |wanted: &DockerConfig| {
+        merge_on_node(&existing, wanted, &managed.keys, &managed.overridden())
     };
     let narrowed = |file: FileSnapshot, managed: &ManagedEntries| {
         if managed.is_empty() {
@@ -31,8 +33,9 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
             file.with_bytes(config.render())
         }
     };
-    let ahead = on_file(&change.target, &change.target_managed);
-    let back = on_file(&change.before, &change.before_managed);
+    let ahead = on_file(&among(&change.target, &change.target_managed));
+    let had = among(&change.before, &change.before_managed);
+    let back = on_file(&had);
     let has_provider = |provider: &ProviderChange| provider.target.installed.is_some();
     let target = match change.task.goal() {
         Goal::Restore => restored(&ahead.config, file, state),
@@ -54,7 +57,11 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
         target,
         target_managed: change.target_managed.overriding(ahead.overridden),
         before,
-        before_managed: change.before_managed.overriding(back.overridden),
+        // Where a managed entry was missing before, the node's own one is back, and nobody's to take out.
+        before_managed: change
+            .before_managed
+            .within(&had)
+            .overriding(back.overridden),
         ..change.clone()
     })
 }

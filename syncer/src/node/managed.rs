@@ -1,7 +1,7 @@
 //! Which entries of the credentials file are managed, as the journal keeps them.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
 use serde::{Deserialize, Serialize};
@@ -45,19 +45,31 @@ impl ManagedEntries {
         }
     }
 
-    /// Union of both; of two overridden entries with one key, that of `later` wins.
+    /// Union of both; what `later` overrides of a key, in however many spellings, wins.
     pub(crate) fn and(&self, later: &Self) -> Self {
+        let later_overridden = later.overridden();
+        let is_later = |entry: &Entry| {
+            let key = entry.canonical_key();
+            later_overridden
+                .iter()
+                .any(|later| later.canonical_key() == key)
+        };
         let mut overridden = self.overridden();
-        overridden.extend(later.overridden());
-        let both: BTreeMap<String, Entry> = overridden
-            .into_iter()
-            .map(|entry| (entry.canonical_key().into_owned(), entry))
-            .collect();
+        overridden.retain(|entry| !is_later(entry));
+        overridden.extend(later_overridden);
         Self {
             keys: &self.keys | &later.keys,
-            overridden: as_value(both.into_values().collect()),
+            overridden: as_value(overridden),
             entries: serde_json::Value::Null,
         }
+    }
+
+    /// Without the keys that these entries don't have.
+    pub(crate) fn within(&self, config: &DockerConfig) -> Self {
+        let present = config.by_canonical_key();
+        let mut within = self.clone();
+        within.keys.retain(|key| present.contains_key(&**key));
+        within
     }
 
     /// The managed ones of these entries.
@@ -94,4 +106,36 @@ impl ManagedEntries {
 
 fn as_value(entries: Vec<Entry>) -> serde_json::Value {
     serde_json::from_slice(&DockerConfig::new(entries).render()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> DockerConfig {
+        dockerconfig::parse(text.as_bytes()).unwrap()
+    }
+
+    fn overriding(own: &str) -> ManagedEntries {
+        let desired = config(r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
+        ManagedEntries::new(&desired, config(own).entries().to_vec())
+    }
+
+    #[test]
+    fn every_spelling_of_an_overridden_registry_is_kept() {
+        let two = r#"{"auths":{"https://r":{"auth":"bzpv"},"r":{"auth":"bzpx"}}}"#;
+        let one = r#"{"auths":{"https://r/":{"auth":"bzpy"}}}"#;
+        let (none, one, two) = (ManagedEntries::default(), overriding(one), overriding(two));
+        for (sentence, earlier, later, expected) in [
+            ("only earlier", &two, &none, "https://r r"),
+            ("only later", &none, &two, "https://r r"),
+            ("later wins", &two, &one, "https://r/"),
+            ("also with more", &one, &two, "https://r r"),
+        ] {
+            let overridden = earlier.and(later).overridden();
+            let keys: Vec<&str> = overridden.iter().map(Entry::key).collect();
+            assert_eq!(keys.join(" "), expected, "{sentence}");
+        }
+    }
 }
