@@ -1,5 +1,7 @@
 //! What a member cluster has, what is written into it, and what its object says then. Pure.
 
+use std::sync::Arc;
+
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecretStatus, Counts, GlobalPullSecret, GlobalPullSecretStatus,
     MESSAGE_LIMIT, condition,
@@ -28,7 +30,7 @@ pub(crate) enum Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
     pub(crate) number: i64,
-    pub(crate) content: Data,
+    pub(crate) content: Arc<Data>,
     /// Each new value asks globalps there for one more try on every node that failed; empty: nobody asks.
     pub(crate) retry: String,
 }
@@ -45,7 +47,7 @@ pub(crate) struct TargetView {
     fleet: Option<String>,
     revision: Option<i64>,
     retry: String,
-    content: Data,
+    content: Arc<Data>,
     /// It has more keys than the hub's.
     has_other_keys: bool,
     /// Who else owns the content, by the API server's record.
@@ -53,8 +55,15 @@ pub(crate) struct TargetView {
 }
 
 impl TargetView {
-    /// `manager`: the hub's field manager.
-    pub(crate) fn new(secret: &Secret, manager: &str) -> Self {
+    /// `manager`: the hub's field manager. `wanted`: what it may be, so that the same content is held once.
+    pub(crate) fn new(secret: &Secret, manager: &str, wanted: &Wanted) -> Self {
+        let content = Data::of(secret, DATA_KEY);
+        let content = match wanted {
+            Wanted::Revision(release) if *release.content == content => {
+                Arc::clone(&release.content)
+            }
+            _ => Arc::new(content),
+        };
         let annotations = secret.annotations();
         let owns_content = |fields: &serde_json::Value| {
             fields
@@ -79,7 +88,7 @@ impl TargetView {
                 .get(RETRY_ANNOTATION)
                 .cloned()
                 .unwrap_or_default(),
-            content: Data::of(secret, DATA_KEY),
+            content,
             has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
             other_manager: others
                 .next()
@@ -328,8 +337,8 @@ mod tests {
     const FLEET: &str = "ns/shared";
     const MANAGER: &str = "globalps-hub-1";
 
-    fn content(text: &str) -> Data {
-        Data(Some(text.as_bytes().to_vec()))
+    fn content(text: &str) -> Arc<Data> {
+        Arc::new(Data(Some(text.as_bytes().to_vec())))
     }
 
     fn wanted(number: i64, text: &str, retry: &str) -> Wanted {
@@ -352,7 +361,11 @@ mod tests {
             "data": {".dockerconfigjson": "QQ=="},
         });
         merge(&mut secret, changes);
-        TargetView::new(&serde_json::from_value(secret).unwrap(), MANAGER)
+        TargetView::new(
+            &serde_json::from_value(secret).unwrap(),
+            MANAGER,
+            &Wanted::Nothing,
+        )
     }
 
     fn owner(manager: &str) -> Value {

@@ -1,5 +1,7 @@
 //! The plan for one `FleetPullSecret`: what the hub writes next.
 
+use std::sync::Arc;
+
 use globalps_core::api::{
     Canary, ClusterPullSecretSpec, DeletionPolicy, FleetRollout, MAX_REVISION, OnFailure, Rollout,
 };
@@ -141,9 +143,15 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
     if newest.is_some_and(|newest| means_the_same(&newest.content, desired)) {
         return Next::Same;
     }
-    let number = newest.map_or(Some(1), |newest| newest.number.checked_add(1));
-    match number.filter(|number| *number <= MAX_REVISION) {
-        Some(number) => Next::New(Revision::new(number, desired.clone())),
+    // Also where somebody deleted the newest one: a number never gets another meaning.
+    let assigned = input.objects.values().map(|object| object.spec.revision);
+    let written = newest.map(|newest| newest.number);
+    let last = assigned.chain(written).max().unwrap_or_default();
+    match last.checked_add(1).filter(|number| *number <= MAX_REVISION) {
+        Some(number) => Next::New(Revision::new(
+            number,
+            good.map_or_else(|| Arc::new(data.clone()), |it| Arc::clone(&it.content)),
+        )),
         None => Next::Hold(Hold::NoRevisionLeft),
     }
 }

@@ -87,7 +87,7 @@ fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
         canary_passed: has('p') || has('r'),
         rolled_out: has('r').then_some(NOW),
         rejected: has('x').then(|| "it failed".to_owned()),
-        ..Revision::new(*number, data(content))
+        ..Revision::new(*number, Arc::new(data(content)))
     }
 }
 
@@ -442,6 +442,18 @@ fn a_deleted_fleet_is_removed_from_its_clusters_a_few_at_a_time_or_left_there() 
     assert_eq!(hub.line(), "-a -b -c");
     hub.objects.clear();
     assert_eq!(hub.line(), "finished");
+}
+
+#[test]
+fn a_number_never_gets_another_meaning() {
+    let mut hub = hub(
+        found(A),
+        &[(1, A, "r"), (2, B, "r")],
+        "a=2:Synced b=2:Synced",
+    );
+    hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
+    hub.revisions.pop();
+    assert_eq!(hub.line(), "write 3", "the newest one was deleted by hand");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Revisions of a `FleetPullSecret`: one Secret each, which keeps its content until no cluster may be asked for it.
 
+use std::sync::Arc;
+
 use globalps_core::api::FleetPullSecret;
 use globalps_core::dockerconfig;
 use globalps_core::names::{
@@ -17,7 +19,8 @@ use crate::content::source::Data;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Revision {
     pub(crate) number: i64,
-    pub(crate) content: Data,
+    /// Shared by all that hold it: there may be a thousand clusters.
+    pub(crate) content: Arc<Data>,
     /// Enough canaries have had it.
     pub(crate) canary_passed: bool,
     /// When every cluster had it.
@@ -27,7 +30,7 @@ pub(crate) struct Revision {
 }
 
 impl Revision {
-    pub(crate) fn new(number: i64, content: Data) -> Self {
+    pub(crate) fn new(number: i64, content: Arc<Data>) -> Self {
         Self {
             number,
             content,
@@ -48,7 +51,7 @@ impl Revision {
         let rolled_out = annotations.get(ROLLED_OUT_ANNOTATION);
         Some(Self {
             number,
-            content: Data::of(secret, DATA_KEY),
+            content: Arc::new(Data::of(secret, DATA_KEY)),
             canary_passed: is(CANARY_PASSED_ANNOTATION),
             rolled_out: rolled_out.and_then(|time| time.parse().ok()),
             rejected: annotations.get(REJECTED_ANNOTATION).cloned(),

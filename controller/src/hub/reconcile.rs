@@ -314,7 +314,7 @@ fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
     revision.map_or(Wanted::Nothing, |it| {
         Wanted::Revision(Release {
             number: it.number,
-            content: it.content.clone(),
+            content: Arc::clone(&it.content),
             retry: spec.retry.clone(),
         })
     })

@@ -214,7 +214,8 @@ impl Session {
         let found = within(secrets(client, order).get_opt(&order.target.name)).await;
         let found = found.map_err(away)?;
         let manager = &self.shared.manager;
-        self.facts.target = found.map(|secret| TargetView::new(&secret, manager));
+        let wanted = self.orders.borrow().wanted.clone();
+        self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &wanted));
         Ok(())
     }
 
@@ -251,7 +252,8 @@ impl Session {
         match written {
             Ok(secret) => {
                 let manager = &self.shared.manager;
-                self.facts.target = secret.map(|secret| TargetView::new(&secret, manager));
+                let view = |secret| TargetView::new(&secret, manager, &order.wanted);
+                self.facts.target = secret.map(view);
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code == 404 => {
@@ -330,7 +332,7 @@ fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json
             "annotations": annotations,
         },
         "type": SECRET_TYPE,
-        "data": {DATA_KEY: ByteString(release.content.0.unwrap_or_default())},
+        "data": {DATA_KEY: ByteString(release.content.0.clone().unwrap_or_default())},
     })
 }
 

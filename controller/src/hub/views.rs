@@ -1,6 +1,7 @@
 //! What the hub keeps of the management cluster's objects.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{
@@ -147,7 +148,7 @@ pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
 }
 
 pub(super) fn revision(secret: &Secret) -> RevisionSecret {
-    let none = || Revision::new(0, Data(None));
+    let none = || Revision::new(0, Arc::new(Data(None)));
     RevisionSecret {
         id: Id::of(secret),
         fleet: secret
