@@ -23,8 +23,9 @@ pub(super) struct Order {
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
     pub(super) require_nodes: bool,
-    /// The cluster is known to be none of another name, nor the hub.
-    pub(super) may_write: bool,
+    /// uid of the one `kube-system` that may be written to: it is known to be none of another name, nor the hub's. `None`: nothing
+    /// may be written.
+    pub(super) identity: Option<String>,
     /// What was in force there last.
     pub(super) revision: i64,
 }

@@ -264,7 +264,6 @@ impl Hub {
                 continue;
             };
             let known = revisions.get(&pair.0).map_or(&[][..], Vec::as_slice);
-            let is_taken = object.spec.revision == 0 && !object.spec.remove;
             let order = Order {
                 kubeconfig: self.cache.kubeconfig(&pair.1),
                 generation: object.metadata.generation.unwrap_or_default(),
@@ -272,10 +271,11 @@ impl Hub {
                 target: fleet.spec.target.clone(),
                 fleet: pair.0.clone(),
                 require_nodes: fleet.spec.require_nodes,
-                may_write: cluster.obstacle.is_none()
-                    && !cluster.is_deleting
-                    && !is_taken
-                    && self.identities.contains_key(&pair.1),
+                identity: self
+                    .identities
+                    .get(&pair.1)
+                    .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
+                    .cloned(),
                 revision: object.status.as_ref().map_or(0, |status| status.revision),
             };
             wanted.insert(pair.clone());

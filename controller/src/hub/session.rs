@@ -125,7 +125,6 @@ impl Session {
             return self.fail(reason);
         }
         drop(permit);
-        *retries = 0;
         self.facts.unreachable = None;
         if let Err(reason) = self.look(&client, order).await {
             return self.fail(reason);
@@ -157,6 +156,7 @@ impl Session {
                 }
                 seen = events.next() => match seen {
                     Some(Seen::Answer(answer)) => {
+                        *retries = 0;
                         let is_other = match (&answer, &self.facts.target) {
                             (Answer::Said(said), Some(target)) => !said.is_about(&target.version),
                             _ => true,
@@ -164,7 +164,10 @@ impl Session {
                         self.facts.answer = answer;
                         is_other
                     }
-                    Some(Seen::Target) => true,
+                    Some(Seen::Target) => {
+                        *retries = 0;
+                        true
+                    }
                     Some(Seen::Failed(error)) => match self.after(error) {
                         Ok(()) => {
                             events = later(&client, order);
@@ -223,7 +226,9 @@ impl Session {
     async fn write(&mut self, client: &Client, place: &Order) -> Result<(), Reason> {
         let order = self.orders.borrow().clone();
         self.facts.refused = None;
-        if !order.may_write || !order.has_same_place(place) {
+        // A kubeconfig may be of another cluster than the one before it.
+        let is_accepted = order.identity.is_some() && order.identity == self.identity;
+        if !is_accepted || !order.has_same_place(place) {
             return Ok(());
         }
         let api = secrets(client, &order);
