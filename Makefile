@@ -11,8 +11,9 @@ CLUSTER := target/debug/testcluster
 HOST    := $(shell rustc -vV | sed -n 's/^host: //p')
 LLVM    := $(shell rustc --print target-libdir)/../bin
 
-# How many simulated nodes: a comma would end an argument of make's `or`.
+# How many simulated nodes, and clusters: a comma would end an argument of make's `or`.
 FLEET := 100,1000,5000
+HUB := 100,1000
 
 # The oldest kubelet that can be built from the Go module proxy here, and the first with scopes.
 OLDER := v1.30.14,v1.34.4
@@ -44,7 +45,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-plugin bench-provider race soak soak-delivery previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -74,6 +75,11 @@ bench-namespaces: kubernetes ## pull secrets in NAMESPACES (1000) namespaces: fi
 	cargo build --release --locked --target $(MUSL) -p globalps-controller
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin namespaces
 	target/load/namespaces --namespaces $(or $(NAMESPACES),1000)
+
+bench-clusters: kubernetes ## the hub in front of CLUSTERS (100,1000), simulated: start, rotations, a third away; TIME (200) ms each
+	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
+	cargo build -q --profile load -p globalps-tests --bin testcluster --bin clusters
+	target/load/clusters --clusters $(or $(CLUSTERS),$(HUB)) --time $(or $(TIME),200)
 
 race: image kubernetes ## COUNT (200) times a namespace and a pod at once, with pull secrets in namespaces: how many pods run, and when
 	cargo run -q -p globalps-tests --bin race -- --count $(or $(COUNT),200)

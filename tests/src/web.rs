@@ -218,7 +218,7 @@ impl Server {
     }
 }
 
-fn acceptor(identity: &Identity) -> Result<TlsAcceptor> {
+pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor> {
     let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -2,12 +2,18 @@
 //! server what a real one asks, and waits where a real one restarts its kubelet. API server, etcd and controller are real.
 
 mod capacity;
+mod hub_capacity;
+mod hub_stage;
+mod hub_steps;
+mod member_api;
+mod members;
 mod meter;
 mod nodes;
 mod rotation;
 mod stage;
 mod syncers;
 
+pub mod clusters;
 pub mod delivery_soak;
 pub mod fit;
 pub mod kills;

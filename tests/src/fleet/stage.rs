@@ -32,12 +32,17 @@ impl Stage {
 
     /// `name`: of the cluster. `access`: delivery into namespaces, where nodes get nothing.
     pub(super) fn with(name: &str, access: Option<NamespaceAccess>) -> Result<Self> {
+        Self::install(Self::bare(name)?.cluster, access, None)
+    }
+
+    /// An API server on which nothing is installed, and which no controller works on.
+    pub(super) fn bare(name: &str) -> Result<Self> {
         let cluster = Self::cluster(name)?;
         // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
         for component in ["kube-controller-manager", "kube-scheduler"] {
             cluster.signal(component, "KILL")?;
         }
-        Self::install(cluster, access, None)
+        Ok(Self { cluster })
     }
 
     /// The same, with Kubernetes' own controllers: namespaces have service accounts, and end.

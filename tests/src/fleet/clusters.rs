@@ -1,0 +1,290 @@
+//! The hub in front of many clusters: the management cluster's API server and etcd and the hub are real, the members simulated.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use globalps_core::api::{FleetPullSecret, FleetPullSecretStatus, condition};
+use globalps_core::names::CLUSTER_LABEL;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::hub_capacity::capacity;
+use super::hub_stage::{CLUSTERS, HubProcess, HubStage};
+use super::hub_steps::{Mark, files, waves};
+use super::members::Members;
+use super::meter::Usage;
+
+pub use super::hub_steps::Step;
+
+/// Name of the `FleetPullSecret` and of its source.
+const FLEET: &str = "shared";
+const POLL: Duration = Duration::from_millis(20);
+const DEADLINE: Duration = Duration::from_mins(5);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub clusters: usize,
+    /// What a member needs until each of its nodes has a new Secret.
+    pub time: Duration,
+    /// Whether the members speak TLS, as clusters do.
+    pub has_tls: bool,
+    /// How long nothing is done, to see what the hub does then.
+    pub idle: Duration,
+}
+
+/// All that is known about one number of clusters.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    pub options: Options,
+    /// From the hub's start until every cluster has the very first revision.
+    pub cold: Step,
+    /// From the start of another hub, with everything in force, until it watches every cluster.
+    pub restart: Step,
+    /// In the seconds that follow.
+    pub settled: Step,
+    /// A tenth of the clusters at a time, and all of them.
+    pub tenth: Step,
+    pub all: Step,
+    /// While a third of the clusters is away, and from their return until they have what the others have.
+    pub away: Step,
+    pub back: Step,
+    pub idle: Step,
+    /// Of the hub: with no cluster, and after everything.
+    pub fresh: Usage,
+    pub last: Usage,
+    /// Its open files, most of which are connections, at the end.
+    pub files: usize,
+    /// Writes a second of a rotation's mix that this API server answers.
+    pub capacity: f64,
+}
+
+/// Brings a management cluster up, with that many members, and takes all the figures.
+pub fn measure(options: &Options) -> Result<Figures> {
+    let stage = HubStage::up(&format!("hub-{}", options.clusters))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(&stage, *options))
+}
+
+async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
+    let say = |what: &str| eprintln!("{} clusters: {what}", options.clusters);
+    let hub = stage.start()?;
+    sleep(Duration::from_secs(3)).await;
+    let fresh = Usage::of(hub.pid)?;
+    stage.stop()?;
+    let mut bench = Bench {
+        stage,
+        admin: stage.admin_client().await?,
+        members: Members::start(options.clusters, options.time, options.has_tls).await?,
+        hub,
+        revision: 0,
+    };
+    bench.register().await?;
+    say("registered");
+    let number = options.clusters;
+    let cold = bench.cold(number).await?;
+    say("cold start done");
+    sleep(Duration::from_secs(2)).await;
+    let tenth = bench.rotate(number, number / 10).await?;
+    say("rotation of a tenth at a time done");
+    bench.limit("100%").await?;
+    let all = bench.rotate(number, number).await?;
+    say("rotation of all done");
+    bench.limit("10%").await?;
+    let third = bench.members.take_third_away().await;
+    let unreachable = u32::try_from(third)?;
+    bench
+        .wait(|status| status.counts.unreachable == unreachable)
+        .await?;
+    say("a third is away");
+    let away = bench.rotate(number - third, number / 10).await?;
+    let back = bench.back(number, third).await?;
+    say("and back");
+    sleep(Duration::from_secs(10)).await;
+    let idle = bench.rest(options.idle).await?;
+    let (last, files) = (Usage::of(bench.hub.pid)?, files(bench.hub.pid)?);
+    let restart = bench.restart(number).await?;
+    let settled = bench.rest(Duration::from_secs(10)).await?;
+    let restarted = Usage::of(bench.hub.pid)?;
+    say("another hub watches them all");
+    stage.stop()?;
+    let capacity = capacity(&bench.admin, CLUSTERS).await?;
+    let most_resident = last.most_resident.max(restarted.most_resident);
+    Ok(Figures {
+        options,
+        cold,
+        restart,
+        settled,
+        tenth,
+        all,
+        away,
+        back,
+        idle,
+        fresh,
+        last: Usage {
+            most_resident,
+            ..last
+        },
+        files,
+        capacity,
+    })
+}
+
+struct Bench<'a> {
+    stage: &'a HubStage,
+    admin: Client,
+    members: Members,
+    hub: HubProcess,
+    revision: i64,
+}
+
+impl Bench<'_> {
+    /// The Secrets that register the members, the source and the `FleetPullSecret`.
+    async fn register(&mut self) -> Result<()> {
+        let secrets = self.members.kubeconfigs().map(|(name, kubeconfig)| {
+            let labels = json!({CLUSTER_LABEL: "true"});
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": labels},
+                "stringData": {"kubeconfig": kubeconfig},
+            })
+        });
+        stream::iter(secrets.collect::<Vec<_>>())
+            .map(|secret| apply_secret(&self.admin, secret))
+            .buffer_unordered(32)
+            .try_collect::<Vec<()>>()
+            .await?;
+        self.write_source().await?;
+        let fleet = json!({
+            "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret", "metadata": {"name": FLEET},
+            "spec": {
+                "secretRef": {"name": FLEET}, "registered": {}, "rollout": {"maxUnavailable": "10%"},
+            },
+        });
+        let params = PatchParams::apply("bench").force();
+        self.fleets()
+            .patch(FLEET, &params, &Patch::Apply(&fleet))
+            .await?;
+        Ok(())
+    }
+
+    /// New content of the source, which makes the next revision.
+    async fn write_source(&mut self) -> Result<()> {
+        self.revision += 1;
+        let entry = json!({"username": "bench", "password": format!("password-{}", self.revision)});
+        let config = json!({"auths": {"bench.example.com": entry}}).to_string();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": FLEET},
+            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config},
+        });
+        apply_secret(&self.admin, secret).await
+    }
+
+    fn fleets(&self) -> Api<FleetPullSecret> {
+        Api::namespaced(self.admin.clone(), CLUSTERS)
+    }
+
+    async fn limit(&self, most: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"rollout": {"maxUnavailable": most}}}));
+        let params = PatchParams::default();
+        let fleet = self.fleets().patch(FLEET, &params, &patch).await?;
+        let generation = fleet.metadata.generation.unwrap_or_default();
+        self.wait(|status| status.observed_generation == generation)
+            .await
+    }
+
+    async fn cold(&mut self, number: usize) -> Result<Step> {
+        let from = Mark::before(&self.members);
+        self.hub = self.stage.start()?;
+        self.wait_in_force(number).await?;
+        self.since(from, waves(0, number, number / 10)).await
+    }
+
+    /// The next revision, until so many clusters have it, of which so many may be away at once.
+    async fn rotate(&mut self, number: usize, most: usize) -> Result<Step> {
+        let from = Mark::now(&self.members, self.hub).await?;
+        self.write_source().await?;
+        self.wait_in_force(number).await?;
+        self.since(from, waves(0, number, most)).await
+    }
+
+    async fn back(&mut self, number: usize, away: usize) -> Result<Step> {
+        let from = Mark::now(&self.members, self.hub).await?;
+        self.members.bring_back().await?;
+        self.wait_in_force(number).await?;
+        self.since(from, waves(number - away, number, number / 10))
+            .await
+    }
+
+    async fn since(&self, from: Mark, waves: usize) -> Result<Step> {
+        let log = self.stage.stage.cluster.audit_log();
+        from.until_now(&self.members, self.hub, &log, waves).await
+    }
+
+    /// What happens in this time.
+    async fn rest(&self, time: Duration) -> Result<Step> {
+        let from = Mark::now(&self.members, self.hub).await?;
+        sleep(time).await;
+        self.since(from, 0).await
+    }
+
+    /// Until another hub watches every member.
+    async fn restart(&mut self, number: usize) -> Result<Step> {
+        self.stage.stop()?;
+        let begun = Instant::now();
+        while self.members.watches() > 0 {
+            ensure!(begun.elapsed() < DEADLINE, "watches without a hub");
+            sleep(POLL).await;
+        }
+        let from = Mark::before(&self.members);
+        self.hub = self.stage.start()?;
+        while self.members.watches() < number {
+            ensure!(
+                from.begun.elapsed() < DEADLINE,
+                "{} watches",
+                self.members.watches()
+            );
+            sleep(POLL).await;
+        }
+        self.since(from, 0).await
+    }
+
+    /// Until the newest revision is in force in so many clusters, and nowhere anything is left to do.
+    async fn wait_in_force(&self, number: usize) -> Result<()> {
+        let (revision, number) = (self.revision, u32::try_from(number)?);
+        self.wait(|status| {
+            let mut conditions = status.conditions.iter();
+            let is_ready = conditions.any(|it| it.type_ == condition::READY && it.status == "True");
+            is_ready && status.revision == revision && status.counts.synced == number
+        })
+        .await
+    }
+
+    async fn wait(&self, is_done: impl Fn(&FleetPullSecretStatus) -> bool) -> Result<()> {
+        let (api, begun) = (self.fleets(), Instant::now());
+        loop {
+            let status = api.get(FLEET).await?.status.unwrap_or_default();
+            if is_done(&status) {
+                return Ok(());
+            }
+            if begun.elapsed() > DEADLINE {
+                bail!("not within {} s: {status:?}", DEADLINE.as_secs());
+            }
+            sleep(POLL).await;
+        }
+    }
+}
+
+async fn apply_secret(client: &Client, secret: Value) -> Result<()> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), CLUSTERS);
+    let name = secret["metadata"]["name"].as_str().unwrap_or_default();
+    let params = PatchParams::apply("bench").force();
+    api.patch(name, &params, &Patch::Apply(&secret)).await?;
+    Ok(())
+}
