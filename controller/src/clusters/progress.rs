@@ -43,7 +43,7 @@ pub(super) fn member(
 }
 
 /// The status, if it is about the spec as it is.
-pub(super) fn up_to_date(object: &ClusterPullSecret) -> Option<&ClusterPullSecretStatus> {
+pub(crate) fn up_to_date(object: &ClusterPullSecret) -> Option<&ClusterPullSecretStatus> {
     let generation = object.metadata.generation.unwrap_or_default();
     let status = object.status.as_ref();
     status.filter(|status| status.observed_generation == generation && generation > 0)

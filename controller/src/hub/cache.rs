@@ -1,6 +1,7 @@
 //! What the management cluster has: fleets, clusters, kubeconfigs, revisions and the objects about clusters.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use k8s_openapi::api::core::v1::Secret;
@@ -181,7 +182,7 @@ impl HubCache {
     }
 
     /// The one that was made for the hub, where there is one, before Cluster API's, which may do everything.
-    pub(super) fn kubeconfig(&self, (namespace, name): &ClusterKey) -> Option<Data> {
+    pub(super) fn kubeconfig(&self, (namespace, name): &ClusterKey) -> Option<Arc<Data>> {
         let scope = self.scopes.get(namespace).or_else(|| self.scopes.get(""))?;
         let own = scope.registered.get(&format!("{namespace}/{name}"));
         let of_cluster_api = || {
@@ -194,7 +195,7 @@ impl HubCache {
             .kubeconfig
             .0
             .is_some()
-            .then(|| found.kubeconfig.clone())
+            .then(|| Arc::clone(&found.kubeconfig))
     }
 
     /// Kind, API version and uid of what owns the object about this cluster.

@@ -229,7 +229,9 @@ impl Hub {
         if let Some(identity) = identity {
             self.identities.insert(cluster.clone(), identity);
         }
-        self.observed.insert((fleet, cluster), status);
+        if let Some(status) = status {
+            self.observed.insert((fleet, cluster), status);
+        }
         true
     }
 

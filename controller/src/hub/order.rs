@@ -15,7 +15,7 @@ use crate::telemetry::health::Health;
 #[derive(Clone, PartialEq)]
 pub(super) struct Order {
     /// The kubeconfig; `None`: the Secret has none.
-    pub(super) kubeconfig: Option<Data>,
+    pub(super) kubeconfig: Option<Arc<Data>>,
     /// Generation of the object that this is about.
     pub(super) generation: i64,
     pub(super) wanted: Wanted,
@@ -28,9 +28,17 @@ pub(super) struct Order {
     pub(super) identity: Option<String>,
     /// What was in force there last.
     pub(super) revision: i64,
+    /// The status is about this generation.
+    pub(super) is_settled: bool,
 }
 
 impl Order {
+    /// The status says that what is wanted is in force.
+    pub(super) fn is_in_force(&self) -> bool {
+        self.is_settled
+            && matches!(&self.wanted, Wanted::Revision(release) if release.number == self.revision)
+    }
+
     pub(super) fn has_same_place(&self, other: &Self) -> bool {
         (&self.kubeconfig, &self.target, self.require_nodes)
             == (&other.kubeconfig, &other.target, other.require_nodes)
@@ -44,7 +52,8 @@ pub(super) struct Observation {
     pub(super) cluster: ClusterKey,
     /// uid of the cluster's namespace `kube-system`; `None`: not known.
     pub(super) identity: Option<String>,
-    pub(super) status: ClusterPullSecretStatus,
+    /// `None`: nothing is known to have changed.
+    pub(super) status: Option<ClusterPullSecretStatus>,
 }
 
 /// Shared by all members.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
-use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
+use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::names::{FLEET_FINALIZER, HUB};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -19,6 +19,7 @@ use super::{CONCURRENT, Hub, RESYNC};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
 use crate::clusters::member::{Release, Wanted};
 use crate::clusters::plan::{FleetPlan, plan};
+use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::objects::apply::ApplyError;
@@ -93,20 +94,22 @@ impl Hub {
         let mut clusters = self.cache.clusters();
         self.identities.retain(|key, _| clusters.contains_key(key));
         let own = self.cache.identity();
+        let mut names: BTreeMap<&str, Vec<&ClusterKey>> = BTreeMap::new();
+        for (key, identity) in &self.identities {
+            names.entry(identity).or_default().push(key);
+        }
         for (key, view) in &mut clusters {
             let Some(identity) = self.identities.get(key).filter(|it| !it.is_empty()) else {
                 continue;
             };
-            let mut others = self
-                .identities
-                .iter()
-                .filter(|(other, uid)| *other != key && *uid == identity);
+            let names = names.get(identity.as_str()).into_iter().flatten();
+            let mut others = names.filter(|other| **other != key);
             view.obstacle = match others.next() {
                 _ if own == Some(identity.as_str()) => Some((
                     "IsHub",
                     "its kubeconfig is of the management cluster itself".to_owned(),
                 )),
-                Some((other, _)) => Some((
+                Some(other) => Some((
                     "DuplicateCluster",
                     format!(
                         "its kubeconfig is of the same cluster as that of `{}`: none of them is written",
@@ -277,6 +280,8 @@ impl Hub {
                     .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
                     .cloned(),
                 revision: object.status.as_ref().map_or(0, |status| status.revision),
+                is_settled: up_to_date(object)
+                    .is_some_and(|status| status.phase == ClusterPhase::Synced),
             };
             wanted.insert(pair.clone());
             orders.push((pair, order));

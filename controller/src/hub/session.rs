@@ -44,7 +44,7 @@ pub(super) struct Session {
     pub(super) orders: watch::Receiver<Order>,
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
-    pub(super) told: Option<(Option<String>, ClusterPullSecretStatus)>,
+    pub(super) told: Option<(Option<String>, Option<ClusterPullSecretStatus>)>,
 }
 
 /// Why the present connection is not used any more.
@@ -288,18 +288,7 @@ impl Session {
     /// Tells the hub what is new.
     fn report(&mut self) {
         let order = self.orders.borrow().clone();
-        let terms = Terms {
-            require_nodes: order.require_nodes,
-            is_additional: order.target.is_additional(),
-        };
-        let mut status = status(&self.facts, &order.wanted, &order.fleet, terms);
-        status.revision = match (status.phase, &order.wanted) {
-            (ClusterPhase::Synced, Wanted::Revision(release)) => release.number,
-            (ClusterPhase::Removed, _) => 0,
-            _ => order.revision,
-        };
-        status.observed_generation = order.generation;
-        let news = (self.identity.clone(), status);
+        let news = (self.identity.clone(), self.status(&order));
         if self.told.as_ref() == Some(&news) {
             return;
         }
@@ -311,6 +300,31 @@ impl Session {
             identity: news.0,
             status: news.1,
         });
+    }
+
+    /// `None`: what is in force was not asked after yet, so that nothing is known to have changed.
+    fn status(&self, order: &Order) -> Option<ClusterPullSecretStatus> {
+        let facts = &self.facts;
+        let terms = Terms {
+            require_nodes: order.require_nodes,
+            is_additional: order.target.is_additional(),
+        };
+        let is_awaited = terms.require_nodes
+            && terms.is_additional
+            && facts.answer == Answer::Unknown
+            && facts.unreachable.is_none()
+            && facts.refused.is_none();
+        if is_awaited && order.is_in_force() {
+            return None;
+        }
+        let mut status = status(facts, &order.wanted, &order.fleet, terms);
+        status.revision = match (status.phase, &order.wanted) {
+            (ClusterPhase::Synced, Wanted::Revision(release)) => release.number,
+            (ClusterPhase::Removed, _) => 0,
+            _ => order.revision,
+        };
+        status.observed_generation = order.generation;
+        Some(status)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) struct ClusterObject {
 pub(super) struct KubeconfigSecret {
     pub(super) id: Id,
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) kubeconfig: Data,
+    pub(super) kubeconfig: Arc<Data>,
 }
 
 /// The revision of a fleet.
@@ -143,7 +143,7 @@ pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
     KubeconfigSecret {
         id: Id::of(secret),
         labels: secret.labels().clone(),
-        kubeconfig: found.find(|data| data.0.is_some()).unwrap_or(Data(None)),
+        kubeconfig: Arc::new(found.find(|data| data.0.is_some()).unwrap_or(Data(None))),
     }
 }
 
