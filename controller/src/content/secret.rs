@@ -384,4 +384,184 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn a_state_that_differs_in_one_thing_is_another_one() {
+        let same = Global::default();
+        assert!(same.has_same_state(&same.clone()));
+        let empty = || Some(Data(None));
+        for other in [
+            Global {
+                revision: 1,
+                ..same.clone()
+            },
+            Global {
+                last_additional: empty(),
+                ..same.clone()
+            },
+            Global {
+                last_original: empty(),
+                ..same.clone()
+            },
+            Global {
+                last_sources: [("one".to_owned(), Data(None))].into(),
+                ..same.clone()
+            },
+            Global {
+                last_scopes: [("one".to_owned(), scope("a"))].into(),
+                ..same.clone()
+            },
+            Global {
+                provider_since: 1,
+                ..same.clone()
+            },
+            Global {
+                canary_passed: true,
+                ..same.clone()
+            },
+            Global {
+                rolled_out: Some(Timestamp::UNIX_EPOCH),
+                ..same.clone()
+            },
+            Global {
+                additional_was_rolled_out: true,
+                ..same.clone()
+            },
+            Global {
+                rejected: empty(),
+                ..same.clone()
+            },
+            Global {
+                rejected_reason: Some(String::new()),
+                ..same.clone()
+            },
+            Global {
+                restoring: true,
+                ..same.clone()
+            },
+            Global {
+                config_file: Some(String::new()),
+                ..same.clone()
+            },
+            Global {
+                content_since: [(String::new(), 1)].into(),
+                ..same.clone()
+            },
+        ] {
+            assert!(!same.has_same_state(&other), "{other:?}");
+        }
+    }
+
+    /// The Secret of this state after a change of its annotations.
+    fn annotated(global: Global, change: &[(&str, &str)]) -> Global {
+        let mut secret = encode(&GlobalWrite {
+            content: Content::default(),
+            global,
+        });
+        let change = change.iter();
+        let change = change.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        secret.annotations_mut().extend(change);
+        decode(&secret)
+    }
+
+    #[test]
+    fn a_secret_that_another_client_changed_is_read_with_care() {
+        let global = Global {
+            revision: 7,
+            last_additional: Some(Data(Some(b"a".to_vec()))),
+            ..Global::default()
+        };
+        let with = |key: &str, value: &str| annotated(global.clone(), &[(key, value)]);
+        for (text, expected) in [("1", 1), ("7", 7), ("8", 0), ("0", 0), ("-1", 0), ("x", 0)] {
+            let found = with(PROVIDER_SINCE_ANNOTATION, text).provider_since;
+            assert_eq!(found, expected, "the provider since {text}");
+        }
+        let newest = MAX_REVISION.to_string();
+        let beyond = (MAX_REVISION + 1).to_string();
+        for (text, expected) in [
+            ("1", 1),
+            (&*newest, MAX_REVISION),
+            (&*beyond, 0),
+            ("0", 0),
+            ("x", 0),
+        ] {
+            let found = with(REVISION_ANNOTATION, text).revision;
+            assert_eq!(found, expected, "revision {text}");
+        }
+        assert!(with(PROVEN_ANNOTATION, "7").canary_passed);
+        assert!(!with(PROVEN_ANNOTATION, "6").canary_passed);
+        for (text, expected) in [("true", true), ("false", false)] {
+            let proven = with(ADDITIONAL_PROVEN_ANNOTATION, text);
+            assert_eq!(proven.additional_was_rolled_out, expected, "{text}");
+            assert_eq!(
+                with(RESTORING_ANNOTATION, text).restoring,
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_so_has_no_annotation() {
+        let secret = encode(&GlobalWrite {
+            content: Content::default(),
+            global: Global::default(),
+        });
+        let keys: Vec<&str> = secret.annotations().keys().map(String::as_str).collect();
+        assert_eq!(keys, [REVISION_ANNOTATION]);
+    }
+
+    #[test]
+    fn a_revision_without_any_source_is_being_restored() {
+        let data = Some(Data(Some(b"a".to_vec())));
+        for (case, revision, additional, source, expected) in [
+            ("nothing at all", 0, None, None, false),
+            ("no source", 7, None, None, true),
+            ("the additional Secret", 7, data.clone(), None, false),
+            ("another source", 7, None, data.clone(), false),
+            ("without a revision", 0, data.clone(), None, false),
+        ] {
+            let source = source.map(|data| ("one".to_owned(), data));
+            let global = Global {
+                revision,
+                last_additional: additional,
+                last_original: data.clone(),
+                last_sources: source.into_iter().collect(),
+                ..Global::default()
+            };
+            assert_eq!(annotated(global, &[]).restoring, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_rolled_out_content_goes_with_the_secret_that_owns_it() {
+        let write = RolledOutWrite {
+            revision: 7,
+            content: Content {
+                delivery: Delivery::CredentialProvider(ProviderConfig::default()),
+                ..Content::default()
+            },
+        };
+        let secret = encode_rolled_out(&write, Some("u".to_owned()));
+        assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
+        assert_eq!(
+            (secret.name_any(), revision(&secret)),
+            (ROLLED_OUT_SECRET.to_owned(), 7)
+        );
+        assert!(
+            decode_content(&secret)
+                .unwrap()
+                .means_the_same(&write.content)
+        );
+        let owners = secret.owner_references();
+        let owners: Vec<_> = owners
+            .iter()
+            .map(|owner| (&*owner.name, &*owner.uid))
+            .collect();
+        assert_eq!(owners, [(GLOBAL_SECRET, "u")]);
+        assert!(
+            encode_rolled_out(&write, None)
+                .owner_references()
+                .is_empty()
+        );
+    }
 }
