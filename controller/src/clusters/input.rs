@@ -20,10 +20,6 @@ pub(crate) struct ClusterView {
     /// Labels of the Secret that registers it; `None`: there is none.
     pub(crate) registered: Option<BTreeMap<String, String>>,
     pub(crate) is_deleting: bool,
-    /// Its Secret with a kubeconfig is there.
-    pub(crate) has_kubeconfig: bool,
-    /// uid of its namespace `kube-system`; `None`: it has not been reached yet.
-    pub(crate) identity: Option<String>,
     /// Why nothing may be written into it: a reason and a sentence.
     pub(crate) obstacle: Option<(&'static str, String)>,
 }

@@ -1,5 +1,6 @@
 //! The plan for one `FleetPullSecret`: what the hub writes next.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::api::{
@@ -299,18 +300,22 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
         canary_passed,
         unavailable: 0,
     });
+    let members = plan.members.iter();
+    let keys: BTreeMap<&str, (&ClusterKey, Goal)> = members
+        .map(|(key, member)| (member.name.as_str(), (key, member.goal)))
+        .collect();
     let key_of = |name: &String| {
-        let member = plan.members.iter().find(|(_, member)| member.name == *name);
-        member.map(|(key, member)| (key.clone(), member.goal))
+        keys.get(name.as_str())
+            .map(|(key, goal)| ((*key).clone(), *goal))
     };
-    let has = |key: &ClusterKey| plan.assignments.iter().any(|(other, _)| other == key);
+    let has: BTreeSet<&ClusterKey> = plan.assignments.iter().map(|(key, _)| key).collect();
     let revocations = next.revocations.iter().filter_map(key_of).map(|(key, _)| {
         let spec = revoked(input, &key);
         (key, spec)
     });
     let assignments = next.assignments.iter().filter_map(key_of);
     let assignments = assignments
-        .filter(|(key, _)| input.objects.contains_key(key) && !has(key))
+        .filter(|(key, _)| input.objects.contains_key(key) && !has.contains(key))
         .take(AT_ONCE)
         .map(|(key, goal)| {
             let spec = assigned(input, &key, goal);

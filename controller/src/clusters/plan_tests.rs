@@ -67,7 +67,6 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let view = ClusterView {
             labels: Some(labels.into()),
-            has_kubeconfig: true,
             obstacle: (mark == '!').then(|| ("IsHub", "it is the hub".to_owned())),
             ..ClusterView::default()
         };

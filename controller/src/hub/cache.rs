@@ -175,9 +175,6 @@ impl HubCache {
                 view.registered = Some(secret.labels.clone());
             }
         }
-        for (key, view) in &mut clusters {
-            view.has_kubeconfig = self.kubeconfig(key).is_some();
-        }
         clusters
     }
 

@@ -1,7 +1,6 @@
 //! The hub's program: watch, plan, assign, write into the clusters, report. Like `run`, for clusters instead of nodes.
 
 mod cache;
-mod jitter;
 mod member_watch;
 mod order;
 mod reconcile;
@@ -31,11 +30,11 @@ use crate::clusters::input::ClusterKey;
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::terms::Terms;
+use crate::process::backoff::backoff;
 use crate::process::{self, Process, ProcessArgs};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use cache::HubCache;
-use jitter::random;
 use order::Observation;
 use sessions::Sessions;
 use source::{Found, SourceRef};
@@ -175,11 +174,7 @@ impl Hub {
                     pause
                 }
                 Err(error) => {
-                    let (first, longest) = RETRY;
-                    let pause = first
-                        .saturating_mul(2_u32.saturating_pow(retries))
-                        .min(longest);
-                    let pause = pause / 2 + pause.mul_f64(random() / 2.0);
+                    let pause = backoff(RETRY, retries);
                     retries = retries.saturating_add(1);
                     tracing::warn!(%error, "not done, trying again in {} ms", pause.as_millis());
                     pause

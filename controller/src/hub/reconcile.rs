@@ -118,7 +118,6 @@ impl Hub {
                 )),
                 None => None,
             };
-            view.identity = Some(identity.clone());
         }
         clusters
     }

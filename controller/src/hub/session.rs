@@ -12,13 +12,12 @@ use globalps_core::names::{
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher::{self};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::jitter::random;
 use super::member_watch::{Seen, later, watched};
 use super::order::{Observation, Order, Shared};
 use crate::clusters::input::ClusterKey;
@@ -26,6 +25,7 @@ use crate::clusters::member::{
     Action, Answer, Facts, Reason, Release, TargetView, Terms, Wanted, action, status,
 };
 use crate::leader::fencing::fenced_client;
+use crate::process::backoff::backoff;
 use crate::remote::{kubeconfig, unreachable};
 use crate::telemetry::client::without_content;
 
@@ -44,7 +44,8 @@ pub(super) struct Session {
     pub(super) orders: watch::Receiver<Order>,
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
-    pub(super) told: Option<(Option<String>, Option<ClusterPullSecretStatus>)>,
+    /// What was reported last.
+    pub(super) reported: Option<(Option<String>, Option<ClusterPullSecretStatus>)>,
 }
 
 /// Why the present connection is not used any more.
@@ -68,12 +69,8 @@ impl Session {
                 Left::Order => retries = 0,
                 Left::Failed => {
                     self.report();
-                    let (first, longest) = RETRY;
-                    let pause = first
-                        .saturating_mul(2_u32.saturating_pow(retries))
-                        .min(longest);
+                    let until = Instant::now() + backoff(RETRY, retries);
                     retries = retries.saturating_add(1);
-                    let until = Instant::now() + pause / 2 + pause.mul_f64(random() / 2.0);
                     if !self.wait(&order, until).await {
                         return;
                     }
@@ -285,14 +282,14 @@ impl Session {
         self.facts.refused = Some(reason);
     }
 
-    /// Tells the hub what is new.
+    /// Reports what is new to the hub.
     fn report(&mut self) {
         let order = self.orders.borrow().clone();
         let news = (self.identity.clone(), self.status(&order));
-        if self.told.as_ref() == Some(&news) {
+        if self.reported.as_ref() == Some(&news) {
             return;
         }
-        self.told = Some(news.clone());
+        self.reported = Some(news.clone());
         // An error means that the hub's term is over, and this task with it.
         let _ = self.shared.observations.send(Observation {
             fleet: order.fleet.clone(),

@@ -78,7 +78,7 @@ impl Sessions {
             orders,
             facts: Facts::default(),
             identity: None,
-            told: None,
+            reported: None,
         };
         let task = tokio::spawn(session.run()).abort_handle();
         let orders = sender;

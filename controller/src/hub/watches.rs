@@ -154,7 +154,7 @@ fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream
     ]
 }
 
-/// `Cluster` of Cluster API in the version that the API server prefers; `None`: it is not served.
+/// `Cluster` of Cluster API in the version that the API server prefers; where it is not served, in the newest one.
 pub(super) async fn cluster_resource(client: &Client) -> ApiResource {
     let groups = tokio::time::timeout(Duration::from_secs(15), client.list_api_groups());
     let groups = groups.await.ok().and_then(Result::ok);

@@ -1,5 +1,7 @@
 //! What each program of the control plane is as a process: its log, its ports, its signals, and memory that stays private.
 
+pub(crate) mod backoff;
+
 use std::sync::Arc;
 
 use anyhow::Context as _;

@@ -17,7 +17,6 @@ use futures::stream::{self, BoxStream, Stream};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::SecretRef;
 use globalps_core::names::{self, LEASE};
-use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -32,6 +31,7 @@ use crate::namespaces::summary::NamespacesReport;
 use crate::objects::apply::Applier;
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::operators::summary::OperatorsReport;
+use crate::process::backoff::backoff;
 use crate::process::{self, Process, ProcessArgs};
 use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
@@ -95,16 +95,6 @@ pub(crate) async fn main() -> anyhow::Result<()> {
             controller.run().await
         })
         .await
-}
-
-/// Doubles up to the longest backoff; up to half of it is random.
-fn backoff(retries: u32) -> Duration {
-    let (first, longest) = RETRY;
-    let pause = first
-        .saturating_mul(2_u32.saturating_pow(retries))
-        .min(longest);
-    let random = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
-    pause / 2 + pause / 2 * random / 1000
 }
 
 struct Controller {
@@ -232,7 +222,7 @@ impl Controller {
                     pause
                 }
                 Err(error) => {
-                    let pause = backoff(retries);
+                    let pause = backoff(RETRY, retries);
                     retries += 1;
                     tracing::warn!(%error, "not done, trying again in {} ms", pause.as_millis());
                     pause

@@ -1,0 +1,18 @@
+//! The pause before another attempt.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+/// Doubles from the first to the longest; up to half of it is random, so that many do not end at once.
+pub(crate) fn backoff((first, longest): (Duration, Duration), retries: u32) -> Duration {
+    let pause = first
+        .saturating_mul(2_u32.saturating_pow(retries))
+        .min(longest);
+    pause / 2 + pause.mul_f64(random() / 2.0)
+}
+
+/// From 0 to 1. Each `RandomState` has its own random keys.
+#[allow(clippy::cast_precision_loss)] // Jitter needs no precision.
+fn random() -> f64 {
+    (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64
+}
