@@ -45,7 +45,7 @@ DECIDING := core/src/phase.rs core/src/rollout/** core/src/dockerconfig/merge.rs
 	core/src/provider/** syncer/src/delivery/config_file.rs syncer/src/delivery/credential_provider.rs controller/src/nodes/** controller/src/content/** \
 	controller/src/namespaces/** controller/src/operators/** controller/src/targets/** core/src/references.rs
 
-.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
+.PHONY: help demo dist test unit bench bench-nodes bench-fleet bench-namespaces bench-clusters bench-plugin bench-provider race soak soak-delivery soak-hub previous matrix mutants fuzz fuzz-bytes coverage lint fmt image manifests docs man pictures cluster cluster-down deps kubernetes zig clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -76,10 +76,10 @@ bench-namespaces: kubernetes ## pull secrets in NAMESPACES (1000) namespaces: fi
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin namespaces
 	target/load/namespaces --namespaces $(or $(NAMESPACES),1000)
 
-bench-clusters: kubernetes ## the hub in front of CLUSTERS (100,1000), simulated: start, rotations, a third away; TIME (200) ms each
+bench-clusters: kubernetes ## the hub in front of CLUSTERS (100,1000), simulated: start, rotations, a third away; TIME (200) ms each, SHARDS (1)
 	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
 	cargo build -q --profile load -p globalps-tests --bin testcluster --bin clusters
-	target/load/clusters --clusters $(or $(CLUSTERS),$(HUB)) --time $(or $(TIME),200)
+	ulimit -n $$(ulimit -Hn) && target/load/clusters --clusters $(or $(CLUSTERS),$(HUB)) --time $(or $(TIME),200) --shards $(or $(SHARDS),1)
 
 race: image kubernetes ## COUNT (200) times a namespace and a pod at once, with pull secrets in namespaces: how many pods run, and when
 	cargo run -q -p globalps-tests --bin race -- --count $(or $(COUNT),200)
@@ -96,6 +96,10 @@ bench-provider: ## how long a pull waits for the credential provider, beside /bi
 
 soak-delivery: image kubernetes ## random namespaces, exclusions, rotations and interference on a real API server, for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin delivery_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+
+soak-hub: kubernetes ## two hubs, random changes, outages and interference, on real and simulated members, for MINUTES (30); SEED (1)
+	cargo build --release --locked --target $(MUSL) -p globalps-controller --bin globalps-hub
+	cargo run -q -p globalps-tests --bin hub_soak -- --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
 soak: image kubernetes ## everything that may happen at random, on NODES real nodes (6), for MINUTES (30); SEED (1)
 	cargo run -q -p globalps-tests --bin soak -- --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),6) --seed $(or $(SEED),1)

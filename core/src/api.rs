@@ -1,5 +1,6 @@
 //! The custom resources of `globalps.io/v1alpha1`.
 
+mod cluster;
 mod fleet;
 mod image_pull_secrets;
 mod kubelet;
@@ -18,10 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::dockerconfig::Precedence;
 use crate::names;
 
+pub use cluster::{
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus,
+};
 pub use fleet::{
-    ClusterCanary, ClusterFailure, ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec,
-    ClusterPullSecretStatus, DeletionPolicy, FleetPullSecret, FleetPullSecretSpec,
-    FleetPullSecretStatus, FleetRollout, FleetSecretRef, Registered, STATUS_CLUSTERS, Target,
+    ClusterCanary, ClusterFailure, DeletionPolicy, FleetPullSecret, FleetPullSecretSpec,
+    FleetPullSecretStatus, FleetRollout, FleetSecretRef, MemberInstall, Registered,
+    STATUS_CLUSTERS, Target,
 };
 pub use image_pull_secrets::{
     Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure, STATUS_NAMESPACES,
@@ -266,6 +270,10 @@ pub struct Syncer {
     /// Run the syncer in the node's network, for clusters whose pod network itself needs the credentials.
     #[serde(default)]
     pub host_network: bool,
+    /// Pull secret of the syncer's own image, in this namespace. Nothing makes it: whoever installs globalps does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub image_pull_secret: Option<String>,
 }
 
 fn default_history_limit() -> u32 {

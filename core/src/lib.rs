@@ -8,6 +8,8 @@
 
 pub mod api;
 pub mod dockerconfig;
+#[cfg(feature = "kubeconfig")]
+pub mod kubeconfig;
 pub mod manifests;
 pub mod names;
 pub mod namespaces;

@@ -136,6 +136,16 @@ pub fn operator_secret(namespace: &str, name: &str) -> String {
 
 /// `Deployment`, `ServiceAccount`, RBAC objects and Lease of the hub, in [`CONTROLLER_NAMESPACE`]; begin of its field manager.
 pub const HUB: &str = "globalps-hub";
+/// Shards of the hub, at most: each has a Lease and a Deployment of its own.
+pub const MAX_SHARDS: u32 = 32;
+
+/// `Deployment` and Lease of a shard of the hub. The first one, which plans for all, has no number.
+pub fn hub_shard(index: u32) -> String {
+    match index {
+        0 => HUB.to_owned(),
+        index => format!("{HUB}-{index}"),
+    }
+}
 /// Label of a Secret with a kubeconfig that registers a cluster with the hub: `true`.
 pub const CLUSTER_LABEL: &str = "globalps.io/cluster";
 /// Keys of such a Secret that may have the kubeconfig, in this order. Cluster API has the first.
@@ -150,6 +160,13 @@ pub const CANARY_PASSED_ANNOTATION: &str = "globalps.io/canary-passed";
 pub const FLEET_ANNOTATION: &str = "globalps.io/fleet";
 /// Finalizer of a `FleetPullSecret`: its Secrets are removed from the clusters first.
 pub const FLEET_FINALIZER: &str = "globalps.io/fleet";
+
+/// Name of the Secret with the pull secret of globalps' own images, where the hub installs globalps: in [`CONTROLLER_NAMESPACE`]
+/// and [`NAMESPACE`] of the cluster.
+pub const IMAGES_SECRET: &str = "globalps-images";
+/// Annotation of a Secret with a revision: which images of globalps it brings, as JSON; and of the `Deployment` in a member
+/// cluster: what was installed there.
+pub const INSTALLATION_ANNOTATION: &str = "globalps.io/installation";
 
 /// Name of the Secret with this revision of a `FleetPullSecret`.
 pub fn fleet_revision(fleet: &str, revision: i64) -> String {

@@ -19,6 +19,8 @@ pub(crate) struct AuthFile {
     pub name: String,
     config: DockerConfig,
     helpers: Helpers,
+    /// Its user wrote it on this machine: the programs that it names may run.
+    is_own: bool,
 }
 
 /// Programs that keep the passwords instead of the file.
@@ -64,6 +66,15 @@ impl AuthFile {
             name,
             config,
             helpers,
+            is_own: true,
+        })
+    }
+
+    /// Of a Secret, or of a file that is to become one: whoever may write it must not choose the programs that run here.
+    pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
+        Ok(Self {
+            is_own: false,
+            ..Self::new(name, bytes)?
         })
     }
 
@@ -74,8 +85,34 @@ impl AuthFile {
         entries.chain(helpers).map(registry_name).collect()
     }
 
-    /// Where to look for a registry's password, in docker's order. Empty: the file says nothing of it.
+    /// Where to look for a registry's password, in docker's order; without programs, where the file is not the user's own.
+    /// Empty: the file says nothing of it.
     pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
+        let mut places = self.all_places(registry)?;
+        if self.is_own {
+            return Ok(places);
+        }
+        let mut helper = None;
+        places.retain(|place| match place {
+            Place::Here(_) => true,
+            Place::Helper { helper: name, .. } => {
+                helper = Some(name.clone());
+                false
+            }
+        });
+        match helper.filter(|_| places.is_empty()) {
+            Some(helper) => Err(Failure::new(
+                format!(
+                    "{} leaves the password of `{registry}` to the program `docker-credential-{helper}`, which is not run for it",
+                    self.name
+                ),
+                "credential helpers are run for `--authfile` only; name the registries that it has a password for with `--registry`",
+            )),
+            None => Ok(places),
+        }
+    }
+
+    fn all_places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
         let helpers = self.helpers.cred_helpers.iter();
         let mut own = helpers.filter(|(key, _)| registry_name(key) == registry);
         if let Some((server, helper)) = own.next() {
@@ -207,6 +244,28 @@ mod tests {
         let empty = AuthFile::new("`f`", br#"{"credsStore": "desktop"}"#).expect("a file");
         let hub = shown(&empty.places("docker.io"));
         assert_eq!(hub, "desktop https://index.docker.io/v1/");
+    }
+
+    #[test]
+    fn a_program_runs_for_the_users_own_file_only() {
+        let store = FILE.replacen('{', r#"{"credsStore": "desktop", "#, 1);
+        for (file, registry, expected) in [
+            (FILE, "docker.io", "u:p"),
+            (
+                FILE,
+                "aws.example.com",
+                "Secret `a/b` leaves the password of `aws.example.com` to the program `docker-credential-ecr-login`, which is not run for it",
+            ),
+            (&store, "docker.io", "u:p"),
+            (
+                &store,
+                "ghcr.io",
+                "Secret `a/b` leaves the password of `ghcr.io` to the program `docker-credential-desktop`, which is not run for it",
+            ),
+        ] {
+            let file = AuthFile::of_others("Secret `a/b`", file.as_bytes()).expect("a file");
+            assert_eq!(shown(&file.places(registry)), expected, "{registry}");
+        }
     }
 
     #[test]

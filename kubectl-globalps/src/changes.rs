@@ -70,6 +70,14 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
+    /// One content, with no other source beside it.
+    pub(crate) fn only(additional: DockerConfig) -> Self {
+        Self {
+            additional,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn of(global: Option<&Secret>, precedence: Precedence) -> Self {
         let config = |key| {
             global

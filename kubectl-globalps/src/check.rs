@@ -14,6 +14,7 @@ use globalps_core::names;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::escapes::line;
 use crate::syncers::Trouble;
 
 pub(crate) use credentials::credentials;
@@ -77,9 +78,9 @@ impl Report {
                 Verdict::Warning => paint("33", "‼"),
                 Verdict::Failure => paint("31", "×"),
             };
-            lines.push(format!("  {sign} {}", check.message));
+            lines.push(format!("  {sign} {}", line(&check.message)));
             if check.result != Verdict::Ok {
-                lines.push(format!("    hint: {}", check.hint));
+                lines.push(format!("    hint: {}", line(&check.hint)));
                 lines.push(format!("    see {}", check.see));
             }
         }

@@ -24,7 +24,7 @@ pub(crate) use check::Check;
 pub(crate) use connection::Connection;
 pub(crate) use explain::Explain;
 pub(crate) use fleet::{
-    Fleet, FleetCommand, FleetInstall, FleetPause, FleetRemove, FleetResume, FleetRetry,
+    Fleet, FleetCommand, FleetDiff, FleetInstall, FleetPause, FleetRemove, FleetResume, FleetRetry,
     FleetStatus, FleetUndo, FleetWait,
 };
 pub(crate) use fleet_add::{FleetAdd, NewFleet};
@@ -149,6 +149,17 @@ pub(crate) enum DryRun {
     Client,
     /// Let the API server check it, and store nothing
     Server,
+}
+
+impl DryRun {
+    /// What follows a line about what was done, as kubectl writes it.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Client => " (dry run)",
+            Self::Server => " (server dry run)",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
+use globalps_core::names;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::NamespaceResourceScope;
@@ -13,7 +15,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config, Resource};
 
 use crate::cli::{Connection, Span};
-use crate::error::Failure;
+use crate::error::{Failure, without_user};
 use crate::printer::Printer;
 
 pub(crate) struct Cluster<'a> {
@@ -27,10 +29,11 @@ pub(crate) struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub(crate) async fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
-        let config = config(flags).await?;
-        let server = config.cluster_url.to_string();
-        let server = server.trim_end_matches('/').to_owned();
-        printer.detail(format_args!("API server {server}"));
+        if let Some(warning) = warning(flags) {
+            printer.warning(warning);
+        }
+        let mut config = config(flags).await?;
+        let server = prepare(&mut config, printer);
         let client = Client::try_from(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Self {
@@ -39,6 +42,28 @@ impl<'a> Cluster<'a> {
             server,
             request_timeout: flags.request_timeout.0,
             printer,
+        })
+    }
+
+    /// Another cluster, by a kubeconfig that somebody else wrote. `Err`: the end of a sentence that begins with what the
+    /// kubeconfig is; it quotes nothing of it.
+    pub(crate) async fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
+        reject_unsupported(&kubeconfig).map_err(|why| match why {
+            Unsupported::NoContext => "has no context that `current-context` names",
+            Unsupported::Program => "runs a program to log in, which is not started for it here",
+            Unsupported::File(_) => "names a file, which is not read for it here",
+        })?;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let mut config = config.map_err(|_| "has a context without a server or a user")?;
+        let server = prepare(&mut config, self.printer);
+        let client = Client::try_from(config)
+            .map_err(|_| "has a certificate, key, token or proxy that can't be used")?;
+        Ok(Self {
+            client,
+            namespace: names::NAMESPACE.to_owned(),
+            server,
+            ..*self
         })
     }
 
@@ -86,6 +111,12 @@ impl<'a> Cluster<'a> {
     }
 }
 
+fn warning(flags: &Connection) -> Option<&'static str> {
+    flags.token.as_ref().map(|_| {
+        "a token on the command line can be seen by others on this machine; one in a kubeconfig is not"
+    })
+}
+
 async fn config(flags: &Connection) -> Result<Config, Failure> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
@@ -107,10 +138,19 @@ async fn config(flags: &Connection) -> Result<Config, Failure> {
         Err(error) => return Err(Failure::from_kubeconfig(&error)),
     };
     override_with(&mut config, flags)?;
-    if !is_proxied(&config.cluster_url, &Matcher::from_env()) {
-        config.proxy_url = config.proxy_url.filter(|proxy| !is_of_environment(proxy));
-    }
     Ok(config)
+}
+
+/// Drops a proxy that is not for this server. Returns the address of the server, for messages.
+fn prepare(config: &mut Config, printer: &Printer) -> String {
+    if !is_proxied(&config.cluster_url, &Matcher::from_env()) {
+        let proxy = config.proxy_url.take();
+        config.proxy_url = proxy.filter(|proxy| !is_of_environment(proxy));
+    }
+    let server = without_user(&config.cluster_url.to_string());
+    let server = server.trim_end_matches('/').to_owned();
+    printer.detail(format_args!("API server {server}"));
+    server
 }
 
 /// Whether the environment names a proxy for this server. kube asks `NO_PROXY` for the proxy, not for the server; and
@@ -264,16 +304,113 @@ fn address(server: &str) -> Result<Uri, Failure> {
         format!("https://{server}")
     };
     address.parse().map_err(|_| {
+        // As it was given, but for a password.
+        let shown = without_user(&address);
+        let scheme = if server.contains("://") {
+            ""
+        } else {
+            "https://"
+        };
+        let shown = shown.strip_prefix(scheme).unwrap_or(&shown);
         Failure::new(
-            format!("`{server}` is not the address of an API server"),
+            format!("`{shown}` is not the address of an API server"),
             "the form is `https://HOST:PORT`",
         )
     })
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::cli::Cli;
+    use clap::Parser as _;
+    use hyper::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::{BoxError, service_fn};
+
+    /// A cluster whose API server gives these answers to reads of a path, and takes every write; all else is not there.
+    pub(crate) fn mocked<'a>(answers: &[(&str, u16, Value)], printer: &'a Printer) -> Cluster<'a> {
+        let answers: Vec<(String, u16, Value)> = answers
+            .iter()
+            .map(|(path, code, body)| ((*path).to_owned(), *code, body.clone()))
+            .collect();
+        let service = service_fn(move |request: Request<Body>| {
+            let path = request.uri().path();
+            let found = answers.iter().find(|(known, ..)| known == path).cloned();
+            let (_, code, mut body) = found.unwrap_or((String::new(), 404, Value::Null));
+            if code != 200 {
+                let reason = if code == 404 { "NotFound" } else { "" };
+                body =
+                    json!({"status": "Failure", "message": "no", "reason": reason, "code": code});
+            }
+            async move {
+                if request.method() != Method::GET {
+                    return Ok(Response::new(request.into_body()));
+                }
+                let response = Response::builder().status(code);
+                Ok::<_, BoxError>(response.body(Body::from(body.to_string().into_bytes()))?)
+            }
+        });
+        Cluster {
+            client: Client::new(service, "default"),
+            namespace: "clusters".to_owned(),
+            server: "https://mocked".to_owned(),
+            request_timeout: Duration::from_secs(5),
+            printer,
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_kubeconfig_of_others_runs_nothing_reads_nothing_and_is_not_quoted() {
+        let printer = Printer::silent();
+        let cluster = mocked(&[], &printer);
+        for (user, expected) in [
+            ("token: t", None),
+            ("exec: {command: s3cret}", Some("runs a program")),
+            ("tokenFile: /s3cret", Some("names a file")),
+            (
+                "client-certificate-data: s3cret, client-key-data: s3cret",
+                Some("can't be used"),
+            ),
+        ] {
+            let text = format!(
+                "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+                 clusters: [{{name: c, cluster: {{server: 'https://m1:6443'}}}}], users: [{{name: u, user: {{{user}}}}}]}}"
+            );
+            let kubeconfig = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+            let found = cluster.of_others(kubeconfig).await;
+            let Some(expected) = expected else {
+                let member = found
+                    .map_err(str::to_owned)
+                    .map(|it| (it.server, it.namespace));
+                let wanted = ("https://m1:6443".to_owned(), "kube-system".to_owned());
+                assert_eq!(member, Ok(wanted));
+                continue;
+            };
+            let reason = found.err().unwrap_or_default();
+            assert!(reason.contains(expected), "{user}: {reason}");
+            assert!(!reason.contains("s3cret"), "{user}: {reason}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_is_said_of_the_connection_has_no_password() {
+        let printer = Printer::silent();
+        let line = "kubectl-globalps version --kubeconfig /dev/null";
+        let parse = |more: &str| {
+            let words = line.split_whitespace().chain(more.split_whitespace());
+            Cli::try_parse_from(words).expect("flags").connection
+        };
+        let flags = parse("--server https://u:hunter2@h:6443 --token t");
+        assert!(warning(&flags).is_some_and(|text| text.contains("can be seen by others")));
+        let mut config = Config::new(address("https://u:hunter2@h:6443").expect("a URL"));
+        assert_eq!(prepare(&mut config, &printer), "https://h:6443");
+        let flags = parse("");
+        assert_eq!(warning(&flags), None);
+        let failure = address("u:hunter2@h h").expect_err("no URL");
+        assert!(!failure.message.contains("hunter2"), "{failure:?}");
+    }
 
     #[test]
     fn a_server_is_reached_through_a_proxy_as_by_kubectl() {

@@ -2,6 +2,8 @@
 
 use comfy_table::{Cell, Color, Table, presets};
 
+use crate::escapes::line;
+
 /// Spaces between two columns.
 const GAP: usize = 3;
 /// A column that is cut keeps so many characters.
@@ -17,7 +19,11 @@ pub(crate) fn columns(
     width: Option<usize>,
     color: impl Fn(usize, usize) -> Option<Color>,
 ) -> String {
-    let mut widths = natural(header, rows);
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|text| line(text).into_owned()).collect())
+        .collect();
+    let mut widths = natural(header, &rows);
     while let Some(width) = width
         && total(&widths) > width
     {
@@ -152,6 +158,15 @@ mod tests {
 
     fn plain(_: usize, _: usize) -> Option<Color> {
         None
+    }
+
+    #[test]
+    fn a_cell_can_neither_steer_the_terminal_nor_add_a_row() {
+        let rows = rows(&[["a", "\x1b[2J\nb   Ready"]]);
+        assert_eq!(
+            columns(&["NODE", "MESSAGE"], &rows, None, plain),
+            "NODE   MESSAGE\na      \\x1b[2J\\x0ab   Ready"
+        );
     }
 
     #[test]

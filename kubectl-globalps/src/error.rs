@@ -111,7 +111,7 @@ impl Failure {
             | KubeconfigError::LoadClientKey(LoadDataError::ReadFile(cause, path)) => {
                 format!("`{}` could not be read: {cause}", path.display())
             }
-            other => other.to_string(),
+            other => without_user(&other.to_string()),
         };
         Self::new(
             message,
@@ -192,8 +192,12 @@ fn auth_cause(error: &kube::Error) -> Option<&AuthError> {
 /// The plugin's own output is left out: it may be a token.
 fn auth(error: &AuthError) -> Failure {
     let message = match error {
-        AuthError::AuthExecRun { cmd, out } => {
-            format!("the login program `{cmd}` failed ({})", out.status)
+        // The command is left out, too: it has the program's arguments and environment.
+        AuthError::AuthExecRun { out, .. } => {
+            format!(
+                "the login program of the kubeconfig failed ({})",
+                out.status
+            )
         }
         AuthError::AuthExecStart(cause) => {
             format!("the login program of the kubeconfig could not be started: {cause}")
@@ -215,7 +219,23 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    cause.to_string()
+    without_user(&cause.to_string())
+}
+
+/// The text with no user and no password in its URLs.
+pub(crate) fn without_user(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        let is_end = |c: char| c.is_whitespace() || "`'\"<>".contains(c);
+        let (url, tail) = after.split_at(after.find(is_end).unwrap_or(after.len()));
+        shown.push_str(before);
+        // The last one: a password that is not encoded may have one, too.
+        shown.push_str(url.rsplit_once('@').map_or(url, |(_, host)| host));
+        rest = tail;
+    }
+    shown + rest
 }
 
 #[cfg(test)]
@@ -267,6 +287,44 @@ mod tests {
         let error = serde_json::from_str::<u8>("\"hunter2\"").expect_err("not a number");
         assert!(error.to_string().contains("hunter2"));
         let failure = Failure::from_kube("get it", &kube::Error::SerdeError(error));
+        assert!(!format!("{failure:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn users_and_passwords_in_urls_are_not_shown() {
+        for (text, expected) in [
+            (
+                "no `http://u:hunter2@proxy:3128` for https://h/path",
+                "no `http://proxy:3128` for https://h/path",
+            ),
+            ("socks5://u:hunt@er2@p", "socks5://p"),
+            ("u@h has no scheme", "u@h has no scheme"),
+        ] {
+            assert_eq!(without_user(text), expected);
+        }
+        let proxy = kube::Error::ProxyProtocolUnsupported {
+            proxy_url: Box::new("ftp://u:hunter2@proxy".parse().expect("a URL")),
+        };
+        let failure = Failure::from_kube("connect to the cluster", &proxy);
+        assert!(failure.message.contains("ftp://proxy"), "{failure:?}");
+        assert!(!format!("{failure:?}").contains("hunter2"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_command_of_a_login_program_is_not_shown() {
+        let ran = std::process::Command::new("sh")
+            .args(["-c", "echo hunter2 >&2; exit 3"])
+            .output();
+        let error = AuthError::AuthExecRun {
+            cmd: r#"TOKEN="hunter2" "aws" "--password" "hunter2""#.to_owned(),
+            out: Box::new(ran.expect("sh")),
+        };
+        let failure = Failure::from_kube("get it", &kube::Error::Auth(error));
+        assert_eq!(
+            failure.message,
+            "the login program of the kubeconfig failed (exit status: 3)"
+        );
         assert!(!format!("{failure:?}").contains("hunter2"));
     }
 

@@ -1,5 +1,6 @@
 //! From a `FleetPullSecret` and its `ClusterPullSecret`s to what a user sees: rows, counts and readiness. Pure.
 
+pub(crate) mod difference;
 pub(crate) mod facts;
 pub(crate) mod follow;
 pub(crate) mod join;
@@ -7,8 +8,8 @@ pub(crate) mod table;
 pub(crate) mod verdict;
 
 use globalps_core::api::{
-    ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, Counts, FleetPullSecret,
-    FleetPullSecretStatus, condition,
+    ClusterFailure, ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus, Counts,
+    FleetPullSecret, FleetPullSecretStatus, condition,
 };
 use globalps_core::names;
 use jiff::Timestamp;
@@ -16,13 +17,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::status::{ConditionRow, condition_row, rfc3339};
+use crate::status::{ConditionRow, Status, condition_row, rfc3339};
 
 /// Only of a `FleetPullSecret`: whether its source can be used.
 pub(crate) const SOURCE_VALID: &str = "SourceValid";
 
-/// Why the hub writes nothing into a cluster, whatever its state.
-const OBSTACLES: [&str; 3] = ["IsHub", "DuplicateCluster", "TargetTaken"];
+/// Whether the hub writes nothing into the cluster for this reason, whatever the cluster's state.
+pub(crate) fn is_obstacle(reason: &str) -> bool {
+    ["IsHub", "DuplicateCluster", "TargetTaken"].contains(&reason)
+}
 
 /// A `FleetPullSecret`, as `fleet status -o json` has it: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,6 +63,9 @@ pub(crate) struct ClusterRow {
     pub nodes: Option<NodesRow>,
     /// RFC 3339, seconds, UTC; empty: never changed.
     pub since: String,
+    /// Of the cluster itself, as `status -o json` has it; absent: not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
     #[serde(skip)]
     pub since_time: Option<Timestamp>,
     /// Name of the `ClusterPullSecret`; empty: there is none yet.
@@ -148,13 +154,15 @@ impl FleetStatus {
             .filter(|object| object.spec.fleet == title)
             .map(|object| cluster_row(object, revision))
             .collect();
-        // An obstacle is in this list only: the cluster itself does not know of it.
-        for failure in failures.filter(|it| OBSTACLES.contains(&it.reason.as_str())) {
-            let row = clusters.iter_mut().find(|row| row.name == failure.cluster);
-            if let Some(row) = row {
-                row.phase = ClusterPhase::Blocked;
-                row.reason.clone_from(&failure.reason);
-                row.message.clone_from(&failure.message);
+        // An obstacle is in this list only: the cluster's object does not name it, and often there is no such object.
+        for failure in failures.filter(|it| is_obstacle(&it.reason)) {
+            match clusters.iter_mut().find(|row| row.name == failure.cluster) {
+                Some(row) => {
+                    row.phase = ClusterPhase::Blocked;
+                    row.reason.clone_from(&failure.reason);
+                    row.message.clone_from(&failure.message);
+                }
+                None => clusters.push(obstacle_row(failure, &title)),
             }
         }
         clusters.retain(|row| is_named(&row.name, named));
@@ -176,6 +184,11 @@ impl FleetStatus {
     pub(crate) fn condition(&self, type_: &str) -> Option<&ConditionRow> {
         let mut conditions = self.fleet.conditions.iter();
         conditions.find(|condition| condition.type_ == type_)
+    }
+
+    /// Clusters that the hub writes into, or did.
+    pub(crate) fn managed(&self) -> impl Iterator<Item = &ClusterRow> {
+        self.clusters.iter().filter(|row| !row.object.is_empty())
     }
 
     pub(crate) fn in_phase(&self, phase: ClusterPhase) -> impl Iterator<Item = &ClusterRow> {
@@ -269,9 +282,28 @@ fn cluster_row(object: &ClusterPullSecret, revision: i64) -> ClusterRow {
             synced: counts.synced,
         }),
         since: rfc3339(since_time),
+        status: None,
         since_time,
         object: object.name_any(),
         is_asked: asked.is_some_and(|asked| *asked != object.spec.retry),
+    }
+}
+
+/// A cluster that the hub never wrote into.
+fn obstacle_row(failure: &ClusterFailure, fleet: &str) -> ClusterRow {
+    ClusterRow {
+        name: failure.cluster.clone(),
+        fleet: fleet.to_owned(),
+        phase: ClusterPhase::Blocked,
+        revision: 0,
+        reason: failure.reason.clone(),
+        message: failure.message.clone(),
+        nodes: None,
+        since: String::new(),
+        status: None,
+        since_time: None,
+        object: String::new(),
+        is_asked: false,
     }
 }
 

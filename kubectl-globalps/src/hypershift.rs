@@ -13,7 +13,7 @@ use crate::cli::StatusFormat;
 use crate::client::Cluster;
 use crate::columns::columns;
 use crate::error::{Exit, Failure};
-use crate::printer::Printer;
+use crate::printer::{Printer, json, yaml};
 
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
@@ -110,20 +110,10 @@ impl Seen {
     }
 
     pub(crate) fn show(&self, printer: &Printer, format: StatusFormat) -> Result<Exit, Failure> {
-        let unprintable = || {
-            Failure::new(
-                "the status could not be written in that format",
-                "leave out `-o`",
-            )
-        };
         match format {
             StatusFormat::Table | StatusFormat::Wide => printer.data(&self.text()),
-            StatusFormat::Json => {
-                printer.data(&serde_json::to_string_pretty(self).map_err(|_| unprintable())?);
-            }
-            StatusFormat::Yaml => {
-                printer.data(&serde_saphyr::to_string(self).map_err(|_| unprintable())?);
-            }
+            StatusFormat::Json => printer.data(&json("the status", self)?),
+            StatusFormat::Yaml => printer.data(&yaml("the status", self)?),
             StatusFormat::Name => {
                 for row in &self.hypershift.pods {
                     printer.data(&format!("pod/{}", row.pod));

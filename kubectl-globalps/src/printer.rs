@@ -5,10 +5,12 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use console::Term;
+use serde::Serialize;
 
 use crate::cli::Color;
 use crate::columns::wrap_sentences;
 use crate::error::Failure;
+use crate::escapes::{self, painted, plain};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -41,10 +43,20 @@ impl Printer {
         }
     }
 
-    /// Data, as it is, with one line ending at its end.
+    /// Data, with one line ending at its end.
     pub(crate) fn data(&self, text: &str) {
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        self.write(Stream::Out, &format!("{text}{end}"));
+        self.write(Stream::Out, &format!("{}{end}", plain(text)));
+    }
+
+    /// As [`Self::data`], with colors that this program put in.
+    pub(crate) fn painted(&self, text: &str) {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        self.write(Stream::Out, &format!("{}{end}", painted(text)));
+    }
+
+    pub(crate) fn line(&self, stream: Stream, text: &str) {
+        self.write(stream, &format!("{}\n", plain(text)));
     }
 
     pub(crate) fn note(&self, text: impl Display) {
@@ -71,6 +83,7 @@ impl Printer {
             Some((_, label)) => format!("{label} {text}"),
             None => text.to_string(),
         };
+        let text = plain(&text).into_owned();
         let mut lines = match terminal_size(Stream::Err) {
             Some((_, width)) => text
                 .split('\n')
@@ -88,7 +101,7 @@ impl Printer {
     /// Shown with `-v` only.
     pub(crate) fn detail(&self, text: impl Display) {
         if self.verbose {
-            self.write(Stream::Err, &format!("{text}\n"));
+            self.line(Stream::Err, &text.to_string());
         }
     }
 
@@ -97,7 +110,8 @@ impl Printer {
         self.closed.get()
     }
 
-    pub(crate) fn write(&self, stream: Stream, text: &str) {
+    /// Nothing of others may be in the text but what is plain.
+    fn write(&self, stream: Stream, text: &str) {
         let written = match stream {
             Stream::Out => {
                 let mut out = io::stdout().lock();
@@ -153,6 +167,23 @@ pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
     }
 }
 
+/// What scripts read. `what`: for the error.
+pub(crate) fn json(what: &str, value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| escapes::json(&text))
+        .map_err(|_| unprintable(what))
+}
+
+/// As [`json`], in YAML.
+pub(crate) fn yaml(what: &str, value: &impl Serialize) -> Result<String, Failure> {
+    serde_saphyr::to_string(value).map_err(|_| unprintable(what))
+}
+
+pub(crate) fn unprintable(what: &str) -> Failure {
+    let message = format!("{what} could not be written in that format");
+    Failure::new(message, "leave out `-o`")
+}
+
 /// Text that replaces itself on a terminal.
 pub(crate) struct Frame<'a> {
     printer: &'a Printer,
@@ -177,6 +208,7 @@ impl<'a> Frame<'a> {
         };
         self.lines = text.lines().count();
         let end = if text.ends_with('\n') { "" } else { "\n" };
+        let text = painted(text);
         self.printer
             .write(self.stream, &format!("{back}{text}{end}"));
     }

@@ -6,6 +6,7 @@ use dialoguer::{Confirm, Input, Password};
 use globalps_core::dockerconfig::Secret;
 
 use crate::error::Failure;
+use crate::escapes::plain;
 
 fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
@@ -52,7 +53,7 @@ pub(crate) fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let answer = Confirm::new()
-        .with_prompt(what)
+        .with_prompt(plain(what))
         .default(false)
         .interact()
         .unwrap_or(false);

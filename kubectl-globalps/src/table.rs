@@ -7,6 +7,7 @@ use globalps_core::api::Phase;
 use jiff::Timestamp;
 
 use crate::columns::{columns, cut, natural_width, wrap};
+use crate::escapes::line;
 use crate::status::{NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status};
 
 /// How much room there is, and what to show.
@@ -83,8 +84,8 @@ pub(crate) fn render(
 ) -> String {
     let width = layout.width.filter(|_| layout.live).map(usize::from);
     let fitting = |text: &str| match width {
-        Some(width) => wrap(text, width),
-        None => vec![text.to_owned()],
+        Some(width) => wrap(&line(text), width),
+        None => vec![line(text).into_owned()],
     };
     let mut lines = if layout.no_headers {
         Vec::new()
@@ -146,11 +147,7 @@ fn sources(sources: &[SourceRow], layout: Layout) -> String {
             ]
         })
         .collect();
-    let text = columns(&HEADER, &rows, None, |_, _| None);
-    match text.split_once('\n') {
-        Some((_, rows)) if layout.no_headers => format!("\n{rows}"),
-        _ => format!("\n{text}"),
-    }
+    "\n".to_owned() + &laid_out(&HEADER, &rows, layout, |_, _| None)
 }
 
 /// A line for each namespace in trouble that the status names.
@@ -197,11 +194,8 @@ fn table_of(
         0 => String::new(),
         number => format!("\n... and {number} more: {see}"),
     };
-    let text = columns(header, rows, None, |_, _| None);
-    Some(match text.split_once('\n') {
-        Some((_, rows)) if layout.no_headers => format!("\n{rows}{more}"),
-        _ => format!("\n{text}{more}"),
-    })
+    let text = laid_out(header, rows, layout, |_, _| None);
+    Some(format!("\n{text}{more}"))
 }
 
 /// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first.
@@ -287,7 +281,18 @@ fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
             .filter(|_| is_painted)
             .and_then(|row| color(&row.phase))
     };
-    let text = columns(&header, &cells, width.filter(|_| layout.live), of_phase);
+    laid_out(&header, &cells, layout, of_phase)
+}
+
+/// Columns that fit where they are redrawn, without their header where nobody wants it.
+pub(crate) fn laid_out(
+    header: &[&str],
+    rows: &[Vec<String>],
+    layout: Layout,
+    color: impl Fn(usize, usize) -> Option<Color>,
+) -> String {
+    let width = layout.width.filter(|_| layout.live).map(usize::from);
+    let text = columns(header, rows, width, color);
     match text.split_once('\n') {
         Some((_, rows)) if layout.no_headers => rows.to_owned(),
         _ => text,

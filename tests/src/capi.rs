@@ -17,6 +17,8 @@ use crate::{Cluster, control_plane, kubernetes, secrecy};
 /// Of its `Cluster`s, and of what it applies to them, as they are stored.
 pub const CLUSTERS: &str = "cluster.x-k8s.io/v1beta2";
 pub const ADDONS: &str = "addons.cluster.x-k8s.io/v1beta2";
+/// Key of the manifest in the Secret of a `ClusterResourceSet`.
+pub const MANIFEST: &str = "manifest.yaml";
 /// Its process, and its log.
 const MANAGER: &str = "capi-manager";
 /// The webhooks listen on all addresses of the machine, so each test cluster has a port of its own, from here on.
@@ -132,6 +134,25 @@ impl Drop for Capi<'_> {
             eprintln!("{MANAGER} could not be ended: {error:#}");
         }
     }
+}
+
+/// A `ClusterResourceSet`, and the Secret of its name with the manifest that it writes into the clusters with these labels.
+pub fn resource_set(namespace: &str, name: &str, labels: &Value, manifest: &Value) -> [Value; 2] {
+    let source = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "addons.cluster.x-k8s.io/resource-set",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": {MANIFEST: manifest.to_string()},
+    });
+    let set = json!({
+        "apiVersion": ADDONS, "kind": "ClusterResourceSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "strategy": "Reconcile",
+            "clusterSelector": {"matchLabels": labels},
+            "resources": [{"kind": "Secret", "name": name}],
+        },
+    });
+    [source, set]
 }
 
 fn install_crds(management: &Cluster) -> Result<()> {

@@ -19,7 +19,7 @@ impl<'a> Hub<'a> {
     /// Pushes the hub's image into the open registry and installs it for these namespaces, which are made; none: all. Two hubs
     /// run then, of which one leads.
     pub fn install(management: &'a Cluster, namespaces: &[&str]) -> Result<Self> {
-        let hub = Self { management };
+        let hub = Self::attach(management);
         let archive = kubernetes::target_dir().join("images/globalps-hub.tar");
         ensure!(archive.exists(), "no image of the hub: run `make image`");
         let registry = management.registry();
@@ -34,6 +34,11 @@ impl<'a> Hub<'a> {
         };
         hub.fleet_command(&["install", "--image", &image, &namespaces, "--apply"])?;
         Ok(hub)
+    }
+
+    /// A hub that is there already.
+    pub fn attach(management: &'a Cluster) -> Self {
+        Self { management }
     }
 
     /// `kubectl globalps fleet` on the management cluster, which must succeed.

@@ -31,6 +31,7 @@ pub mod product;
 pub mod provider_judge;
 pub mod reference_cases;
 pub mod release;
+pub mod rights;
 pub mod secrecy;
 pub mod soak;
 pub mod suite;

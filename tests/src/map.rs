@@ -155,14 +155,38 @@ pub const FILES: &[TestFile] = &[
     file(
         "hub",
         On::Clusters(4, 4),
-        100,
-        "the hub with Cluster API: a rollout through three clusters with real nodes, halted where a node fails, retried, removed",
+        170,
+        "the hub with Cluster API: a rollout through three clusters with real nodes, halted where a node fails, retried, undone, removed; beside a ClusterResourceSet",
+    ),
+    file(
+        "hub_install",
+        On::Clusters(2, 2),
+        60,
+        "the hub installs globalps in a new cluster, with a pull secret for its own images, and other images as the next revision",
+    ),
+    file(
+        "hub_kills",
+        On::Nodes(0),
+        90,
+        "the hub is killed at every write, on the management cluster and in members: the next one finishes, and nothing of others changes",
+    ),
+    file(
+        "hub_liars",
+        On::Nodes(0),
+        60,
+        "member clusters that lie to the hub: absurd numbers, redirects, responses without an end, the uid of another cluster",
     ),
     file(
         "hub_members",
         On::Clusters(3, 1),
         140,
         "clusters that are away, somebody else's, twice the same or the hub itself; another hub goes on; what is not selected any more",
+    ),
+    file(
+        "hub_rights",
+        On::TwoClusters(0),
+        20,
+        "the hub's RBAC rules and its calls are the same, on the management cluster and in a member; its identity in a member reaches nothing else",
     ),
     file(
         "judge",

@@ -42,6 +42,12 @@ impl Changes {
         Ok(Self { kubectl, changes })
     }
 
+    /// The same of one Secret.
+    pub fn of_secret(cluster: &Cluster, namespace: &str, name: &str) -> Result<Self> {
+        let named = format!("--field-selector=metadata.name={name}");
+        Self::start(cluster, &["secrets", "-n", namespace, &named])
+    }
+
     /// When an object was first seen like this, of what was not yet looked at.
     pub fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<SystemTime> {
         let deadline = Instant::now() + DEADLINE;
@@ -56,6 +62,16 @@ impl Changes {
             }
         }
     }
+}
+
+/// Zero where the watches saw them in the other order.
+pub fn seconds_between(from: SystemTime, to: SystemTime) -> f32 {
+    to.duration_since(from).unwrap_or_default().as_secs_f32()
+}
+
+pub fn median(mut seconds: Vec<f32>) -> f32 {
+    seconds.sort_by(f32::total_cmp);
+    seconds[seconds.len() / 2]
 }
 
 impl Drop for Changes {

@@ -147,6 +147,7 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
         image_pull_secrets: None,
         operators: None,
         hosted_control_plane: None,
+        images_pull_secret: None,
         allowed: allowed.clone(),
     };
     let crds = install.objects().into_iter();

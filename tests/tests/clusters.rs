@@ -3,20 +3,20 @@
 
 mod common;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use common::objects::{apply, get, merge_in};
 use common::{base64, cluster, docker_config};
-use globalps_tests::capi::{ADDONS, Capi};
+use globalps_tests::capi::{self, Capi, MANIFEST};
 use globalps_tests::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
-use globalps_tests::watch::Changes;
+use globalps_tests::watch::{Changes, median, seconds_between};
 use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-/// On the management cluster: where the member is registered, and the Secret that holds the manifest.
+/// On the management cluster: where the member is registered, and the `ClusterResourceSet` with the Secret of its name.
 const FLEET: &str = "fleet";
-const SOURCE: &str = "additional-pull-secret";
+const SOURCE: &str = "pull-secret";
 const MEMBER: &str = "member";
 const SET: &str = "clusterresourceset/pull-secret";
 const MARKER: &str = "round.example.com";
@@ -40,7 +40,7 @@ fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster
     let image = format!("{private}/team/app:1");
     apply(
         &management,
-        &[source(&registry.docker_config().unwrap()), resource_set()],
+        &resource_set(&registry.docker_config().unwrap()),
     );
     label(&management, "shared");
     wait_content(&member, &registry.docker_config().unwrap());
@@ -74,30 +74,20 @@ fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster
     what_was_written_stays(&management, &member);
 }
 
-/// The Secret that holds the manifest of the member's Secret.
-fn source(config: &str) -> Value {
+/// The Secret that holds the manifest of the member's Secret, and the `ClusterResourceSet`.
+fn resource_set(config: &str) -> [Value; 2] {
     let manifest = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
         "data": {".dockerconfigjson": base64(config)},
     });
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "addons.cluster.x-k8s.io/resource-set",
-        "metadata": {"name": SOURCE, "namespace": FLEET},
-        "stringData": {"additional-pull-secret.yaml": manifest.to_string()},
-    })
+    let labels = json!({"pull-secret": "shared"});
+    capi::resource_set(FLEET, SOURCE, &labels, &manifest)
 }
 
-fn resource_set() -> Value {
-    json!({
-        "apiVersion": ADDONS, "kind": "ClusterResourceSet",
-        "metadata": {"name": "pull-secret", "namespace": FLEET},
-        "spec": {
-            "strategy": "Reconcile",
-            "clusterSelector": {"matchLabels": {"pull-secret": "shared"}},
-            "resources": [{"kind": "Secret", "name": SOURCE}],
-        },
-    })
+fn source(config: &str) -> Value {
+    let [source, _] = resource_set(config);
+    source
 }
 
 fn label(management: &Cluster, value: &str) {
@@ -148,25 +138,19 @@ fn assert_nodes_pull(member: &Cluster, product: &Product<'_>, image: &str) {
 /// Some changes, one after the other, each measured from the moment at which the management cluster has it to the one at which
 /// the member has it, as two watches see them.
 fn changes_arrive(management: &Cluster, member: &Cluster) {
-    let watch = |cluster, namespace, name: &str| {
-        let named = format!("--field-selector=metadata.name={name}");
-        Changes::start(cluster, &["secrets", "-n", namespace, &named]).unwrap()
-    };
-    let there = watch(management, FLEET, SOURCE);
-    let here = watch(member, NAMESPACE, ADDITIONAL);
+    let there = Changes::of_secret(management, FLEET, SOURCE).unwrap();
+    let here = Changes::of_secret(member, NAMESPACE, ADDITIONAL).unwrap();
     here.wait("the Secret", |_| true).unwrap();
-    let mut seconds: Vec<f32> = (1..=ROUNDS)
+    let seconds: Vec<f32> = (1..=ROUNDS)
         .map(|round| {
             std::thread::sleep(BETWEEN);
             let config = content(member, round);
             let source = source(&config);
-            let manifest = source["stringData"]["additional-pull-secret.yaml"].as_str();
+            let manifest = source["stringData"][MANIFEST].as_str();
             let manifest = base64(manifest.unwrap());
             apply(management, &[source]);
             let changed = there
-                .wait("the change", |secret| {
-                    secret["data"]["additional-pull-secret.yaml"] == manifest
-                })
+                .wait("the change", |secret| secret["data"][MANIFEST] == manifest)
                 .unwrap();
             let arrived = here
                 .wait("the change in the member", |secret| {
@@ -177,13 +161,7 @@ fn changes_arrive(management: &Cluster, member: &Cluster) {
         })
         .collect();
     println!("from a change on the management cluster to the member's Secret, s: {seconds:.3?}");
-    seconds.sort_by(f32::total_cmp);
-    println!("median: {:.3} s", seconds[ROUNDS / 2]);
-}
-
-/// Zero where the watches saw them in the other order.
-fn seconds_between(from: SystemTime, to: SystemTime) -> f32 {
-    to.duration_since(from).unwrap_or_default().as_secs_f32()
+    println!("median: {:.3} s", median(seconds));
 }
 
 /// Cluster API compares its source with what it applied, and not with the member: what somebody does to the Secret there stays

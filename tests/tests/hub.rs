@@ -6,16 +6,21 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
-use globalps_tests::capi::Capi;
+use globalps_tests::capi::{Capi, MANIFEST, resource_set};
 use globalps_tests::hub::{Hub, fleet, member_secret, source};
-use globalps_tests::product::{DEADLINE, Product};
-use globalps_tests::{Cluster, config_file, until};
-use serde_json::json;
+use globalps_tests::product::{DEADLINE, NAMESPACE, Product};
+use globalps_tests::watch::{Changes, median, seconds_between};
+use globalps_tests::{Cluster, Node, config_file, until};
+use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(20);
 const FLEET: &str = "clusters";
 const NAME: &str = "shared";
 const REGISTRY: &str = "fleet.example.com";
+/// Sources of this name, and what becomes of them in a member.
+const BY_HUB: &str = "by-hub";
+const BY_SET: &str = "by-set";
+const ROUNDS: usize = 7;
 
 #[test]
 fn a_rollout_goes_through_the_clusters_and_halts_where_a_node_fails() {
@@ -27,21 +32,15 @@ fn a_rollout_goes_through_the_clusters_and_halts_where_a_node_fails() {
             let member = cluster(&format!("hub-member-{number}"), 1);
             Product::install(&member).unwrap();
             let name = format!("member-{number}");
-            let labels = [
-                ("env", "prod"),
-                ("canary", if number == 1 { "yes" } else { "no" }),
-            ];
+            let first = if number == 1 { "yes" } else { "no" };
+            let labels = [("env", "prod"), ("canary", first)];
             capi.register(&member, FLEET, &name, &labels).unwrap();
             (name, member)
         })
         .collect();
-    let spec = json!({
-        "clusterSelector": {"matchLabels": {"env": "prod"}},
-        "rollout": {"canary": {"clusterSelector": {"matchLabels": {"canary": "yes"}}}},
-    });
     hub.apply(&[
         source(FLEET, NAME, &content("0ne")),
-        fleet(FLEET, NAME, &spec),
+        fleet(FLEET, NAME, &spec()),
     ])
     .unwrap();
     let message = hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
@@ -51,11 +50,42 @@ fn a_rollout_goes_through_the_clusters_and_halts_where_a_node_fails() {
         let status = hub.wait_phase((FLEET, NAME, name), ("Synced", "")).unwrap();
         assert_eq!(status["nodes"]["synced"], 1, "{status:#}");
     }
+    a_member_is_shown_down_to_its_nodes(&hub, &members[0]);
     // A kubelet is restarted again only after 10 seconds, which is no part of the way that is measured.
     std::thread::sleep(Duration::from_secs(11));
     rotate(&hub, &members, "tw0");
     a_node_that_fails_halts_the_fleet(&hub, &members);
+    what_was_in_force_comes_back(&hub, &members);
+    beside_a_cluster_resource_set(&hub, &members[0].1);
     removed(&hub, &members);
+}
+
+/// By the kubeconfig of Cluster API, and by one that the user names.
+fn a_member_is_shown_down_to_its_nodes(hub: &Hub, (name, member): &(String, Cluster)) {
+    let node = member.nodes().unwrap()[0].name().to_owned();
+    let status = ["status", NAME, name, "-n", FLEET, "--nodes"];
+    let shown = hub.fleet_command(&[&status[..], &["-o", "json"]].concat());
+    let shown: Value = serde_json::from_str(&shown.unwrap()).unwrap();
+    let of_member = &shown["clusters"][0]["status"];
+    assert_eq!(of_member["ready"], true, "{shown:#}");
+    assert_eq!(of_member["nodes"][0]["name"], node, "{shown:#}");
+    let file = member.kubeconfig();
+    let own = ["--member-kubeconfig", file.to_str().unwrap()];
+    let table = hub.fleet_command(&[&status[..], &own].concat()).unwrap();
+    assert!(table.contains(&format!("{FLEET}/{name}")), "{table}");
+    assert!(table.contains(&node), "{table}");
+    let same = hub.fleet_command(&["diff", NAME, name, "-n", FLEET, "-o", "json"]);
+    let same: Value = serde_json::from_str(&same.unwrap()).unwrap();
+    assert_eq!(same["revision"], 1, "{same:#}");
+    assert_eq!(same["changes"], json!([]), "{same:#}");
+}
+
+/// All members, of which the first has a label for it.
+fn spec() -> Value {
+    json!({
+        "clusterSelector": {"matchLabels": {"env": "prod"}},
+        "rollout": {"canary": {"clusterSelector": {"matchLabels": {"canary": "yes"}}}},
+    })
 }
 
 fn content(password: &str) -> String {
@@ -108,23 +138,23 @@ fn rotate(hub: &Hub, members: &[(String, Cluster)], password: &str) {
     }
 }
 
-fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
-    let (canary, member) = &members[0];
+/// The fleet is halted by the one node of this member, whose kubelet does not start while its file names this registry.
+fn halt(hub: &Hub, (name, member): &(String, Cluster), password: &str, breaks: &str) -> Node {
     let node = member.nodes().unwrap().remove(0);
-    break_kubelet(&node, "breaks.example.com").unwrap();
-    let breaking = docker_config(&[
-        (REGISTRY, "robot:thr33-s3cret"),
-        ("breaks.example.com", "robot:thr33-s3cret"),
-    ]);
+    break_kubelet(&node, breaks).unwrap();
+    let login = format!("robot:{password}-s3cret");
+    let breaking = docker_config(&[(REGISTRY, &login), (breaks, &login)]);
     hub.apply(&[source(FLEET, NAME, &breaking)]).unwrap();
     let message = hub
         .wait_ready(FLEET, NAME, ("False", "ClustersFailed"))
         .unwrap();
-    assert!(
-        message.contains(&format!("`{FLEET}/{canary}`")),
-        "{message}"
-    );
+    assert!(message.contains(&format!("`{FLEET}/{name}`")), "{message}");
     assert!(message.contains(node.name()), "{message}");
+    node
+}
+
+fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
+    let node = halt(hub, &members[0], "thr33", "breaks.example.com");
     for (name, member) in &members[1..] {
         assert!(has_secret(member, "tw0"), "{name} is untouched");
         assert_nodes_have(member, "tw0");
@@ -137,6 +167,81 @@ fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
     for (_, member) in members {
         assert_nodes_have(member, "thr33");
     }
+}
+
+/// The first member has the change already when a node of the second one fails. The node needs no hand: its kubelet starts with
+/// what was in force before.
+fn what_was_in_force_comes_back(hub: &Hub, members: &[(String, Cluster)]) {
+    let breaks = "breaks-too.example.com";
+    let node = halt(hub, &members[1], "f0ur", breaks);
+    assert_nodes_have(&members[0].1, "f0ur");
+    let begun = Instant::now();
+    hub.fleet_command(&["undo", NAME, "-n", FLEET, "--yes", "--wait"])
+        .unwrap();
+    let message = hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
+    println!(
+        "a halted rollout, undone: what was in force before is on every node of all after {:.2} s",
+        begun.elapsed().as_secs_f32()
+    );
+    assert_eq!(message, "revision 5 is in force in 3 of 3 clusters");
+    for (name, member) in members {
+        assert_nodes_have(member, "thr33");
+        for node in member.nodes().unwrap() {
+            let left = config_file::auth(&node, breaks).unwrap();
+            assert_eq!(left, None, "{name}");
+        }
+    }
+    mend_kubelet(&node).unwrap();
+}
+
+/// The same changes at the same time, by a fleet of the hub and by Cluster API, into two Secrets of the fleet's first cluster:
+/// prints how long each takes, from the source on the management cluster to the Secret in the member.
+fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
+    let watch = |cluster, namespace, name| Changes::of_secret(cluster, namespace, name).unwrap();
+    let there = |name| watch(hub.management(), FLEET, name);
+    let here = |name| watch(member, NAMESPACE, name);
+    let sources = (there(BY_HUB), there(BY_SET));
+    let secrets = (here(BY_HUB), here(BY_SET));
+    let mut fleet_spec = spec();
+    fleet_spec["target"] = json!({"namespace": NAMESPACE, "name": BY_HUB});
+    let (mut by_hub, mut by_set) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let config = content(&format!("r0und-{round}"));
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": BY_SET, "namespace": NAMESPACE},
+            "data": {".dockerconfigjson": base64(&config)},
+        });
+        let labels = json!({"canary": "yes"});
+        let [set_source, set] = resource_set(FLEET, BY_SET, &labels, &manifest);
+        let text = base64(set_source["stringData"][MANIFEST].as_str().unwrap());
+        let fleet = fleet(FLEET, BY_HUB, &fleet_spec);
+        hub.apply(&[source(FLEET, BY_HUB, &config), set_source, fleet, set])
+            .unwrap();
+        let has = |secret: &Value| secret["data"][".dockerconfigjson"] == base64(&config);
+        let has_text = |secret: &Value| secret["data"][MANIFEST] == text;
+        let from = sources.0.wait("the hub's source", has).unwrap();
+        let to = secrets.0.wait("the hub's Secret", has).unwrap();
+        by_hub.push(seconds_between(from, to));
+        let from = sources.1.wait("the set's source", has_text).unwrap();
+        let to = secrets.1.wait("the set's Secret", has).unwrap();
+        by_set.push(seconds_between(from, to));
+        // The next one begins at the first cluster again; and Cluster API looks once a second at most.
+        hub.wait_ready(FLEET, BY_HUB, ("True", "Synced")).unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    // The first one makes the connections.
+    let (by_hub, by_set) = (by_hub.split_off(1), by_set.split_off(1));
+    println!("by the hub, s: {by_hub:.3?}; by a ClusterResourceSet, s: {by_set:.3?}");
+    println!(
+        "medians: {:.3} s by the hub, {:.3} s by a ClusterResourceSet",
+        median(by_hub),
+        median(by_set)
+    );
+    let delete = |what| ["delete", what, BY_HUB, "-n", FLEET, "--timeout=60s"];
+    hub.management()
+        .kubectl(&delete("fleetpullsecret"))
+        .unwrap();
 }
 
 fn removed(hub: &Hub, members: &[(String, Cluster)]) {

@@ -186,17 +186,16 @@ fn two_names_of_one_cluster_and_the_hub_itself_are_refused(
         registered("self", &hub_itself),
     ])
     .unwrap();
-    let expected = [
-        ("one", "DuplicateCluster"),
-        ("self", "IsHub"),
-        ("twin", "DuplicateCluster"),
-    ];
+    let expected = [("self", "IsHub"), ("twin", "DuplicateCluster")];
     wait_failures(hub, NAME, &expected);
     rotate(hub, 2);
     wait_has(two, 2);
+    // By the name that had content before.
+    wait_has(one, 2);
     hub.wait_ready(FLEET, NAME, ("False", "ClustersBlocked"))
         .unwrap();
-    assert!(has(one, 1), "none of its names is written");
+    let twin = hub.cluster(FLEET, NAME, "twin").unwrap();
+    assert_eq!(twin["spec"]["revision"], 0, "{twin:#}");
     assert!(member_secret(hub.management()).unwrap().is_null());
     for name in ["twin", "self"] {
         hub.management()
@@ -208,6 +207,21 @@ fn two_names_of_one_cluster_and_the_hub_itself_are_refused(
 }
 
 fn of_two_fleets_the_older_one_writes(hub: &Hub) {
+    // One that the API server refuses to have revisions holds up none of those after it.
+    hub.apply(&refusal()).unwrap();
+    until("the refusal is in force", DEADLINE, POLL, || {
+        let refused = hub.apply(&[source(FLEET, "refused-revision-9", &content(9))]);
+        Ok(refused.is_err().then_some(()))
+    })
+    .unwrap();
+    let nobody = json!({"registered": {"selector": {"matchLabels": {"nobody": "has"}}}});
+    hub.apply(&[
+        source(FLEET, "refused", &content(9)),
+        fleet(FLEET, "refused", &nobody),
+    ])
+    .unwrap();
+    // The time of creation is in seconds.
+    std::thread::sleep(Duration::from_secs(2));
     hub.apply(&[
         source(FLEET, "late", &content(99)),
         fleet(
@@ -223,15 +237,33 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
         &[("one", "TargetTaken"), ("two", "TargetTaken")],
     );
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
+    assert!(hub.fleet(FLEET, "refused").unwrap()["status"].is_null());
     let what = [
         "delete",
         "fleetpullsecret",
         "late",
+        "refused",
         "-n",
         FLEET,
         "--timeout=60s",
     ];
     hub.management().kubectl(&what).unwrap();
+}
+
+/// No Secret of this name is made.
+fn refusal() -> [Value; 2] {
+    let metadata = json!({"name": "no-revisions"});
+    let api = "admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["CREATE", "UPDATE"]});
+    [
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "!request.name.startsWith('refused-revision-')"}],
+        }}),
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": {
+            "policyName": "no-revisions", "validationActions": ["Deny"],
+        }}),
+    ]
 }
 
 fn a_cluster_that_is_away_is_passed_over_and_caught_up(hub: &Hub, one: &Cluster, two: &Cluster) {

@@ -4,13 +4,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::delivery::{NAME, install, registries, version, wait_reason, wait_registries};
+use common::delivery::{FLAGS, NAME, install, registries, version, wait_reason, wait_registries};
 use common::objects::{
     account, apply, apply_references, get, merge_in, namespace, pod, references, wait_pod,
     wait_references,
 };
 use common::{cluster, docker_config};
-use globalps_tests::product::{CONFIG, DEADLINE, merge};
+use globalps_tests::product::{CONFIG, DEADLINE, Product, merge};
 use globalps_tests::{Access, Cluster, until};
 use serde_json::{Value, json};
 
@@ -199,6 +199,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     wait_references(&cluster, "a", "ci", &["one", "three"]);
     wait_references(&cluster, "a", "default", &[]);
     wait_registries(&cluster, "a", &[]);
+    admission_takes_over(&cluster, &product);
     product.delete().unwrap();
     product.wait_clean().unwrap();
     assert_eq!(
@@ -213,6 +214,27 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
         let annotation = &account["metadata"]["annotations"]["globalps.io/attached"];
         assert!(annotation.is_null(), "{account}");
     }
+}
+
+/// The right to change service accounts outlives the last reference, and no longer.
+fn admission_takes_over(cluster: &Cluster, product: &Product<'_>) {
+    let flags = [&FLAGS[..], &["--attach", "admission"]].concat();
+    product.install_again(&flags).unwrap();
+    wait_references(cluster, "c", "default", &[]);
+    wait_references(cluster, "b", "crowd", &fifty());
+    until("no service account is counted", DEADLINE, POLL, || {
+        let status = &product.status()?["imagePullSecrets"];
+        let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
+        Ok(is_over.then_some(()))
+    })
+    .unwrap();
+    let rules = || {
+        let role = get(cluster, "", "clusterrole/globalps-image-pull-secrets");
+        role["rules"].to_string().contains("serviceaccounts")
+    };
+    assert!(rules());
+    product.install_again(&flags).unwrap();
+    assert!(!rules());
 }
 
 #[test]

@@ -3,7 +3,6 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::time::Duration;
 
 use common::objects::{account, apply, namespace, registries_of, wait_references};
@@ -15,6 +14,7 @@ use globalps_tests::olm::{
     catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
 };
 use globalps_tests::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, run};
+use globalps_tests::rights::{Calls, Exceptions, Right, assert_same, rights_of};
 use globalps_tests::{Cluster, Node, until};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -37,43 +37,6 @@ const DELIVERED: &str = "delivered";
 /// Pull secret of a catalog of operators, and its copy.
 const CATALOG: (&str, &str) = ("olm", "pull");
 const COPY: &str = "globalps-olm.pull";
-
-/// One verb on one object, or on all of a resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Right {
-    user: String,
-    /// Empty: in every namespace.
-    namespace: String,
-    /// Group, resource and subresource, with slashes.
-    resource: String,
-    /// Empty: any.
-    name: String,
-    verb: String,
-}
-
-impl Right {
-    fn covers(&self, call: &Self) -> bool {
-        self.user == call.user
-            && (self.namespace.is_empty() || self.namespace == call.namespace)
-            && self.resource == call.resource
-            && (self.name.is_empty() || self.name == call.name)
-            && self.verb == call.verb
-    }
-}
-
-impl std::fmt::Display for Right {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let user = self.user.rsplit(':').next().unwrap_or_default();
-        let Self {
-            namespace,
-            resource,
-            name,
-            verb,
-            ..
-        } = self;
-        write!(f, "{user}: {verb} {resource} `{name}` in `{namespace}`")
-    }
-}
 
 /// Rights that no call needs, and why they are there: part of how they are told, reason.
 const UNUSED: &[(&str, &str)] = &[
@@ -380,72 +343,22 @@ fn patch_status(cluster: &Cluster, token: &str, node: &str) -> kube::Result<Node
 }
 
 fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
-    let rights = rights();
-    let (mut calls, mut refused) = (BTreeSet::new(), BTreeSet::new());
-    let log = fs::read_to_string(cluster.audit_log()).unwrap();
+    let users = [CONTROLLER_USER, SYNCER_USER, RESTORER_USER];
     // Whose rights are taken away with everything else, until they are there again, and the API server knows.
     let mut away: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
-    for line in log.lines() {
-        let event: Value = serde_json::from_str(line).unwrap();
-        rights_come_and_go(&event, &mut away);
-        let Some(call) = call(&event) else {
-            continue;
-        };
-        if event["annotations"]["authorization.k8s.io/decision"] == "allow" {
-            // Server-side apply of what is not there makes it.
-            if call.verb == "patch" && event["responseStatus"]["code"] == 201 {
-                calls.insert(Right {
-                    verb: "create".to_owned(),
-                    ..call.clone()
-                });
-            }
-            calls.insert(call);
-        } else if away
-            .get(call.user.as_str())
-            .is_none_or(|back| back.is_some_and(|back| time(&event) > back + KNOWN_AFTER))
-        {
-            refused.insert(call);
-        }
-    }
-    let told = |right: &Right, table: &[(&str, &str)]| {
-        let text = right.to_string();
-        table.iter().any(|(part, _)| text.contains(part))
+    // The first of the two tests of a token asks as a syncer, too, and no more than a syncer does.
+    let calls = Calls::read(&cluster.audit_log(), &users, |event| {
+        rights_come_and_go(event, &mut away);
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        away.get(user)
+            .is_none_or(|back| back.is_some_and(|back| time(event) > back + KNOWN_AFTER))
+    });
+    let exceptions = Exceptions {
+        unused: UNUSED,
+        sometimes: SOMETIMES,
+        refused: REFUSED,
     };
-    let uncovered: Vec<String> = calls
-        .iter()
-        .filter(|call| !rights.iter().any(|right| right.covers(call)))
-        .map(ToString::to_string)
-        .collect();
-    assert!(
-        uncovered.is_empty(),
-        "no rule of ours allows: {uncovered:#?}"
-    );
-    let unexpected: Vec<String> = refused
-        .iter()
-        .filter(|call| !told(call, REFUSED))
-        .map(ToString::to_string)
-        .collect();
-    assert!(unexpected.is_empty(), "not allowed: {unexpected:#?}");
-    let unused: Vec<&Right> = rights
-        .iter()
-        .filter(|right| !calls.iter().any(|call| right.covers(call)))
-        .collect();
-    let needless: Vec<String> = unused
-        .iter()
-        .filter(|right| !told(right, UNUSED) && !told(right, SOMETIMES))
-        .map(ToString::to_string)
-        .collect();
-    assert!(needless.is_empty(), "nobody needs: {needless:#?}");
-    for (part, reason) in UNUSED {
-        let is_there = unused.iter().any(|right| right.to_string().contains(part));
-        assert!(is_there, "it is used: {part} ({reason})");
-    }
-    println!(
-        "{} rights, {} of them used, by {} different calls",
-        rights.len(),
-        rights.len() - unused.len(),
-        calls.len()
-    );
+    assert_same(&rights(), &calls.unwrap(), &exceptions);
 }
 
 fn time(event: &Value) -> Timestamp {
@@ -473,29 +386,6 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
     }
 }
 
-/// What the account of one of ours asked for.
-fn call(event: &Value) -> Option<Right> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let user = text(&event["user"]["username"]);
-    if ![CONTROLLER_USER, SYNCER_USER, RESTORER_USER].contains(&user.as_str()) {
-        return None;
-    }
-    // The first of the two tests of a token asks as a syncer, too, and no more than a syncer does.
-    let target = &event["objectRef"];
-    let resource = [
-        text(&target["apiGroup"]),
-        text(&target["resource"]),
-        text(&target["subresource"]),
-    ];
-    Some(Right {
-        user,
-        namespace: text(&target["namespace"]),
-        resource: resource.join("/").trim_end_matches('/').to_owned(),
-        name: text(&target["name"]),
-        verb: text(&event["verb"]),
-    })
-}
-
 /// Every right that the manifests give, one by one.
 fn rights() -> BTreeSet<Right> {
     let install = Install {
@@ -508,77 +398,16 @@ fn rights() -> BTreeSet<Right> {
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: DELIVERED.to_owned(),
             attach: Attach::ServiceAccounts,
+            detaches: false,
         }),
         operators: Some(OperatorAccess {
             secrets: [(CATALOG.0.to_owned(), CATALOG.1.to_owned())].into(),
         }),
         hosted_control_plane: None,
+        images_pull_secret: None,
         allowed: Allowed::default(),
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();
-    let mut rights = BTreeSet::new();
-    for binding in of_kind(&objects, "Binding") {
-        let namespace = binding["metadata"]["namespace"].as_str();
-        let role = objects.iter().find(|object| {
-            object["kind"] == binding["roleRef"]["kind"]
-                && object["metadata"]["name"] == binding["roleRef"]["name"]
-                && object["metadata"]["namespace"].as_str() == namespace
-        });
-        let role = role.expect("a binding of a role that is there");
-        // What kubelets may do for the credential provider is no right of an account of globalps'.
-        let accounts = list(&binding["subjects"]).iter();
-        for subject in accounts.filter(|subject| subject["kind"] == "ServiceAccount") {
-            let user = format!(
-                "system:serviceaccount:{}:{}",
-                subject["namespace"].as_str().unwrap(),
-                subject["name"].as_str().unwrap()
-            );
-            for rule in list(&role["rules"]) {
-                rights.extend(rights_of(&user, namespace.unwrap_or_default(), rule));
-            }
-        }
-    }
-    rights
-}
-
-fn rights_of(user: &str, namespace: &str, rule: &Value) -> Vec<Right> {
-    let words = |field: &str| -> Vec<String> {
-        let words = list(&rule[field]).iter();
-        words
-            .map(|word| word.as_str().unwrap().to_owned())
-            .collect()
-    };
-    let mut names = words("resourceNames");
-    if names.is_empty() {
-        names.push(String::new());
-    }
-    let mut rights = Vec::new();
-    for group in words("apiGroups") {
-        for resource in words("resources") {
-            for name in &names {
-                for verb in words("verbs") {
-                    rights.push(Right {
-                        user: user.to_owned(),
-                        namespace: namespace.to_owned(),
-                        resource: format!("{group}/{resource}"),
-                        name: name.clone(),
-                        verb,
-                    });
-                }
-            }
-        }
-    }
-    rights
-}
-
-fn of_kind<'a>(objects: &'a [Value], ending: &'a str) -> impl Iterator<Item = &'a Value> {
-    objects.iter().filter(move |object| {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        kind == format!("Role{ending}") || kind == format!("ClusterRole{ending}")
-    })
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
+    rights_of(&objects)
 }

@@ -111,7 +111,10 @@ fn specs() -> Vec<GlobalPullSecretSpec> {
         ),
         GlobalPullSecretSpec {
             node_selector: BTreeMap::from([("pool".to_owned(), "a".to_owned())]),
-            syncer: Syncer { host_network: true },
+            syncer: Syncer {
+                host_network: true,
+                ..Syncer::default()
+            },
             ..GlobalPullSecretSpec::default()
         },
         GlobalPullSecretSpec {
@@ -643,6 +646,7 @@ fn install(cluster: &Cluster, syncer_image: &str) {
         image_pull_secrets: None,
         operators: None,
         hosted_control_plane: None,
+        images_pull_secret: None,
         allowed: Allowed::default(),
     };
     let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});

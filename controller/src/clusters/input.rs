@@ -1,11 +1,13 @@
 //! What is known of the clusters.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
 use kube::core::{Selector, SelectorExt as _};
 
+use super::installation::Installation;
 use super::revision::Revision;
 use crate::content::source::Source;
 
@@ -28,8 +30,12 @@ pub(crate) struct ClusterView {
 pub(crate) struct Input<'a> {
     pub(crate) fleet: &'a FleetPullSecret,
     pub(crate) source: &'a Source,
+    /// globalps itself; `Err`: why it can't be installed, as a sentence.
+    pub(crate) install: Result<Option<Arc<Installation>>, String>,
     /// Oldest first.
     pub(crate) revisions: Vec<Revision>,
+    /// The highest number of a Secret that is named as its revisions are, whoever owns it; 0: there is none.
+    pub(crate) last_number: i64,
     pub(crate) clusters: &'a BTreeMap<ClusterKey, ClusterView>,
     /// Labels of the namespaces.
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,

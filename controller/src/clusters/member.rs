@@ -12,6 +12,7 @@ use globalps_core::names::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
+use super::installation::Installation;
 use crate::content::source::Data;
 
 /// A reason for the status, and a sentence.
@@ -31,6 +32,8 @@ pub(crate) enum Wanted {
 pub(crate) struct Release {
     pub(crate) number: i64,
     pub(crate) content: Arc<Data>,
+    /// globalps itself; `None`: it is not the hub's affair.
+    pub(crate) install: Option<Arc<Installation>>,
     /// Each new value asks globalps there for one more try on every node that failed; empty: nobody asks.
     pub(crate) retry: String,
 }
@@ -52,6 +55,8 @@ pub(crate) struct TargetView {
     has_other_keys: bool,
     /// Who else owns the content, by the API server's record.
     other_manager: Option<String>,
+    /// The content was the hub's, and somebody forced another one.
+    is_taken_over: bool,
 }
 
 impl TargetView {
@@ -70,11 +75,12 @@ impl TargetView {
                 .pointer("/f:data")
                 .is_some_and(|data| data.get(format!("f:{DATA_KEY}")).is_some())
         };
-        let mut others = secret.managed_fields().iter().filter(|entry| {
+        let owners = secret.managed_fields().iter().filter(|entry| {
             let fields = entry.fields_v1.as_ref();
-            entry.manager.as_deref() != Some(manager)
-                && fields.is_some_and(|it| owns_content(&it.0))
+            fields.is_some_and(|it| owns_content(&it.0))
         });
+        let (own, others): (Vec<_>, Vec<_>) =
+            owners.partition(|entry| entry.manager.as_deref() == Some(manager));
         Self {
             uid: secret.uid().unwrap_or_default(),
             version: secret.resource_version().unwrap_or_default(),
@@ -90,8 +96,9 @@ impl TargetView {
                 .unwrap_or_default(),
             content,
             has_other_keys: secret.data.as_ref().is_some_and(|data| data.len() > 1),
+            is_taken_over: own.is_empty() && !others.is_empty(),
             other_manager: others
-                .next()
+                .first()
                 .map(|it| it.manager.clone().unwrap_or_default()),
         }
     }
@@ -120,7 +127,9 @@ pub(crate) enum Action {
 pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) -> Action {
     let refuse = |reason, message| Action::Refuse((reason, message));
     match (wanted, target) {
-        (Wanted::Removed, Some(target)) if target.fleet.as_deref() == Some(fleet) => {
+        (Wanted::Removed, Some(target))
+            if target.fleet.as_deref() == Some(fleet) && !target.is_taken_over =>
+        {
             if target.has_other_keys {
                 return refuse(
                     "KeysOfOthers",
@@ -212,8 +221,20 @@ impl Said {
             is_ready: ready.status == "True",
             reason: ready.reason.clone(),
             message: ready.message.clone(),
-            counts: status.counts,
+            counts: storable(status.counts),
         })
+    }
+}
+
+/// Numbers are whatever a member says, and a status takes those of 32 bits with a sign.
+fn storable(counts: Counts) -> Counts {
+    let most = |count: u32| count.min(i32::MAX.unsigned_abs());
+    Counts {
+        total: most(counts.total),
+        synced: most(counts.synced),
+        progressing: most(counts.progressing),
+        failed: most(counts.failed),
+        unreachable: most(counts.unreachable),
     }
 }
 
@@ -231,6 +252,8 @@ pub(crate) struct Facts {
     pub(crate) unreachable: Option<Reason>,
     pub(crate) target: Option<TargetView>,
     pub(crate) answer: Answer,
+    /// globalps is installed there, and does not run yet.
+    pub(crate) is_installing: bool,
     /// Why the last write was not done.
     pub(crate) refused: Option<Reason>,
 }
@@ -290,6 +313,14 @@ fn phase<'a>(
         }
         Wanted::Revision(release) => release,
     };
+    let installing = (
+        ClusterPhase::Syncing,
+        "Installing",
+        "globalps is installed there, and its controller has not begun yet".to_owned(),
+    );
+    if facts.is_installing {
+        return installing;
+    }
     let target = facts.target.as_ref();
     let Some(target) = target.filter(|target| target.has(fleet, release)) else {
         return none(ClusterPhase::Syncing);
@@ -299,6 +330,7 @@ fn phase<'a>(
     }
     let Some(said) = said else {
         return match facts.answer {
+            _ if release.install.is_some() => installing,
             Answer::NoGlobalps => (
                 ClusterPhase::Blocked,
                 "NoGlobalps",
@@ -345,6 +377,7 @@ mod tests {
         Wanted::Revision(Release {
             number,
             content: content(text),
+            install: None,
             retry: retry.to_owned(),
         })
     }
@@ -399,6 +432,7 @@ mod tests {
         let of_two = json!({"metadata": {
             "annotations": null, "managedFields": [owner(MANAGER), owner("kubectl")],
         }});
+        let of_both = [owner(MANAGER), owner("kubectl")];
         let other_fleet = json!({"metadata": {"annotations": {"globalps.io/fleet": "ns/other"}}});
         let a = || wanted(1, "A", "");
         let b = || wanted(2, "B", "");
@@ -486,6 +520,20 @@ mod tests {
                 "keep",
             ),
             (
+                "somebody forced other content",
+                Some(target(
+                    &json!({"metadata": {"managedFields": [owner("kubectl")]}}),
+                )),
+                Wanted::Removed,
+                "keep",
+            ),
+            (
+                "somebody has the same content",
+                Some(target(&json!({"metadata": {"managedFields": of_both}}))),
+                Wanted::Removed,
+                "delete u 7",
+            ),
+            (
                 "another fleet took it over",
                 Some(target(&other_fleet)),
                 Wanted::Removed,
@@ -511,6 +559,19 @@ mod tests {
         });
         let object = serde_json::from_value(object).unwrap();
         Answer::Said(Box::new(Said::of(&object).unwrap()))
+    }
+
+    #[test]
+    fn numbers_of_a_member_fit_into_a_status() {
+        let counts: Counts = serde_json::from_value(json!({
+            "total": u32::MAX, "synced": 3, "progressing": u32::MAX, "failed": u32::MAX, "unreachable": u32::MAX,
+        }))
+        .unwrap();
+        let most = i32::MAX;
+        let expected = json!({
+            "total": most, "synced": 3, "progressing": most, "failed": most, "unreachable": most,
+        });
+        assert_eq!(serde_json::to_value(storable(counts)).unwrap(), expected);
     }
 
     #[test]

@@ -8,13 +8,13 @@ use globalps_core::api::{
 };
 use globalps_core::dockerconfig::validate_data;
 use globalps_core::names::RETRY_ANNOTATION;
-use globalps_core::rollout::{self, Fleet, Goal, Member};
+use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::progress::{member, up_to_date};
-use super::revision::{Revision, means_the_same, outdated};
+use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Source, Verdict};
 
 /// Assignments of one plan, at most.
@@ -27,6 +27,8 @@ pub(crate) enum Hold {
     Selector(String),
     /// There is no valid source, and nothing is in force yet.
     NothingYet,
+    /// globalps itself can't be installed, for this reason: every cluster keeps what it has.
+    Install(String),
     /// There is no valid source: every cluster keeps what it has.
     NoValidContent,
     /// The revision can't be counted up.
@@ -133,26 +135,32 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
             Hold::NothingYet
         });
     };
+    let install = match &input.install {
+        Ok(install) => install.clone(),
+        Err(reason) => return Next::Hold(Hold::Install(reason.clone())),
+    };
     let rejected = input
         .revisions
         .iter()
         .rev()
         .find(|it| it.rejected.is_some());
-    let is_rejected = rejected.is_some_and(|it| means_the_same(&it.content, data));
+    let is_rejected = rejected.is_some_and(|it| it.brings(data, install.as_deref()));
     let good = last_rolled_out(&input.revisions).filter(|_| is_rejected);
-    let desired = good.map_or(data, |revision| &revision.content);
-    if newest.is_some_and(|newest| means_the_same(&newest.content, desired)) {
+    let (content, install) = match good {
+        Some(good) => (Arc::clone(&good.content), good.install.clone()),
+        None => (Arc::new(data.clone()), install),
+    };
+    if newest.is_some_and(|newest| newest.brings(&content, install.as_deref())) {
         return Next::Same;
     }
-    // Also where somebody deleted the newest one: a number never gets another meaning.
+    // Also where somebody deleted the newest one, or an earlier FleetPullSecret of this name has left its own: a number never
+    // gets another meaning.
     let assigned = input.objects.values().map(|object| object.spec.revision);
     let written = newest.map(|newest| newest.number);
-    let last = assigned.chain(written).max().unwrap_or_default();
+    let last = assigned.chain(written).chain([input.last_number]).max();
+    let last = last.unwrap_or_default();
     match last.checked_add(1).filter(|number| *number <= MAX_REVISION) {
-        Some(number) => Next::New(Revision::new(
-            number,
-            good.map_or_else(|| Arc::new(data.clone()), |it| Arc::clone(&it.content)),
-        )),
+        Some(number) => Next::New(Revision::new(number, content, install)),
         None => Next::Hold(Hold::NoRevisionLeft),
     }
 }
@@ -206,6 +214,10 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped = cluster.is_deleting || obstacle.is_some();
         if let Some((reason, message)) = obstacle {
+            // Nothing is written there, so that nobody waits for it.
+            if let Some((_, progress @ Progress::InFlight)) = &mut member.assigned {
+                *progress = Progress::Blocked;
+            }
             plan.obstacles.push((key.clone(), reason, message));
         }
         plan.members.push((key.clone(), member));
@@ -246,7 +258,7 @@ fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) ->
         && revision.rolled_out.is_none()
         && rollout::is_halted(failed.len(), &limits, members.len())
         && last_rolled_out(&input.revisions)
-            .is_some_and(|good| !means_the_same(&good.content, &newest.content));
+            .is_some_and(|good| !good.brings(&newest.content, newest.install.as_deref()));
     if goes_back && revision.rejected.is_none() {
         let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
         let names = names.join(", ");

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
+use super::super::installation::Installation;
 use super::*;
 use crate::content::source::Data;
 
@@ -28,7 +29,9 @@ fn now() -> Timestamp {
 struct Hub {
     fleet: FleetPullSecret,
     source: Source,
+    install: Result<Option<Arc<Installation>>, String>,
     revisions: Vec<Revision>,
+    last_number: i64,
     clusters: BTreeMap<ClusterKey, ClusterView>,
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
     taken: BTreeMap<ClusterKey, String>,
@@ -52,7 +55,9 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
     let mut hub = Hub {
         fleet,
         source,
+        install: Ok(None),
         revisions: revisions.iter().map(revision).collect(),
+        last_number: 0,
         clusters: BTreeMap::new(),
         objects: BTreeMap::new(),
         taken: BTreeMap::new(),
@@ -86,7 +91,7 @@ fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
         canary_passed: has('p') || has('r'),
         rolled_out: has('r').then_some(NOW),
         rejected: has('x').then(|| "it failed".to_owned()),
-        ..Revision::new(*number, Arc::new(data(content)))
+        ..Revision::new(*number, Arc::new(data(content)), None)
     }
 }
 
@@ -137,7 +142,9 @@ impl Hub {
         plan(&Input {
             fleet: &self.fleet,
             source: &self.source,
+            install: self.install.clone(),
             revisions: self.revisions.clone(),
+            last_number: self.last_number,
             clusters: &self.clusters,
             namespaces: &BTreeMap::new(),
             objects: self
@@ -334,6 +341,13 @@ fn the_plan_of_a_fleet_follows_from_what_is_known() {
             "write 1pr",
         ),
         (
+            "and it takes no slot",
+            found(B),
+            &[(1, A, "r"), (2, B, "p")],
+            "!a=2:Syncing b=1:Synced",
+            "b=2",
+        ),
+        (
             "what no cluster may be asked for is forgotten",
             found(A),
             &[
@@ -453,6 +467,9 @@ fn a_number_never_gets_another_meaning() {
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
     hub.revisions.pop();
     assert_eq!(hub.line(), "write 3", "the newest one was deleted by hand");
+    hub.last_number = 7;
+    let left = "an earlier FleetPullSecret has left its own";
+    assert_eq!(hub.line(), "write 8", "{left}");
 }
 
 #[test]
@@ -462,4 +479,40 @@ fn of_two_fleets_with_one_target_the_older_one_writes_it() {
     let plan = hub.plan();
     assert_eq!(plan.assignments, []);
     assert_eq!(plan.obstacles[0].1, "TargetTaken");
+}
+
+/// Other images are rolled out as other credentials are, and what failed with them goes back with them.
+#[test]
+fn globalps_itself_is_part_of_a_revision() {
+    let images = |tag: &str| {
+        Some(Arc::new(Installation {
+            controller_image: format!("c:{tag}"),
+            syncer_image: format!("s:{tag}"),
+            pull_secret: None,
+        }))
+    };
+    let mut hub = hub(
+        Source::Found(data(A)),
+        &[(1, A, "pr")],
+        "a=1:Synced b=1:Synced",
+    );
+    assert_eq!(hub.line(), "", "nothing is asked for");
+    hub.install = Ok(images("1"));
+    let plan = hub.plan();
+    assert_eq!(plan.revisions[0].number, 2);
+    assert_eq!(plan.revisions[0].install, images("1"));
+    hub.revisions.extend(plan.revisions);
+    assert_eq!(hub.line(), "a=2", "its canary");
+
+    hub.revisions[1].rejected = Some("it failed".to_owned());
+    let plan = hub.plan();
+    assert_eq!(plan.revisions[0].number, 3);
+    assert_eq!(plan.revisions[0].install, None, "as before");
+    hub.install = Ok(images("2"));
+    assert_eq!(hub.plan().revisions[0].install, images("2"), "another try");
+
+    hub.install = Err("no pull secret".to_owned());
+    let plan = hub.plan();
+    assert_eq!(plan.hold, Some(Hold::Install("no pull secret".to_owned())));
+    assert!(plan.assignments.is_empty() && plan.revisions.is_empty());
 }

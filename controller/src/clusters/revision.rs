@@ -5,8 +5,8 @@ use std::sync::Arc;
 use globalps_core::api::FleetPullSecret;
 use globalps_core::dockerconfig;
 use globalps_core::names::{
-    CANARY_PASSED_ANNOTATION, DATA_KEY, FLEET_LABEL, REJECTED_ANNOTATION, REVISION_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, SECRET_TYPE, fleet_revision,
+    CANARY_PASSED_ANNOTATION, DATA_KEY, FLEET_LABEL, INSTALLATION_ANNOTATION, REJECTED_ANNOTATION,
+    REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE, fleet_revision,
 };
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -14,13 +14,19 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource as _, ResourceExt as _};
 
+use super::installation::Installation;
 use crate::content::source::Data;
+
+/// Key of the pull secret of globalps' own images.
+const IMAGES_KEY: &str = "images";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Revision {
     pub(crate) number: i64,
     /// Shared by all that hold it: there may be a thousand clusters.
     pub(crate) content: Arc<Data>,
+    /// globalps itself; `None`: it is not the hub's affair.
+    pub(crate) install: Option<Arc<Installation>>,
     /// Enough canaries have had it.
     pub(crate) canary_passed: bool,
     /// When every cluster had it.
@@ -30,10 +36,11 @@ pub(crate) struct Revision {
 }
 
 impl Revision {
-    pub(crate) fn new(number: i64, content: Arc<Data>) -> Self {
+    pub(crate) fn new(number: i64, content: Arc<Data>, install: Option<Arc<Installation>>) -> Self {
         Self {
             number,
             content,
+            install,
             canary_passed: false,
             rolled_out: None,
             rejected: None,
@@ -49,9 +56,13 @@ impl Revision {
         (secret.name_any() == fleet_revision(fleet, number)).then_some(())?;
         let is = |key| annotations.get(key).is_some_and(|value| value == "true");
         let rolled_out = annotations.get(ROLLED_OUT_ANNOTATION);
+        let record = annotations.get(INSTALLATION_ANNOTATION);
+        let install =
+            record.and_then(|it| Installation::from_record(it, Data::of(secret, IMAGES_KEY)));
         Some(Self {
             number,
             content: Arc::new(Data::of(secret, DATA_KEY)),
+            install: install.map(Arc::new),
             canary_passed: is(CANARY_PASSED_ANNOTATION),
             rolled_out: rolled_out.and_then(|time| time.parse().ok()),
             rejected: annotations.get(REJECTED_ANNOTATION).cloned(),
@@ -69,10 +80,18 @@ impl Revision {
         if let Some(reason) = &self.rejected {
             annotations.push((REJECTED_ANNOTATION, reason.clone()));
         }
+        let mut data = vec![(DATA_KEY, self.content.0.clone())];
+        if let Some(install) = &self.install {
+            annotations.push((INSTALLATION_ANNOTATION, install.record()));
+            let pull_secret = install.pull_secret.clone();
+            data.push((IMAGES_KEY, pull_secret.and_then(|it| it.0)));
+        }
+        let data = data
+            .into_iter()
+            .filter_map(|(key, bytes)| Some((key.to_owned(), ByteString(bytes?))));
         let annotations = annotations
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value));
-        let content = self.content.0.clone();
         Secret {
             metadata: ObjectMeta {
                 name: Some(fleet_revision(&fleet.name_any(), self.number)),
@@ -82,14 +101,23 @@ impl Revision {
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
-            data: content.map(|bytes| [(DATA_KEY.to_owned(), ByteString(bytes))].into()),
+            // A hub that was frozen while another one led can't give its number another content.
+            immutable: Some(true),
+            data: Some(data.collect()),
             ..Secret::default()
         }
     }
 }
 
+impl Revision {
+    /// Whether it brings the same credentials, and the same globalps.
+    pub(super) fn brings(&self, content: &Data, install: Option<&Installation>) -> bool {
+        self.install.as_deref() == install && means_the_same(&self.content, content)
+    }
+}
+
 /// Whether the two give the same credentials.
-pub(super) fn means_the_same(one: &Data, other: &Data) -> bool {
+fn means_the_same(one: &Data, other: &Data) -> bool {
     let parsed = |data: &Data| dockerconfig::parse(data.0.as_deref()?).ok();
     one == other
         || parsed(one)

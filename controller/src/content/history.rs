@@ -131,7 +131,11 @@ mod tests {
             rolled_out: Timestamp::UNIX_EPOCH,
             additional: additional.clone(),
         };
-        let decoded = decode(&encode(3, &write));
+        let secret = encode(3, &write);
+        let name = secret.metadata.name.as_deref();
+        assert_eq!(name, Some(&*history_secret(3)));
+        assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
+        let decoded = decode(&secret);
         assert_eq!((decoded.revision, decoded.additional), (7, additional));
     }
 

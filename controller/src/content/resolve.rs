@@ -7,12 +7,12 @@ use globalps_core::dockerconfig::{
     self, Code, DockerConfig, Finding, Precedence, Severity, shown_key,
 };
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
-use globalps_core::provider::{Content, Scope, ScopedConfig, render_scoped};
+use globalps_core::provider::{Content, Scope, ScopedConfig};
 
 use super::combine::combine;
 use super::delivered::delivered;
 use super::scope::{Namespaces, resolve_scope};
-use super::secret::Global;
+use super::secret::{Global, content_data, scopes_value};
 use super::source::{Data, Source, Verdict};
 
 /// The content for the nodes, and the valid sources that it was made of.
@@ -60,13 +60,17 @@ struct Judged {
     last: Option<Data>,
     /// Who may use it; `None`: every pod.
     scope: Option<Scope>,
+    /// The scope of its last valid bytes.
+    last_scope: Option<Scope>,
 }
 
 impl Judged {
-    /// It has content that is not in `global-pull-secret` yet.
+    /// It has content or a scope that is not in `global-pull-secret` yet.
     fn is_new(&self) -> bool {
         let good = self.good.as_ref();
-        good.is_some_and(|(_, data)| self.last.as_ref() != Some(data))
+        good.is_some_and(|(_, data)| {
+            self.last.as_ref() != Some(data) || self.scope != self.last_scope
+        })
     }
 
     /// Bytes of the content that is kept.
@@ -74,20 +78,26 @@ impl Judged {
         self.good.as_ref().map_or(0, |(_, data)| data.len())
     }
 
-    /// Rejects its `own` bytes for lack of space; its last valid content stays effective.
+    /// Rejects its `own` bytes for lack of space; its last valid content stays effective, with its scope.
     fn reject(&mut self, own: usize, size: usize) {
+        let hint = if self.scope.is_some() {
+            "take out registries that no pod needs, or select fewer namespaces"
+        } else {
+            "take out registries that no node needs"
+        };
         self.verdict = Verdict::Invalid(vec![Finding {
             severity: Severity::Error,
             code: Code::TooLarge,
             registry: String::new(),
             message: format!(
                 "it has {own} bytes, and what is made of it and kept with it would have {size}, more than the \
-                 {SECRET_LIMIT} of a Secret: take out registries that no node needs"
+                 {SECRET_LIMIT} of a Secret: {hint}"
             )
             .into(),
-            hint: "take out registries that no node needs",
+            hint,
         }]);
         self.good = self.last.as_ref().and_then(read);
+        self.scope.clone_from(&self.last_scope);
     }
 }
 
@@ -149,12 +159,13 @@ pub(crate) fn resolve(
             }
             _ => judge(source, last, false),
         };
+        judged.last_scope = last_scope(name).cloned();
         match scope {
             Ok(scope) => judged.scope = scope,
             Err(_) if *source == Source::Absent => {}
             // What was valid last is the content with its scope: one without the other would be for other pods.
             Err(why) => {
-                judged.scope = last_scope(name).cloned();
+                judged.scope.clone_from(&judged.last_scope);
                 judged.good = last.and_then(read);
                 judged.verdict = Verdict::Invalid(vec![bad_scope(why)]);
             }
@@ -231,13 +242,9 @@ fn merge(
         .map(|(name, config, _)| (name, config))
         .collect();
     let combined = combine(&everybodys);
-    let config = match everybodys.as_slice() {
-        [(_, config)] => (*config).clone(),
-        _ => combined.config(),
-    };
     let (original_config, original) = original.good.clone().unzip();
     let original_config = original_config.unwrap_or_default();
-    let merged = dockerconfig::merge(&original_config, &config, spec.precedence);
+    let merged = dockerconfig::merge(&original_config, &combined.config(), spec.precedence);
     let with_original = merged.conflicts.into_iter().map(|conflict| ConflictStatus {
         registry: conflict.registry,
         winner: conflict.winner,
@@ -300,12 +307,14 @@ fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
     let kept = [&desired.additional, &desired.original];
     let kept = kept.into_iter().flatten().chain(rejected);
     let kept: usize = kept.chain(desired.sources.values()).map(Data::len).sum();
-    // Rendering adds at most an `auth` to each entry: far below the limit it is not needed.
+    let kept = kept + scopes_value(&desired.scopes).map_or(0, |scopes| scopes.0.len());
+    // Rendering adds at most an `auth` to each entry, and has each scope again: far below the limit it is not needed.
     if kept * 4 <= SECRET_LIMIT {
         return None;
     }
-    let scoped = render_scoped(&desired.content.scoped).len();
-    let size = kept + desired.content.config.render().len() + scoped;
+    let values = content_data(&desired.content);
+    let content: usize = values.iter().map(|(_, value)| value.0.len()).sum();
+    let size = kept + content;
     (size > SECRET_LIMIT).then_some(size)
 }
 
@@ -316,6 +325,7 @@ fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
         good,
         last: last.cloned(),
         scope: None,
+        last_scope: None,
     };
     let stand_in = || last.and_then(read);
     let data = match source {
@@ -363,6 +373,7 @@ pub(crate) fn shadowed(effective: Precedence) -> &'static str {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::content::secret::{GlobalWrite, encode};
 
     /// Without namespaces.
     fn resolve(
@@ -598,6 +609,37 @@ mod tests {
     }
 
     #[test]
+    fn a_source_has_the_registries_that_are_effective_from_it() {
+        let both = r#"{"auths":{"a":{"auth":"dTpx"},"b":{"auth":"dTpw"}}}"#;
+        let sources = with_sources([A, both, C], None).sources;
+        let registries = sources.iter().map(|source| source.registries.join(" "));
+        assert_eq!(registries.collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    #[test]
+    fn an_additional_secret_that_was_rolled_back_stays_out_until_it_changes() {
+        let before = Global {
+            last_additional: Some(data(A)),
+            rejected: Some(data(C)),
+            rejected_reason: Some("two nodes failed".to_owned()),
+            ..Global::default()
+        };
+        let rolled_back = Verdict::RolledBack("two nodes failed".to_owned());
+        for (additional, expected, verdict) in [
+            (found(C), "a", rolled_back),
+            (found(B), "b", Verdict::Valid),
+            (Source::Forbidden, "a", Verdict::Forbidden),
+            (Source::Absent, "nothing", Verdict::Absent),
+        ] {
+            let spec = GlobalPullSecretSpec::default();
+            let resolved = resolve(&spec, &additional, &Source::Absent, &[], Some(&before));
+            assert_eq!(keys(&resolved), expected);
+            assert_eq!(resolved.rejected.is_some(), additional == found(C));
+            assert_eq!(resolved.additional, verdict);
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused_and_what_was_in_force_stays() {
         let large = |name: &str, bytes: usize| {
             format!(
@@ -659,6 +701,111 @@ mod tests {
         }
     }
 
+    /// Bytes of all values of `global-pull-secret`, which the API server limits.
+    fn written(resolved: &Resolved) -> usize {
+        let desired = resolved.desired.clone().unwrap();
+        let secret = encode(&GlobalWrite {
+            content: desired.content,
+            global: Global {
+                last_additional: desired.additional,
+                last_original: desired.original,
+                last_sources: desired.sources,
+                last_scopes: desired.scopes,
+                rejected: resolved.rejected.clone(),
+                ..Global::default()
+            },
+        });
+        secret
+            .data
+            .unwrap()
+            .values()
+            .map(|value| value.0.len())
+            .sum()
+    }
+
+    /// Message of the only source, if it takes more than there is.
+    fn refusal(resolved: &Resolved) -> Option<String> {
+        match &resolved.sources[0].verdict {
+            Verdict::Valid => None,
+            Verdict::Invalid(findings) if findings[0].code == Code::TooLarge => {
+                Some(findings[0].to_string())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_source_may_fill_the_secret_to_its_last_byte() {
+        // 2 bytes for each of the padding, and 1 for each of the spaces: only the copy of the source has them.
+        let one = |padding: usize, spaces: usize| {
+            let (padding, spaces) = ("x".repeat(padding), " ".repeat(spaces));
+            format!(r#"{{"auths":{{"one":{{"auth":"dTpw","x":"{padding}"}}}}}}{spaces}"#)
+        };
+        let rejected = Global {
+            last_additional: Some(data(A)),
+            rejected: Some(data(C)),
+            ..Global::default()
+        };
+        let many: Vec<String> = (0..1_000).map(|n| format!("namespace-{n}")).collect();
+        let most: Vec<String> = (0..20_000).map(|n| format!("namespace-{n}")).collect();
+        let scope = |namespaces: &[String]| serde_json::json!({"namespaces": namespaces});
+        let nobody = serde_json::Value::Null;
+        for (sentence, additional, original, scope, before) in [
+            (
+                "alone",
+                Source::Absent,
+                Source::Absent,
+                nobody.clone(),
+                None,
+            ),
+            ("with others", found(A), found(HALF), nobody.clone(), None),
+            (
+                "with a rejected one",
+                found(C),
+                found(B),
+                nobody,
+                Some(&rejected),
+            ),
+            ("for some", found(A), found(B), scope(&many[..1]), None),
+            ("for many", found(A), found(B), scope(&many), None),
+            ("for most", found(A), Source::Absent, scope(&most), None),
+        ] {
+            let spec = serde_json::from_value(serde_json::json!({
+                "kubelet": {"delivery": "CredentialProvider"},
+                "sources": [{"name": "one", "scope": scope}],
+            }))
+            .unwrap();
+            let with = |text: &str, before: Option<&Global>| {
+                let sources = [("one".to_owned(), found(text))];
+                resolve(&spec, &additional, &original, &sources, before)
+            };
+            let room = SECRET_LIMIT - written(&with(&one(0, 0), before));
+            let fits = with(&one(room / 2, room % 2), before);
+            assert_eq!(refusal(&fits), None, "{sentence}");
+            assert_eq!(written(&fits), SECRET_LIMIT, "{sentence}");
+            let text = one(room / 2, room % 2 + 1);
+            let exceeds = with(&text, before);
+            let refusal = refusal(&exceeds).expect(sentence);
+            let expected = format!(
+                "has {} bytes, and what is made of it and kept with it would have {}, ",
+                text.len(),
+                SECRET_LIMIT + 1
+            );
+            assert!(refusal.contains(&expected), "{sentence}: {refusal}");
+            assert_eq!(exceeds.too_large, None, "{sentence}");
+            let desired = fits.desired.unwrap();
+            let in_force = Global {
+                last_additional: desired.additional,
+                last_original: desired.original,
+                last_scopes: desired.scopes,
+                last_sources: BTreeMap::from([("one".to_owned(), data(&text))]),
+                ..before.cloned().unwrap_or_default()
+            };
+            let nothing_new = with(&text, Some(&in_force));
+            assert_eq!(nothing_new.too_large, Some(SECRET_LIMIT + 1), "{sentence}");
+        }
+    }
+
     /// The author of one Secret takes neither memory nor space from the others.
     #[test]
     fn a_source_that_can_t_fit_is_rejected_unread_and_harms_no_other() {
@@ -684,6 +831,93 @@ mod tests {
         });
         let expected = ["valid", "too large", "valid", "too large"];
         assert_eq!(verdicts.collect::<Vec<_>>(), expected);
+    }
+
+    /// Whoever creates namespaces that a selector selects holds up no rollout.
+    #[test]
+    fn a_scope_that_grows_beyond_what_fits_stays_as_it_was() {
+        let spec = |namespaces: &[String]| {
+            serde_json::json!({"kubelet": {"delivery": "CredentialProvider"}, "sources": [
+                {"name": "one"}, {"name": "two", "scope": {"namespaces": namespaces}}]})
+        };
+        let few = spec(&["team-a".to_owned()]);
+        let (_, resolved) = scoped(&few, B, C, None);
+        let desired = resolved.desired.unwrap();
+        let before = Global {
+            last_additional: desired.additional,
+            last_sources: desired.sources,
+            last_scopes: desired.scopes,
+            content: Some(desired.content),
+            ..Global::default()
+        };
+        let most: Vec<String> = (0..40_000).map(|n| format!("namespace-{n}")).collect();
+        let (text, resolved) = scoped(&spec(&most), A, C, Some(&before));
+        assert_eq!(text, "a; two for team-a: c", "the others change");
+        assert_eq!(resolved.sources[0].verdict, Verdict::Valid);
+        let verdict = &resolved.sources[1].verdict;
+        assert!(
+            matches!(verdict, Verdict::Invalid(findings) if findings[0].code == Code::TooLarge),
+            "{verdict:?}"
+        );
+        assert_eq!(resolved.too_large, None);
+        assert!(written(&resolved) < SECRET_LIMIT);
+    }
+
+    #[test]
+    fn a_source_is_read_only_where_it_fits_beside_what_is_kept() {
+        let before = Global {
+            last_sources: BTreeMap::from([
+                ("one".to_owned(), data(C)),
+                ("two".to_owned(), data(B)),
+            ]),
+            ..Global::default()
+        };
+        for (additional, original, one, before, kept) in [
+            (Source::Absent, Source::Absent, Source::Absent, None, 0),
+            (
+                found(A),
+                found(B),
+                found(C),
+                None,
+                A.len() + B.len() + C.len(),
+            ),
+            (found(A), Source::Absent, found(BAD), None, A.len()),
+            (
+                found(A),
+                Source::Absent,
+                found(BAD),
+                Some(&before),
+                A.len() + C.len(),
+            ),
+            (
+                Source::Absent,
+                found(B),
+                Source::Absent,
+                Some(&before),
+                B.len(),
+            ),
+        ] {
+            let own = SECRET_LIMIT - kept;
+            let verdict = |bytes: usize| {
+                let two = found(&"x".repeat(bytes));
+                let sources = [("one".to_owned(), one.clone()), ("two".to_owned(), two)];
+                let spec = GlobalPullSecretSpec::default();
+                let resolved = resolve(&spec, &additional, &original, &sources, before);
+                match &resolved.sources[1].verdict {
+                    Verdict::Invalid(findings) => findings[0].to_string(),
+                    other => panic!("{other:?}"),
+                }
+            };
+            let read = verdict(own);
+            assert!(read.contains("JSON"), "{kept}: {read}");
+            let unread = verdict(own + 1);
+            let expected = format!(
+                "has {} bytes, and what is made of it and kept with it would have {}, ",
+                own + 1,
+                SECRET_LIMIT + 1
+            );
+            assert!(unread.contains(&expected), "{kept}: {unread}");
+        }
     }
 
     #[test]
@@ -745,6 +979,7 @@ mod tests {
             "one registry, two teams"
         );
         assert!(resolved.conflicts.is_empty());
+        assert_eq!(resolved.sources[1].registries, ["b"]);
         let desired = resolved.desired.unwrap();
         let before = Global {
             last_additional: desired.additional,
@@ -767,6 +1002,20 @@ mod tests {
         );
         let (text, _) = scoped(&provider("team-[", "x"), B, B, None);
         assert_eq!(text, "a; two for x: b", "nobody gets what was never valid");
+        let spec_of_bad = serde_json::from_value(provider("team-[", "x")).unwrap();
+        let gone = ["one", "two"].map(|name| (name.to_owned(), Source::Absent));
+        let resolved = resolve(
+            &spec_of_bad,
+            &found(A),
+            &Source::Absent,
+            &gone,
+            Some(&before),
+        );
+        assert_eq!(resolved.sources[0].verdict, Verdict::Absent);
+        assert!(
+            resolved.desired.unwrap().content.scoped.is_empty(),
+            "what is deleted is gone, whatever its scope"
+        );
         let (text, resolved) = scoped(&spec("ConfigFile", "team-a", "x"), B, B, Some(&before));
         assert_eq!(text, "a", "a node's file is everybody's");
         let scopes = resolved.desired.unwrap().scopes;

@@ -163,15 +163,17 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
         let key = format!("{LAST_SOURCE_KEY_PREFIX}{name}");
         Some((key, ByteString(source.0.clone()?)))
     }));
-    if !last_scopes.is_empty() {
-        let scopes = serde_json::to_vec(last_scopes).unwrap_or_default();
-        data.push((LAST_SCOPES_KEY.to_owned(), ByteString(scopes)));
-    }
+    data.extend(scopes_value(last_scopes).map(|scopes| (LAST_SCOPES_KEY.to_owned(), scopes)));
     secret(GLOBAL_SECRET, annotations.collect(), data)
 }
 
+/// The value that keeps the scopes; `None`: no source has one.
+pub(super) fn scopes_value(scopes: &BTreeMap<String, Scope>) -> Option<ByteString> {
+    (!scopes.is_empty()).then(|| ByteString(serde_json::to_vec(scopes).unwrap_or_default()))
+}
+
 /// What a node reads: values, and an annotation that only the provider needs.
-fn content_data(content: &Content) -> Vec<(String, ByteString)> {
+pub(super) fn content_data(content: &Content) -> Vec<(String, ByteString)> {
     let mut data = vec![(DATA_KEY.to_owned(), ByteString(content.config.render()))];
     if !content.scoped.is_empty() {
         let scoped = ByteString(provider::render_scoped(&content.scoped));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use globalps_core::names::fleet_revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
@@ -15,6 +16,7 @@ use crate::cache::list_watch::Update;
 use crate::cache::store::Store;
 use crate::clusters::input::{ClusterKey, ClusterView};
 use crate::clusters::revision::Revision;
+use crate::clusters::shard::Shard;
 use crate::content::source::Data;
 
 /// The objects of one namespace, or of all.
@@ -45,14 +47,17 @@ pub(super) struct HubCache {
     /// By namespace; the empty one is all of them.
     scopes: BTreeMap<String, Scope>,
     namespaces: Store<NamespaceLabels>,
+    /// The kubeconfigs of others are not kept.
+    shard: Shard,
 }
 
 impl HubCache {
-    pub(super) fn new(namespaces: &[String]) -> Self {
+    pub(super) fn new(namespaces: &[String], shard: Shard) -> Self {
         let scopes = scopes(namespaces).into_iter();
         Self {
             scopes: scopes.map(|scope| (scope, Scope::default())).collect(),
             namespaces: Store::default(),
+            shard,
         }
     }
 
@@ -61,6 +66,7 @@ impl HubCache {
         if let HubEvent::Namespace(update) = event {
             return self.namespaces.handle(update);
         }
+        let shard = self.shard;
         let Some(scope) = self.scopes.get_mut(&scope) else {
             return false;
         };
@@ -74,8 +80,12 @@ impl HubCache {
                 before != scope.has_no_clusters
             }
             HubEvent::Cluster(update) => scope.clusters.handle(update),
-            HubEvent::Kubeconfig(update) => scope.kubeconfigs.handle(update),
-            HubEvent::Registered(update) => scope.registered.handle(update),
+            HubEvent::Kubeconfig(update) => {
+                scope.kubeconfigs.handle(update.map(|it| it.kept_by(shard)))
+            }
+            HubEvent::Registered(update) => {
+                scope.registered.handle(update.map(|it| it.kept_by(shard)))
+            }
             HubEvent::Revision(update) => scope.revisions.handle(update),
         }
     }
@@ -132,20 +142,31 @@ impl HubCache {
         scopes.flat_map(|scope| scope.objects.live.values().map(|it| &**it))
     }
 
-    /// Oldest first.
+    /// Oldest first. Those of an earlier one with its name, until they are collected, are none of its own.
     pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<Revision> {
-        let (namespace, name) = key(fleet);
+        let uid = fleet.uid().unwrap_or_default();
         let all = self
             .scopes
             .values()
             .flat_map(|it| it.revisions.live.values());
-        let of = all.filter(|it| it.fleet == name && it.id.key.0 == namespace);
+        let of = all.filter(|it| it.owner == uid);
         let mut revisions: Vec<Revision> = of
             .map(|it| it.revision.clone())
             .filter(|it| it.number > 0)
             .collect();
         revisions.sort_by_key(|it| it.number);
         revisions
+    }
+
+    /// The highest number of a Secret that is named as its revisions are, whoever owns it.
+    pub(super) fn last_number(&self, fleet: &FleetPullSecret) -> i64 {
+        let (namespace, name) = key(fleet);
+        let scopes = self.scopes.values();
+        let all = scopes.flat_map(|it| it.revisions.live.values());
+        let named = all.filter(|it| {
+            it.id.key == (namespace.clone(), fleet_revision(&name, it.revision.number))
+        });
+        named.map(|it| it.revision.number).max().unwrap_or_default()
     }
 
     pub(super) fn namespaces(&self) -> BTreeMap<String, BTreeMap<String, String>> {

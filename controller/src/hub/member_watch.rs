@@ -59,7 +59,15 @@ pub(super) fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen
     } else {
         let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
         watcher(secrets, config(&order.target.name))
-            .map(|event| event.map_or_else(Seen::Failed, |_| Seen::Target))
+            .filter_map(|event| {
+                let seen = match event {
+                    // Nothing was asked yet.
+                    Ok(Event::Init) => None,
+                    Ok(_) => Some(Seen::Target),
+                    Err(error) => Some(Seen::Failed(error)),
+                };
+                std::future::ready(seen)
+            })
             .boxed()
     }
 }

@@ -1,10 +1,12 @@
 //! The hub's program: watch, plan, assign, write into the clusters, report. Like `run`, for clusters instead of nodes.
 
 mod cache;
+mod install;
 mod member_watch;
 mod order;
 mod reconcile;
 mod report;
+mod requests;
 mod session;
 mod sessions;
 mod source;
@@ -13,7 +15,7 @@ mod views;
 mod watches;
 mod writes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +23,15 @@ use clap::{Parser, Subcommand};
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::ClusterPullSecretStatus;
-use globalps_core::names::HUB;
+use globalps_core::names::hub_shard;
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clusters::input::ClusterKey;
+use crate::clusters::shard::Shard;
 use crate::leader::election::identity;
-use crate::leader::fencing::{FencingToken, fenced_client};
+use crate::leader::fencing::{Fence, FencingToken, fenced_client};
 use crate::leader::terms::Terms;
 use crate::process::backoff::backoff;
 use crate::process::{self, Process, ProcessArgs};
@@ -74,6 +77,9 @@ struct HubArgs {
     /// Namespaces with `FleetPullSecret`s and clusters, with commas; none: all of them
     #[arg(long, value_delimiter = ',')]
     namespaces: Vec<String>,
+    /// Which part of the clusters this process is connected to: `0/3` is the first of three, which plans for all
+    #[arg(long, value_name = "INDEX/OF", default_value = "0/1")]
+    shard: Shard,
     #[command(flatten)]
     process: ProcessArgs,
 }
@@ -83,12 +89,18 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let Command::Run(args) = Cli::parse().command;
     let process = process::start(&args.process).await?;
     let me = identity();
-    tracing::info!(me, namespaces = args.namespaces.join(","), "started");
+    tracing::info!(
+        me,
+        namespaces = args.namespaces.join(","),
+        shard = args.shard.index,
+        "started"
+    );
+    let lease = hub_shard(args.shard.index);
     let terms = Terms {
         client: &process.client,
         health: &process.health,
         metrics: &process.metrics,
-        lease: HUB,
+        lease: &lease,
         me: &me,
     };
     // Every watch starts again with each term, and every connection to a cluster.
@@ -105,11 +117,10 @@ struct Hub {
     source_events: SelectAll<BoxStream<'static, (SourceRef, Found)>>,
     sources: BTreeMap<SourceRef, Option<Found>>,
     observations: mpsc::UnboundedReceiver<Observation>,
-    /// uid of each cluster's `kube-system`, as its connection found it; empty: it may not be asked.
-    identities: BTreeMap<ClusterKey, String>,
     /// What the connections say, until it is written.
     observed: BTreeMap<(String, ClusterKey), ClusterPullSecretStatus>,
     sessions: Sessions,
+    shard: Shard,
     cache: HubCache,
     writer: Writer,
     client: Client,
@@ -120,6 +131,10 @@ struct Hub {
 impl Hub {
     async fn new(process: &Process, args: &HubArgs, token: &Arc<FencingToken>) -> Self {
         let client = fenced_client(&process.client, token, &process.health);
+        let fence = Fence {
+            token: Arc::clone(token),
+            health: Arc::clone(&process.health),
+        };
         let resource = watches::cluster_resource(&client).await;
         let (sender, observations) = mpsc::unbounded_channel();
         Self {
@@ -127,10 +142,10 @@ impl Hub {
             source_events: SelectAll::new(),
             sources: BTreeMap::new(),
             observations,
-            identities: BTreeMap::new(),
             observed: BTreeMap::new(),
-            sessions: Sessions::new(token, &process.health, sender),
-            cache: HubCache::new(&args.namespaces),
+            sessions: Sessions::new(fence, sender),
+            cache: HubCache::new(&args.namespaces, args.shard),
+            shard: args.shard,
             writer: Writer::new(client.clone(), resource),
             client,
             health: Arc::clone(&process.health),
@@ -218,22 +233,15 @@ impl Hub {
         let Observation {
             fleet,
             cluster,
-            identity,
             status,
         } = observation;
-        if let Some(identity) = identity {
-            self.identities.insert(cluster.clone(), identity);
-        }
-        if let Some(status) = status {
-            self.observed.insert((fleet, cluster), status);
-        }
+        self.observed.insert((fleet, cluster), status);
         true
     }
 
     /// Watches the sources of these fleets, and no others. Whether each of them is known.
-    fn watch_sources(&mut self, wanted: &[SourceRef]) -> bool {
-        let is_same = wanted.len() == self.sources.len()
-            && wanted.iter().all(|it| self.sources.contains_key(it));
+    fn watch_sources(&mut self, wanted: &BTreeSet<SourceRef>) -> bool {
+        let is_same = wanted.iter().eq(self.sources.keys());
         if !is_same {
             let watch = |reference: &SourceRef| {
                 let reference = reference.clone();

@@ -8,8 +8,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Wanted;
 use crate::content::source::Data;
-use crate::leader::fencing::FencingToken;
-use crate::telemetry::health::Health;
+use crate::leader::fencing::Fence;
 
 /// What the hub wants of a member.
 #[derive(Clone, PartialEq)]
@@ -50,17 +49,13 @@ pub(super) struct Observation {
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
     pub(super) cluster: ClusterKey,
-    /// uid of the cluster's namespace `kube-system`; `None`: not known.
-    pub(super) identity: Option<String>,
-    /// `None`: nothing is known to have changed.
-    pub(super) status: Option<ClusterPullSecretStatus>,
+    pub(super) status: ClusterPullSecretStatus,
 }
 
 /// Shared by all members.
 #[derive(Clone)]
 pub(super) struct Shared {
-    pub(super) token: Arc<FencingToken>,
-    pub(super) health: Arc<Health>,
+    pub(super) fence: Fence,
     /// Field manager of this hub.
     pub(super) manager: Arc<str>,
     pub(super) observations: mpsc::UnboundedSender<Observation>,

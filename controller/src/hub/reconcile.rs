@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
-use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
+use globalps_core::api::{
+    ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, Counts, FleetPullSecret, FleetSecretRef,
+};
 use globalps_core::names::{FLEET_FINALIZER, HUB};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -16,7 +18,9 @@ use super::report::report;
 use super::source::SourceRef;
 use super::views::pair;
 use super::{CONCURRENT, Hub, RESYNC};
+use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
+use crate::clusters::installation::{Installation, pull_secret_of, wanted};
 use crate::clusters::member::{Release, Wanted};
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::progress::up_to_date;
@@ -30,96 +34,130 @@ const IN_FLIGHT: Duration = Duration::from_secs(5);
 /// Clusters of one fleet by their key.
 type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 
+/// What the fleets of one reconcile have in common.
+#[derive(Default)]
+struct Pass {
+    /// Which fleet has which cluster, for each target.
+    taken: BTreeMap<(String, ClusterKey), String>,
+    counts: Counts,
+    is_at_rest: bool,
+    has_written: bool,
+}
+
 impl Hub {
     /// Returns the time until the next reconcile without an event.
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
         self.write_statuses().await?;
+        if !self.shard.plans() {
+            self.order(&self.clusters());
+            return Ok(RESYNC);
+        }
         let fleets = self.cache.fleets();
-        let references: Vec<SourceRef> = fleets.iter().map(source_of).collect();
+        let references = fleets.iter().flat_map(sources_of).collect();
         let is_known = self.watch_sources(&references);
         if !is_known {
             return Ok(RESYNC);
         }
         let clusters = self.clusters();
         let namespaces = self.cache.namespaces();
-        let mut taken: BTreeMap<(String, ClusterKey), String> = BTreeMap::new();
-        let (mut is_at_rest, mut has_written) = (true, false);
-        let mut revisions = BTreeMap::new();
+        let mut pass = Pass {
+            is_at_rest: true,
+            ..Pass::default()
+        };
+        let mut failed = None;
         for fleet in fleets {
-            let fleet = self.with_finalizer(fleet).await?;
-            let of = fleet_title(&fleet);
-            let target = &fleet.spec.target;
-            let place = format!("{}/{}", target.namespace, target.name);
-            let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
-            let (plan, input_revisions) = {
-                let known = found.as_ref().map(|found| &found.source);
-                let taken_here = taken.iter().filter(|((it, _), _)| *it == place);
-                let input = Input {
-                    fleet: &fleet,
-                    source: known.unwrap_or(&Source::Absent),
-                    revisions: self.cache.revisions(&fleet),
-                    clusters: &clusters,
-                    namespaces: &namespaces,
-                    objects: self.objects_of(&fleet),
-                    taken: taken_here
-                        .map(|((_, key), other)| (key.clone(), other.clone()))
-                        .collect(),
-                    now: Timestamp::now(),
-                };
-                (plan(&input), input.revisions)
-            };
-            for (key, member) in &plan.members {
-                if !member.is_skipped {
-                    taken.insert((place.clone(), key.clone()), of.clone());
-                }
+            // What is refused to one fleet holds up no other.
+            if let Err(error) = self
+                .roll_out(fleet, &clusters, &namespaces, &mut pass)
+                .await
+            {
+                failed.get_or_insert(error);
             }
-            is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
-            has_written |= self.perform(&fleet, &plan).await?;
-            revisions.insert(of, self.cache.revisions(&fleet));
-            let version = found.map(|found| found.version).unwrap_or_default();
-            self.write_report(&fleet, &plan, &input_revisions, &version)
-                .await?;
         }
-        self.order(&clusters, &revisions);
+        self.metrics.set_clusters(pass.counts);
+        self.order(&clusters);
+        if let Some(error) = failed {
+            return Err(error);
+        }
         // The watch events of these writes are no changes any more, but the next plan depends on them.
-        Ok(match (has_written, is_at_rest) {
+        Ok(match (pass.has_written, pass.is_at_rest) {
             (true, _) => Duration::ZERO,
             (false, true) => RESYNC,
             (false, false) => IN_FLIGHT,
         })
     }
 
-    /// The clusters, each with why nothing may be written into it.
-    fn clusters(&mut self) -> BTreeMap<ClusterKey, ClusterView> {
-        let mut clusters = self.cache.clusters();
-        self.identities.retain(|key, _| clusters.contains_key(key));
-        let own = self.cache.identity();
-        let mut names: BTreeMap<&str, Vec<&ClusterKey>> = BTreeMap::new();
-        for (key, identity) in &self.identities {
-            names.entry(identity).or_default().push(key);
+    async fn roll_out(
+        &mut self,
+        fleet: FleetPullSecret,
+        clusters: &BTreeMap<ClusterKey, ClusterView>,
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+        pass: &mut Pass,
+    ) -> Result<(), ApplyError> {
+        let of = fleet_title(&fleet);
+        let target = &fleet.spec.target;
+        let place = format!("{}/{}", target.namespace, target.name);
+        let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
+        let (plan, input_revisions) = {
+            let known = found.as_ref().map(|found| &found.source);
+            let taken_here = pass.taken.iter().filter(|((it, _), _)| *it == place);
+            let input = Input {
+                fleet: &fleet,
+                source: known.unwrap_or(&Source::Absent),
+                install: self.installation(&fleet),
+                revisions: self.cache.revisions(&fleet),
+                last_number: self.cache.last_number(&fleet),
+                clusters,
+                namespaces,
+                objects: self.objects_of(&fleet),
+                taken: taken_here
+                    .map(|((_, key), other)| (key.clone(), other.clone()))
+                    .collect(),
+                now: Timestamp::now(),
+            };
+            (plan(&input), input.revisions)
+        };
+        for (key, member) in &plan.members {
+            if !member.is_skipped {
+                pass.taken.insert((place.clone(), key.clone()), of.clone());
+            }
         }
-        for (key, view) in &mut clusters {
-            let Some(identity) = self.identities.get(key).filter(|it| !it.is_empty()) else {
-                continue;
-            };
-            let names = names.get(identity.as_str()).into_iter().flatten();
-            let mut others = names.filter(|other| **other != key);
-            view.obstacle = match others.next() {
-                _ if own == Some(identity.as_str()) => Some((
-                    "IsHub",
-                    "its kubeconfig is of the management cluster itself".to_owned(),
-                )),
-                Some(other) => Some((
-                    "DuplicateCluster",
-                    format!(
-                        "its kubeconfig is of the same cluster as that of `{}`: none of them is written",
-                        title(other)
-                    ),
-                )),
-                None => None,
-            };
+        pass.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
+        let fleet = self.with_finalizer(fleet).await?;
+        pass.has_written |= self.perform(&fleet, &plan).await?;
+        let version = found.map(|found| found.version).unwrap_or_default();
+        let reported = self
+            .write_report(&fleet, &plan, &input_revisions, &version)
+            .await?;
+        pass.counts = sum(pass.counts, reported);
+        Ok(())
+    }
+
+    /// The clusters, each with why nothing may be written into it.
+    fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
+        let mut clusters = self.cache.clusters();
+        let found = self.cache.objects().filter_map(|object| {
+            let (_, cluster) = pair(object).filter(|(_, key)| clusters.contains_key(key))?;
+            let status = object.status.as_ref()?;
+            Some(Identified {
+                cluster,
+                identity: status.identity.clone()?,
+                has_content: status.revision > 0,
+            })
+        });
+        let found: Vec<Identified> = found.collect();
+        for (key, obstacle) in obstacles(&found, self.cache.identity()) {
+            if let Some(view) = clusters.get_mut(&key) {
+                view.obstacle = Some(obstacle);
+            }
         }
         clusters
+    }
+
+    fn installation(&self, fleet: &FleetPullSecret) -> Result<Option<Arc<Installation>>, String> {
+        let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
+        let found = pull_secret.and_then(|it| self.sources.get(&it)?.as_ref());
+        wanted(fleet, found.map(|found| &found.source)).map(|install| install.map(Arc::new))
     }
 
     fn objects_of(&self, fleet: &FleetPullSecret) -> Objects<'_> {
@@ -224,35 +262,35 @@ impl Hub {
         plan: &FleetPlan,
         revisions: &[Revision],
         observed_secret: &str,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Counts, ApplyError> {
         // A revision that was written only now is planned with next.
         if plan.is_finished || plan.is_first_step {
-            return Ok(());
+            let before = fleet.status.as_ref().filter(|_| !plan.is_finished);
+            return Ok(before.map(|before| before.counts).unwrap_or_default());
         }
         let objects = self.objects_of(fleet);
         let mut status = report(fleet, plan, revisions, &objects, Timestamp::now());
         observed_secret.clone_into(&mut status.observed_secret);
+        let counts = status.counts;
         if fleet.status.as_ref() == Some(&status) {
-            return Ok(());
+            return Ok(counts);
         }
         match self.writer.fleet_status(fleet, &status).await {
             Ok(fleet) => self.cache.put_fleet(fleet),
             Err(error) if error.is_code(404) => {}
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(counts)
     }
 
-    /// Tells each connection what is wanted now.
-    fn order(
-        &mut self,
-        clusters: &BTreeMap<ClusterKey, ClusterView>,
-        revisions: &BTreeMap<String, Vec<Revision>>,
-    ) {
-        let fleets = self.cache.fleets();
-        let fleets: BTreeMap<String, &FleetPullSecret> = fleets
-            .iter()
-            .map(|fleet| (fleet_title(fleet), fleet))
+    /// Tells each connection of this shard what is wanted now.
+    fn order(&mut self, clusters: &BTreeMap<ClusterKey, ClusterView>) {
+        let fleets = self.cache.fleets().into_iter();
+        let fleets: BTreeMap<String, (FleetPullSecret, Vec<Revision>)> = fleets
+            .map(|fleet| {
+                let revisions = self.cache.revisions(&fleet);
+                (fleet_title(&fleet), (fleet, revisions))
+            })
             .collect();
         let Some(own) = self.cache.identity() else {
             return;
@@ -261,24 +299,26 @@ impl Hub {
         let mut wanted = BTreeSet::new();
         let mut orders = Vec::new();
         for object in self.cache.objects() {
-            let Some(pair) = pair(object) else { continue };
-            let (Some(fleet), Some(cluster)) = (fleets.get(&pair.0), clusters.get(&pair.1)) else {
+            let Some(pair) = pair(object).filter(|(_, cluster)| self.shard.has(cluster)) else {
                 continue;
             };
-            let known = revisions.get(&pair.0).map_or(&[][..], Vec::as_slice);
+            let (Some((fleet, revisions)), Some(cluster)) =
+                (fleets.get(&pair.0), clusters.get(&pair.1))
+            else {
+                continue;
+            };
+            let status = object.status.as_ref();
             let order = Order {
                 kubeconfig: self.cache.kubeconfig(&pair.1),
                 generation: object.metadata.generation.unwrap_or_default(),
-                wanted: wanted_of(object, known),
+                wanted: wanted_of(object, revisions),
                 target: fleet.spec.target.clone(),
                 fleet: pair.0.clone(),
                 require_nodes: fleet.spec.require_nodes,
-                identity: self
-                    .identities
-                    .get(&pair.1)
+                identity: status
                     .filter(|_| cluster.obstacle.is_none() && !cluster.is_deleting)
-                    .cloned(),
-                revision: object.status.as_ref().map_or(0, |status| status.revision),
+                    .and_then(|status| status.identity.clone()),
+                revision: status.map_or(0, |status| status.revision),
                 is_settled: up_to_date(object)
                     .is_some_and(|status| status.phase == ClusterPhase::Synced),
             };
@@ -292,8 +332,28 @@ impl Hub {
     }
 }
 
+fn sum(one: Counts, other: Counts) -> Counts {
+    Counts {
+        total: one.total.saturating_add(other.total),
+        synced: one.synced.saturating_add(other.synced),
+        progressing: one.progressing.saturating_add(other.progressing),
+        failed: one.failed.saturating_add(other.failed),
+        unreachable: one.unreachable.saturating_add(other.unreachable),
+    }
+}
+
 fn source_of(fleet: &FleetPullSecret) -> SourceRef {
-    let reference = &fleet.spec.secret_ref;
+    reference(fleet, &fleet.spec.secret_ref)
+}
+
+/// Its source, and the pull secret of what it installs.
+fn sources_of(fleet: &FleetPullSecret) -> impl Iterator<Item = SourceRef> {
+    let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
+    [source_of(fleet)].into_iter().chain(pull_secret)
+}
+
+/// What this names in the namespace of the `FleetPullSecret`.
+fn reference(fleet: &FleetPullSecret, reference: &FleetSecretRef) -> SourceRef {
     (
         fleet.namespace().unwrap_or_default(),
         reference.name.clone(),
@@ -319,6 +379,7 @@ fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
         Wanted::Revision(Release {
             number: it.number,
             content: Arc::clone(&it.content),
+            install: it.install.clone(),
             retry: spec.retry.clone(),
         })
     })

@@ -131,6 +131,7 @@ fn ready(
         Some(Hold::NothingYet) => {
             return no("NoSource", "there is no valid source yet".to_owned());
         }
+        Some(Hold::Install(reason)) => return no("NoImagePullSecret", reason.clone()),
         Some(Hold::NoValidContent) => {
             let message = format!(
                 "revision {} stays in force: the source is absent or not valid, and only deleting the FleetPullSecret removes it",

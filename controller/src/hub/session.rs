@@ -6,31 +6,26 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus};
-use globalps_core::names::{
-    DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
-};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
+use super::install::{Installed, install};
 use super::member_watch::{Seen, later, watched};
 use super::order::{Observation, Order, Shared};
+use super::requests::{away, body, secrets, within};
 use crate::clusters::input::ClusterKey;
+use crate::clusters::installation::Installation;
 use crate::clusters::member::{
-    Action, Answer, Facts, Reason, Release, TargetView, Terms, Wanted, action, status,
+    Action, Answer, Facts, Reason, Release, TargetView, Terms, Wanted, action, shown, status,
 };
-use crate::leader::fencing::fenced_client;
 use crate::process::backoff::backoff;
+use crate::remote::lean::lean_client;
 use crate::remote::{kubeconfig, unreachable};
-use crate::telemetry::client::without_content;
 
-/// Deadline of each request.
-const REQUEST: Duration = Duration::from_secs(15);
 /// First and longest pause before another attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Between two looks at the target where no event asks for one.
@@ -38,14 +33,21 @@ const RESYNC: Duration = Duration::from_mins(10);
 /// Between two attempts of a write that was not done.
 const WRITE_RETRY: Duration = Duration::from_secs(10);
 
+/// Between two looks at whether it runs, where globalps was installed.
+const INSTALLING: Duration = Duration::from_secs(2);
+/// Of the uid of a member's `kube-system`, which is as long as a member says.
+const IDENTITY: usize = 64;
+
 pub(super) struct Session {
     pub(super) cluster: ClusterKey,
     pub(super) shared: Shared,
     pub(super) orders: watch::Receiver<Order>,
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
+    /// What is installed there, as far as this connection knows.
+    pub(super) installed: Option<Arc<Installation>>,
     /// What was reported last.
-    pub(super) reported: Option<(Option<String>, Option<ClusterPullSecretStatus>)>,
+    pub(super) reported: Option<ClusterPullSecretStatus>,
 }
 
 /// Why the present connection is not used any more.
@@ -110,29 +112,40 @@ impl Session {
             ));
         };
         let permit = Arc::clone(&self.shared.connecting).acquire_owned().await;
-        let client = match kubeconfig::connect(data.0.as_deref()).await {
+        let config = kubeconfig::config(data.0.as_deref()).await;
+        let client = match config.and_then(|it| lean_client(it, &self.shared.fence)) {
             Ok(client) => client,
             Err(reason) => {
                 let reason = format!("the key of its kubeconfig {reason}");
                 return self.fail(("KubeconfigInvalid", reason));
             }
         };
-        let client = fenced_client(&client, &self.shared.token, &self.shared.health);
         if let Err(reason) = self.identify(&client).await {
             return self.fail(reason);
         }
         drop(permit);
-        self.facts.unreachable = None;
         if let Err(reason) = self.look(&client, order).await {
             return self.fail(reason);
         }
+        self.installed = None;
         let mut events = watched(&client, order);
         let mut again = Instant::now() + RESYNC;
         loop {
-            let written = self.write(&client, order).await;
+            let has_installed = match self.write(&client, order).await {
+                Ok(has_installed) => has_installed,
+                Err(reason) => {
+                    self.report();
+                    return self.fail(reason);
+                }
+            };
+            if has_installed {
+                // What it was not served before, it is now.
+                self.facts.answer = Answer::Unknown;
+                events = watched(&client, order);
+            }
             self.report();
-            if let Err(reason) = written {
-                return self.fail(reason);
+            if self.facts.is_installing {
+                again = again.min(Instant::now() + INSTALLING);
             }
             if self.facts.refused.is_some() {
                 again = again.min(Instant::now() + WRITE_RETRY);
@@ -140,6 +153,7 @@ impl Session {
             let looks = tokio::select! {
                 () = sleep_until(again) => {
                     again = Instant::now() + RESYNC;
+                    self.installed = None;
                     true
                 }
                 changed = self.orders.changed() => {
@@ -153,7 +167,7 @@ impl Session {
                 }
                 seen = events.next() => match seen {
                     Some(Seen::Answer(answer)) => {
-                        *retries = 0;
+                        self.reached(retries);
                         let is_other = match (&answer, &self.facts.target) {
                             (Answer::Said(said), Some(target)) => !said.is_about(&target.version),
                             _ => true,
@@ -162,11 +176,12 @@ impl Session {
                         is_other
                     }
                     Some(Seen::Target) => {
-                        *retries = 0;
+                        self.reached(retries);
                         true
                     }
                     Some(Seen::Failed(error)) => match self.after(error) {
                         Ok(()) => {
+                            self.reached(retries);
                             events = later(&client, order);
                             false
                         }
@@ -179,6 +194,12 @@ impl Session {
                 return self.fail(reason);
             }
         }
+    }
+
+    /// Not before its watch says something: a cluster that answers some requests and never that one would seem to come and go.
+    fn reached(&mut self, retries: &mut u32) {
+        *retries = 0;
+        self.facts.unreachable = None;
     }
 
     /// A watch that failed. `Err`: the cluster is away.
@@ -201,7 +222,7 @@ impl Session {
     async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         match within(namespaces.get_metadata("kube-system")).await {
-            Ok(found) => self.identity = found.metadata.uid,
+            Ok(found) => self.identity = found.metadata.uid.map(|uid| shown(&uid, IDENTITY)),
             Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
                 self.identity.get_or_insert_with(String::new);
             }
@@ -219,18 +240,68 @@ impl Session {
         Ok(())
     }
 
-    /// Does what the newest order wants. `Err`: the cluster is away.
-    async fn write(&mut self, client: &Client, place: &Order) -> Result<(), Reason> {
+    /// Does what the newest order wants; whether it installed globalps. `Err`: the cluster is away.
+    async fn write(&mut self, client: &Client, place: &Order) -> Result<bool, Reason> {
         let order = self.orders.borrow().clone();
         self.facts.refused = None;
+        self.facts.is_installing = false;
         // A kubeconfig may be of another cluster than the one before it.
         let is_accepted = order.identity.is_some() && order.identity == self.identity;
         if !is_accepted || !order.has_same_place(place) {
-            return Ok(());
+            return Ok(false);
         }
-        let api = secrets(client, &order);
+        let action = action(self.facts.target.as_ref(), &order.wanted, &order.fleet);
+        let has_installed = match &order.wanted {
+            Wanted::Revision(release) if !matches!(action, Action::Refuse(_)) => {
+                self.install(client, release, &order.fleet).await?
+            }
+            _ => false,
+        };
+        // What proves the credentials is the globalps that comes with them.
+        if self.facts.refused.is_none() && !self.facts.is_installing {
+            self.put(client, &order, action).await?;
+        }
+        Ok(has_installed)
+    }
+
+    /// Whether anything was installed. What is known to be installed is not looked at again.
+    async fn install(
+        &mut self,
+        client: &Client,
+        release: &Release,
+        fleet: &str,
+    ) -> Result<bool, Reason> {
+        let Some(installation) = release.install.as_ref() else {
+            return Ok(false);
+        };
+        if self.installed.as_ref() == Some(installation) {
+            return Ok(false);
+        }
+        match install(client, installation, &self.shared.manager, fleet).await {
+            Ok(Installed::Runs) => {
+                self.installed = Some(Arc::clone(installation));
+                Ok(false)
+            }
+            Ok(Installed::Waits { written }) => {
+                self.facts.is_installing = true;
+                Ok(written)
+            }
+            Err(Some(kube::Error::Api(status))) if status.code < 500 => {
+                let reason = match status.code {
+                    401 | 403 => "InstallForbidden",
+                    _ => "NotInstalled",
+                };
+                self.facts.refused = Some((reason, format!("globalps: {}", status.message)));
+                Ok(false)
+            }
+            Err(error) => Err(away(error)),
+        }
+    }
+
+    async fn put(&mut self, client: &Client, order: &Order, action: Action) -> Result<(), Reason> {
+        let api = secrets(client, order);
         let name = &order.target.name;
-        let written = match action(self.facts.target.as_ref(), &order.wanted, &order.fleet) {
+        let written = match action {
             Action::Keep => return Ok(()),
             Action::Refuse(reason) => {
                 self.facts.refused = Some(reason);
@@ -238,7 +309,7 @@ impl Session {
             }
             Action::Apply(release) => {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
-                let body = body(&order, release, version);
+                let body = body(order, release, version);
                 let params = PatchParams::apply(&self.shared.manager);
                 let patch = Patch::Apply(&body);
                 within(api.patch(name, &params, &patch)).await.map(Some)
@@ -260,7 +331,7 @@ impl Session {
             }
             Err(Some(kube::Error::Api(status))) if status.code == 404 => {
                 self.facts.target = None;
-                self.refuse(("NotFound", status.message.clone()));
+                self.facts.refused = Some(("NotFound", status.message.clone()));
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {
@@ -270,32 +341,29 @@ impl Session {
                     422 => "Rejected",
                     _ => "NotWritten",
                 };
-                self.refuse((reason, status.message.clone()));
+                self.facts.refused = Some((reason, status.message.clone()));
                 // What is there may be another one by now.
-                self.look(client, &order).await
+                self.look(client, order).await
             }
             Err(error) => Err(away(error)),
         }
     }
 
-    fn refuse(&mut self, reason: Reason) {
-        self.facts.refused = Some(reason);
-    }
-
     /// Reports what is new to the hub.
     fn report(&mut self) {
         let order = self.orders.borrow().clone();
-        let news = (self.identity.clone(), self.status(&order));
-        if self.reported.as_ref() == Some(&news) {
+        let Some(status) = self.status(&order) else {
+            return;
+        };
+        if self.reported.as_ref() == Some(&status) {
             return;
         }
-        self.reported = Some(news.clone());
+        self.reported = Some(status.clone());
         // An error means that the hub's term is over, and this task with it.
         let _ = self.shared.observations.send(Observation {
             fleet: order.fleet.clone(),
             cluster: self.cluster.clone(),
-            identity: news.0,
-            status: news.1,
+            status,
         });
     }
 
@@ -311,60 +379,19 @@ impl Session {
             && facts.answer == Answer::Unknown
             && facts.unreachable.is_none()
             && facts.refused.is_none();
-        if is_awaited && order.is_in_force() {
+        if is_awaited && order.is_in_force() && order.identity == self.identity {
             return None;
         }
         let mut status = status(facts, &order.wanted, &order.fleet, terms);
+        // Not of one that says that it is another: nothing was written there.
+        let is_accepted = order.identity.is_some() && order.identity == self.identity;
         status.revision = match (status.phase, &order.wanted) {
-            (ClusterPhase::Synced, Wanted::Revision(release)) => release.number,
+            (ClusterPhase::Synced, Wanted::Revision(release)) if is_accepted => release.number,
             (ClusterPhase::Removed, _) => 0,
             _ => order.revision,
         };
         status.observed_generation = order.generation;
+        status.identity.clone_from(&self.identity);
         Some(status)
     }
-}
-
-fn secrets(client: &Client, order: &Order) -> Api<Secret> {
-    Api::namespaced(client.clone(), &order.target.namespace)
-}
-
-/// With a version the write is for the Secret that was seen, and for no other.
-fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json::Value {
-    let mut annotations = json!({
-        FLEET_ANNOTATION: order.fleet,
-        REVISION_ANNOTATION: release.number.to_string(),
-    });
-    if !release.retry.is_empty() {
-        annotations[RETRY_ANNOTATION] = release.retry.into();
-    }
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": order.target.name,
-            "resourceVersion": version,
-            "labels": {"app.kubernetes.io/managed-by": "globalps"},
-            "annotations": annotations,
-        },
-        "type": SECRET_TYPE,
-        "data": {DATA_KEY: ByteString(release.content.0.clone().unwrap_or_default())},
-    })
-}
-
-/// `None`: no response in time.
-async fn within<T>(
-    call: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, Option<kube::Error>> {
-    match timeout(REQUEST, call).await {
-        Ok(done) => done.map_err(Some),
-        Err(_) => Err(None),
-    }
-}
-
-fn away(error: Option<kube::Error>) -> Reason {
-    if let Some(error) = &error {
-        tracing::debug!(error = without_content(error), "a member is away");
-    }
-    error.map_or_else(unreachable::timeout, |error| unreachable::reason(&error))
 }

@@ -10,8 +10,7 @@ use super::order::{Observation, Order, Shared};
 use super::session::Session;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Facts;
-use crate::leader::fencing::FencingToken;
-use crate::telemetry::health::Health;
+use crate::leader::fencing::Fence;
 
 /// Connections that are made at the same time: after a start there may be a thousand to make.
 const CONNECTING: usize = 16;
@@ -21,8 +20,7 @@ pub(super) type Pair = (String, ClusterKey);
 
 pub(super) struct Sessions {
     running: BTreeMap<Pair, Running>,
-    token: Arc<FencingToken>,
-    health: Arc<Health>,
+    fence: Fence,
     observations: mpsc::UnboundedSender<Observation>,
     connecting: Arc<Semaphore>,
 }
@@ -39,15 +37,10 @@ impl Drop for Running {
 }
 
 impl Sessions {
-    pub(super) fn new(
-        token: &Arc<FencingToken>,
-        health: &Arc<Health>,
-        observations: mpsc::UnboundedSender<Observation>,
-    ) -> Self {
+    pub(super) fn new(fence: Fence, observations: mpsc::UnboundedSender<Observation>) -> Self {
         Self {
             running: BTreeMap::new(),
-            token: Arc::clone(token),
-            health: Arc::clone(health),
+            fence,
             observations,
             connecting: Arc::new(Semaphore::new(CONNECTING)),
         }
@@ -69,8 +62,7 @@ impl Sessions {
         let session = Session {
             cluster: pair.1.clone(),
             shared: Shared {
-                token: Arc::clone(&self.token),
-                health: Arc::clone(&self.health),
+                fence: self.fence.clone(),
                 manager: Arc::clone(manager),
                 observations: self.observations.clone(),
                 connecting: Arc::clone(&self.connecting),
@@ -78,6 +70,7 @@ impl Sessions {
             orders,
             facts: Facts::default(),
             identity: None,
+            installed: None,
             reported: None,
         };
         let task = tokio::spawn(session.run()).abort_handle();

@@ -33,6 +33,10 @@ impl Hub {
             match done {
                 Ok(object) => self.cache.put_object(object),
                 Err(error) if error.is_code(404) => {}
+                // What one cluster says of itself holds up no other.
+                Err(error) if error.is_code(422) => {
+                    tracing::warn!(%error, "what a cluster says can't be written");
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -60,7 +64,17 @@ fn dated(
     let has_moved = !is_same_phase || before.nodes != observed.nodes;
     let mut status = observed.clone();
     // Between two reports of a connection the hub may have learnt more.
-    if status.phase != ClusterPhase::Synced && status.phase != ClusterPhase::Removed {
+    let identity = observed.identity.as_ref().or(before.identity.as_ref());
+    let is_another = before
+        .identity
+        .as_ref()
+        .is_some_and(|it| Some(it) != identity);
+    status.identity = identity.cloned();
+    let is_done = matches!(status.phase, ClusterPhase::Synced | ClusterPhase::Removed);
+    if is_another {
+        // Of another cluster under its name nothing is known to be in force, whatever it says.
+        status.revision = 0;
+    } else if !is_done {
         status.revision = before.revision;
     }
     status.last_transition_time = if is_same_phase {
@@ -74,4 +88,32 @@ fn dated(
         before.last_progress_time.clone()
     };
     (status != *before || object.status.is_none()).then_some(status)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::api::ClusterPullSecretSpec;
+
+    use super::*;
+
+    #[test]
+    fn of_a_cluster_that_becomes_another_one_nothing_is_known_to_be_in_force() {
+        let says = |phase, identity: &str| ClusterPullSecretStatus {
+            phase,
+            revision: 3,
+            identity: Some(identity.to_owned()),
+            ..ClusterPullSecretStatus::default()
+        };
+        let mut object = ClusterPullSecret::new("a", ClusterPullSecretSpec::default());
+        object.status = Some(says(ClusterPhase::Synced, "own"));
+        for (phase, identity, expected) in [
+            (ClusterPhase::Syncing, "own", 3),
+            (ClusterPhase::Syncing, "of-another", 0),
+            (ClusterPhase::Synced, "of-another", 0),
+        ] {
+            let dated = dated(&object, &says(phase, identity), Timestamp::UNIX_EPOCH);
+            assert_eq!(dated.unwrap().revision, expected, "{phase} {identity}");
+        }
+    }
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
-use globalps_core::names::{
-    CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, FLEET_LABEL, cluster_pull_secret,
-};
+use globalps_core::names::{CLUSTER_KUBECONFIG_KEYS, CLUSTER_LABEL, cluster_pull_secret};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt as _};
@@ -14,6 +12,7 @@ use kube::{Resource, ResourceExt as _};
 use crate::cache::versioned::Versioned;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::revision::Revision;
+use crate::clusters::shard::Shard;
 use crate::content::source::Data;
 use crate::targets::version;
 
@@ -59,11 +58,27 @@ pub(super) struct KubeconfigSecret {
     pub(super) kubeconfig: Arc<Data>,
 }
 
+impl KubeconfigSecret {
+    /// Without the kubeconfig of a cluster that is another shard's.
+    pub(super) fn kept_by(mut self, shard: Shard) -> Self {
+        let (namespace, name) = &self.id.key;
+        let cluster = name.strip_suffix("-kubeconfig").unwrap_or(name);
+        let is_own = [name.as_str(), cluster]
+            .iter()
+            .any(|name| shard.has(&(namespace.clone(), (*name).to_owned())));
+        if !is_own {
+            self.kubeconfig = Arc::new(Data(None));
+        }
+        self
+    }
+}
+
 /// The revision of a fleet.
 #[derive(Clone, Debug)]
 pub(super) struct RevisionSecret {
     pub(super) id: Id,
-    pub(super) fleet: String,
+    /// uid of the `FleetPullSecret` that owns it.
+    pub(super) owner: String,
     pub(super) revision: Revision,
 }
 
@@ -148,13 +163,13 @@ pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
 }
 
 pub(super) fn revision(secret: &Secret) -> RevisionSecret {
-    let none = || Revision::new(0, Arc::new(Data(None)));
+    let none = || Revision::new(0, Arc::new(Data(None)), None);
+    let mut owners = secret.owner_references().iter();
     RevisionSecret {
         id: Id::of(secret),
-        fleet: secret
-            .labels()
-            .get(FLEET_LABEL)
-            .cloned()
+        owner: owners
+            .next()
+            .map(|owner| owner.uid.clone())
             .unwrap_or_default(),
         revision: Revision::decode(secret).unwrap_or_else(none),
     }

@@ -102,7 +102,7 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    pub(crate) fn new(client: Client, lease: &'static str, me: &str, health: &Arc<Health>) -> Self {
+    pub(crate) fn new(client: Client, lease: &str, me: &str, health: &Arc<Health>) -> Self {
         Self {
             api: LeaseApi::new(client, lease, me),
             health: Arc::clone(health),

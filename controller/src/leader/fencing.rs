@@ -14,7 +14,7 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use tower::{BoxError, Service};
+use tower::{BoxError, Layer, Service, service_fn};
 
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
@@ -82,51 +82,82 @@ pub(crate) fn fenced_client(
     health: &Arc<Health>,
 ) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    let fenced = Fenced {
-        inner: inner.clone(),
+    let inner = inner.clone();
+    let send = service_fn(move |request| {
+        let inner = inner.clone();
+        async move { inner.send(request).await.map_err(BoxError::from) }
+    });
+    let fence = Fence {
         token: Arc::clone(token),
         health: Arc::clone(health),
     };
-    Client::new(fenced, namespace)
+    Client::new(fence.layer(send), namespace)
 }
 
-struct Fenced {
-    inner: Client,
-    token: Arc<FencingToken>,
-    health: Arc<Health>,
+/// The layer of a client that lets writes through only while the token is valid.
+#[derive(Clone)]
+pub(crate) struct Fence {
+    pub(crate) token: Arc<FencingToken>,
+    pub(crate) health: Arc<Health>,
+}
+
+impl<S> Layer<S> for Fence {
+    type Service = Fenced<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Fenced {
+            inner,
+            fence: self.clone(),
+        }
+    }
+}
+
+pub(crate) struct Fenced<S> {
+    inner: S,
+    fence: Fence,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("this controller does not surely lead any more")]
 struct Expired;
 
-impl Service<Request<Body>> for Fenced {
-    type Response = Response<Body>;
+impl<S, B> Service<Request<Body>> for Fenced<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: 'static,
+{
+    type Response = Response<B>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, token) = (self.inner.clone(), Arc::clone(&self.token));
-        let health = Arc::clone(&self.health);
+        let is_write = request.method() != Method::GET;
+        if is_write && !self.fence.token.is_open() {
+            return Box::pin(async { Err(Expired.into()) });
+        }
+        let call = self.inner.call(request);
+        let fence = self.fence.clone();
         Box::pin(async move {
-            if request.method() == Method::GET {
-                return Ok(client.send(request).await?);
+            if !is_write {
+                return call.await.map_err(Into::into);
             }
-            let response = write(&token, client.send(request)).await?;
+            let response = write(&fence.token, call).await?;
             // A long reconcile makes progress with each write.
-            health.beat();
+            fence.health.beat();
             Ok(response)
         })
     }
 }
 
-async fn write<T>(
+async fn write<T, E: Into<BoxError>>(
     token: &FencingToken,
-    call: impl Future<Output = Result<T, kube::Error>>,
+    call: impl Future<Output = Result<T, E>>,
 ) -> Result<T, BoxError> {
     if !token.is_open() {
         return Err(Expired.into());
@@ -139,7 +170,7 @@ async fn write<T>(
         if token.left(clock::now()).is_zero() {
             return Poll::Ready(Err(Expired.into()));
         }
-        call.as_mut().poll(context).map_err(BoxError::from)
+        call.as_mut().poll(context).map_err(Into::into)
     }));
     loop {
         let end = Instant::now() + token.left(clock::now());
@@ -198,14 +229,15 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_write_starts_only_with_a_valid_token_and_is_aborted_at_its_end() {
         let token = FencingToken::default();
-        assert!(write(&token, ready(Ok(1))).await.is_err(), "no token yet");
+        let one = || ready(Ok::<_, BoxError>(1));
+        assert!(write(&token, one()).await.is_err(), "no token yet");
         token.renewed(clock::now());
-        assert_eq!(write(&token, ready(Ok(1))).await.ok(), Some(1));
+        assert_eq!(write(&token, one()).await.ok(), Some(1));
 
         // 100 ms are left to end, so that one that has begun is cut off.
         let almost = clock::now() + WRITE + Duration::from_millis(100) + SETTLE;
         token.renewed(almost.saturating_sub(LEASE_DURATION));
-        let stuck = write(&token, pending::<Result<(), _>>());
+        let stuck = write(&token, pending::<Result<(), BoxError>>());
         let mut stuck = pin!(stuck);
         assert!(futures::poll!(stuck.as_mut()).is_pending());
         assert_eq!(*token.writes.borrow(), 1);
@@ -225,7 +257,7 @@ mod tests {
             if polls == 1 {
                 Poll::Pending
             } else {
-                Poll::Ready(Ok(()))
+                Poll::Ready(Ok::<_, BoxError>(()))
             }
         });
         {

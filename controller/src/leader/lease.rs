@@ -21,16 +21,16 @@ const REQUEST: Duration = Duration::from_secs(2);
 pub(super) struct LeaseApi {
     pub(super) leases: Api<Lease>,
     /// Name of the Lease.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Holder identity of this process.
     pub(super) me: String,
 }
 
 impl LeaseApi {
-    pub(super) fn new(client: Client, name: &'static str, me: &str) -> Self {
+    pub(super) fn new(client: Client, name: &str, me: &str) -> Self {
         Self {
             leases: Api::namespaced(client, CONTROLLER_NAMESPACE),
-            name,
+            name: name.to_owned(),
             me: me.to_owned(),
         }
     }
@@ -42,11 +42,11 @@ impl LeaseApi {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self.name},
         });
         let patch = Patch::Apply(&body);
-        within(self.leases.patch(self.name, &params, &patch)).await
+        within(self.leases.patch(&self.name, &params, &patch)).await
     }
 
     pub(super) async fn get(&self) -> Result<Lease, LeaseError> {
-        within(self.leases.get(self.name)).await
+        within(self.leases.get(&self.name)).await
     }
 
     pub(super) async fn take(&self, version: &str, transitions: i32) -> Result<Lease, LeaseError> {
@@ -69,7 +69,7 @@ impl LeaseApi {
             field_manager: Some(CONTROLLER_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        within(self.leases.patch(self.name, &params, &Patch::Merge(&body))).await
+        within(self.leases.patch(&self.name, &params, &Patch::Merge(&body))).await
     }
 }
 

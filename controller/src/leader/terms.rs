@@ -24,7 +24,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) health: &'a Arc<Health>,
     pub(crate) metrics: &'a Arc<Metrics>,
     /// Name of the Lease.
-    pub(crate) lease: &'static str,
+    pub(crate) lease: &'a str,
     /// Holder identity of this process.
     pub(crate) me: &'a str,
 }

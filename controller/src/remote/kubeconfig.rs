@@ -2,15 +2,26 @@
 
 use std::time::Duration;
 
+use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use super::bounds::Bounds;
 use crate::telemetry::client::READ_TIMEOUT;
 
 const CONNECT: Duration = Duration::from_secs(5);
+/// The end of a sentence about a kubeconfig.
+pub(crate) const UNUSABLE: &str = "has a certificate, key, token or proxy that can't be used";
 
 /// A client by this kubeconfig; `Err`: the end of a sentence that begins with what it is.
 pub(crate) async fn connect(data: Option<&[u8]>) -> Result<Client, String> {
+    let builder = ClientBuilder::try_from(config(data).await?).map_err(|_| UNUSABLE.to_owned())?;
+    Ok(builder.with_layer(&Bounds).build())
+}
+
+/// What a client by this kubeconfig needs to know; `Err` as of [`connect`].
+pub(crate) async fn config(data: Option<&[u8]>) -> Result<Config, String> {
     let Some(bytes) = data else {
         return Err("is missing".to_owned());
     };
@@ -18,7 +29,7 @@ pub(crate) async fn connect(data: Option<&[u8]>) -> Result<Client, String> {
         .ok()
         .and_then(|text| Kubeconfig::from_yaml(text).ok())
         .ok_or("is not a kubeconfig")?;
-    reject_unsupported(&kubeconfig)?;
+    reject_unsupported(&kubeconfig).map_err(sentence)?;
     // The errors are dropped: they may quote the kubeconfig.
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.map_err(|_| {
@@ -28,56 +39,21 @@ pub(crate) async fn connect(data: Option<&[u8]>) -> Result<Client, String> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(READ_TIMEOUT);
-    Client::try_from(config)
-        .map_err(|_| "has a certificate, key, token or proxy that can't be used".to_owned())
+    Ok(config)
 }
 
-/// Rejects what works only on the machine where the kubeconfig was written. A file path would name a file of the controller
-/// itself, whose token must not be sent to the server in the kubeconfig.
-fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), String> {
-    let wanted = kubeconfig.current_context.as_deref();
-    let context = kubeconfig
-        .contexts
-        .iter()
-        .find(|context| Some(context.name.as_str()) == wanted)
-        .and_then(|context| context.context.as_ref());
-    let Some(context) = context else {
-        return Err("has no context that `current-context` names".to_owned());
-    };
-    let users = kubeconfig.auth_infos.iter();
-    let users = users.filter(|user| Some(&user.name) == context.user.as_ref());
-    for user in users.filter_map(|user| user.auth_info.as_ref()) {
-        if user.exec.is_some() || user.auth_provider.is_some() {
-            return Err(
-                "runs a program to log in (`exec` or `auth-provider`), and the controller has none: \
-                 give it a token or a client certificate"
-                    .to_owned(),
-            );
+fn sentence(why: Unsupported) -> String {
+    match why {
+        Unsupported::NoContext => "has no context that `current-context` names".to_owned(),
+        Unsupported::Program => {
+            "runs a program to log in (`exec` or `auth-provider`), and the controller has none: \
+             give it a token or a client certificate"
+                .to_owned()
         }
-        for (file, instead) in [
-            (&user.token_file, "token"),
-            (&user.client_certificate, "client-certificate-data"),
-            (&user.client_key, "client-key-data"),
-        ] {
-            if file.is_some() {
-                return Err(format!(
-                    "names a file, which the controller does not have: put its content into `{instead}`"
-                ));
-            }
-        }
+        Unsupported::File(instead) => format!(
+            "names a file, which the controller does not have: put its content into `{instead}`"
+        ),
     }
-    let clusters = kubeconfig.clusters.iter();
-    let clusters = clusters.filter(|cluster| cluster.name == context.cluster);
-    for cluster in clusters.filter_map(|cluster| cluster.cluster.as_ref()) {
-        if cluster.certificate_authority.is_some() {
-            return Err(
-                "names a file, which the controller does not have: put its content into \
-                 `certificate-authority-data`"
-                    .to_owned(),
-            );
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

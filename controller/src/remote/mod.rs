@@ -1,4 +1,6 @@
 //! Other clusters than this one.
 
+mod bounds;
 pub(crate) mod kubeconfig;
+pub(crate) mod lean;
 pub(crate) mod unreachable;

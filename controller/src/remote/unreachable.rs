@@ -5,7 +5,8 @@ use std::error::Error;
 use crate::telemetry::client::without_content;
 
 /// What is in the chain of errors, and the reason then. The first that fits counts.
-const CAUSES: [(&[&str], &str); 8] = [
+const CAUSES: [(&[&str], &str); 9] = [
+    (&["a response of more than"], "ResponseTooLarge"),
     (&["Expired", "expired"], "CertificateExpired"),
     (
         &[

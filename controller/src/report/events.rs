@@ -313,6 +313,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use globalps_core::api::{NodePullSecretSpec, NodePullSecretStatus};
+    use globalps_core::dockerconfig::Precedence;
     use hyper::{Request, Response};
     use kube::client::Body;
     use tower::{BoxError, service_fn};
@@ -329,6 +330,32 @@ mod tests {
             node
         };
         (0..count).map(node).collect()
+    }
+
+    #[test]
+    fn a_conflict_names_whose_credentials_are_effective_and_whose_are_not() {
+        let conflict = |winner, source: &str, over: &str| ConflictStatus {
+            registry: "quay.io".to_owned(),
+            winner,
+            source: source.to_owned(),
+            over: over.to_owned(),
+        };
+        let (additional, original) = (Precedence::Additional, Precedence::Original);
+        for (conflict, effective, shadowed) in [
+            (
+                conflict(additional, "", ""),
+                "the additional",
+                "the original",
+            ),
+            (conflict(original, "", ""), "the original", "the additional"),
+            (conflict(additional, "one", "two"), "`one`", "`two`"),
+        ] {
+            let notes = conflicts(&[conflict]);
+            let (first, second) = notes[0].2.split_once("effective").expect("both");
+            assert!(first.starts_with("quay.io"), "{first}");
+            assert!(first.contains(effective), "{first}");
+            assert!(second.contains(shadowed), "{second}");
+        }
     }
 
     #[tokio::test]

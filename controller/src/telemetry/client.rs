@@ -91,9 +91,10 @@ impl Drop for RequestMetric {
     }
 }
 
-/// The error without the content of an unparsable response, which may hold credentials.
+/// The error without the content of an unparsable response, which may hold credentials. Of an answer only its sentence.
 pub(crate) fn without_content(error: &kube::Error) -> String {
     match error {
+        kube::Error::Api(status) => status.message.clone(),
         kube::Error::SerdeError(_) => "the API server's answer could not be read".to_owned(),
         other => other.to_string(),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use globalps_core::api::{NodePullSecret, Phase, condition};
+use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 
 /// Upper bounds of the histogram of rollouts, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
@@ -33,6 +33,8 @@ struct Figures {
     may_write: Option<MayWrite>,
     /// Only the leader knows the nodes.
     fleet: Option<Fleet>,
+    /// Only the leading hub knows the clusters.
+    clusters: Option<Counts>,
     reconciles: u64,
     errors: u64,
     /// By verb and code; `None`: no response.
@@ -115,6 +117,12 @@ impl Metrics {
         let mut figures = self.figures();
         figures.may_write = may_write;
         figures.fleet = None;
+        figures.clusters = None;
+    }
+
+    /// Clusters of all fleets.
+    pub(crate) fn set_clusters(&self, counts: Counts) {
+        self.figures().clusters = Some(counts);
     }
 
     pub(crate) fn reconciled(&self, done: bool) {
@@ -163,6 +171,22 @@ impl Metrics {
         if let Some(fleet) = &figures.fleet {
             fleet.write(&mut page);
         }
+        if let Some(counts) = figures.clusters {
+            page.family(
+                "globalps_clusters",
+                "gauge",
+                "Clusters that should have a pull secret, by state.",
+            );
+            for (state, count) in [
+                ("synced", counts.synced),
+                ("progressing", counts.progressing),
+                ("failed", counts.failed),
+                ("unreachable", counts.unreachable),
+                ("waiting", waiting(counts)),
+            ] {
+                page.sample("globalps_clusters", &[("state", state)], count);
+            }
+        }
         figures.rollouts.write(&mut page);
         for (name, help, value) in [
             (
@@ -196,6 +220,18 @@ impl Metrics {
         }
         page.0
     }
+}
+
+/// Those that wait for their turn, or are blocked.
+fn waiting(counts: Counts) -> u32 {
+    let others = [
+        counts.synced,
+        counts.progressing,
+        counts.failed,
+        counts.unreachable,
+    ];
+    let others = others.into_iter().fold(0, u32::saturating_add);
+    counts.total.saturating_sub(others)
 }
 
 impl Fleet {
@@ -324,6 +360,13 @@ pub(crate) mod tests {
             operators: Delivered::default(),
         };
         metrics.set_fleet(fleet, Some(3.0), &BTreeMap::new());
+        metrics.set_clusters(Counts {
+            total: 9,
+            synced: 4,
+            failed: 1,
+            unreachable: 2,
+            progressing: 1,
+        });
         metrics.page()
     }
 

@@ -131,6 +131,7 @@ fn the_pod_monitor_finds_the_pods_of_the_manifest() {
         image_pull_secrets: None,
         operators: None,
         hosted_control_plane: None,
+        images_pull_secret: None,
         allowed: globalps_core::manifests::Allowed::default(),
     };
     let objects = manifest.objects();

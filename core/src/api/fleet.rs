@@ -1,8 +1,6 @@
 //! Many clusters from one: what a management cluster asks of its member clusters.
 
-use std::fmt;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -65,6 +63,10 @@ pub struct FleetPullSecretSpec {
     pub require_nodes: bool,
     #[serde(default)]
     pub rollout: FleetRollout,
+    /// globalps itself, in each cluster where nobody else installed it. Other images are the next revision, rolled out like other
+    /// credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<MemberInstall>,
     /// What becomes of the Secret in a cluster that is not selected any more, and when this object is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
@@ -84,6 +86,23 @@ pub struct FleetSecretRef {
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
+}
+
+/// globalps in the member clusters. The kubeconfigs must allow it, as those of Cluster API do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberInstall {
+    /// false: nothing is installed, and what was installed stays.
+    #[serde(default)]
+    pub enabled: bool,
+    #[schemars(length(min = 1, max = 512))]
+    pub controller_image: String,
+    #[schemars(length(min = 1, max = 512))]
+    pub syncer_image: String,
+    /// A Secret of this namespace with the credentials for both images. It is in each cluster, as `globalps-images`, before they
+    /// are pulled. Absent: they need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret: Option<FleetSecretRef>,
 }
 
 /// Clusters that a Secret with a kubeconfig registers: one with the label `globalps.io/cluster: "true"` and the kubeconfig
@@ -232,132 +251,6 @@ pub struct ClusterFailure {
     pub reason: String,
     #[schemars(length(max = 1024))]
     pub message: String,
-}
-
-/// Desired state of one cluster (spec) and its observed state (status), both written by the hub. Its `Cluster` owns the
-/// object, or the Secret that registers the cluster.
-#[derive(
-    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
-#[kube(
-    group = "globalps.io",
-    version = "v1alpha1",
-    kind = "ClusterPullSecret",
-    namespaced,
-    status = "ClusterPullSecretStatus",
-    derive = "PartialEq",
-    shortname = "cps",
-    doc = "Registry credentials of one member cluster",
-    printcolumn = r#"{"name":"Cluster","type":"string","jsonPath":".spec.cluster"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
-    printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision"}"#,
-    printcolumn = r#"{"name":"Nodes","type":"integer","jsonPath":".status.nodes.total"}"#,
-    printcolumn = r#"{"name":"Synced","type":"integer","jsonPath":".status.nodes.synced"}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.reason"}"#
-)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterPullSecretSpec {
-    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
-    #[schemars(length(max = 317))]
-    pub fleet: String,
-    /// Name of the `Cluster`, or of the Secret that registers the cluster, in the namespace of this object.
-    #[schemars(length(max = 253))]
-    pub cluster: String,
-    /// Desired revision; 0: none yet.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
-    pub revision: i64,
-    /// The Secret is removed from the cluster.
-    #[serde(default)]
-    pub remove: bool,
-    /// When the hub assigned this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assigned_at: Option<Time>,
-    /// The hub revoked the assignment before this one, since the cluster made no progress.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub revoked: bool,
-    /// Value of the annotation `globalps.io/retry` that this assignment follows. Another value is another attempt.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 1024))]
-    pub retry: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterPullSecretStatus {
-    /// `metadata.generation` of the spec that `phase` is about.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub observed_generation: i64,
-    /// Revision in force in the cluster; 0: none.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
-    pub revision: i64,
-    #[serde(default)]
-    pub phase: ClusterPhase,
-    /// `CamelCase` word for programs; empty where the phase says all.
-    #[serde(default)]
-    #[schemars(length(max = 128))]
-    pub reason: String,
-    /// Sentence for people.
-    #[serde(default)]
-    #[schemars(length(max = 1024))]
-    pub message: String,
-    /// Nodes of the cluster, as its own globalps counts them. Written when absent too, as null: a merge patch keeps what it
-    /// omits.
-    #[serde(default)]
-    pub nodes: Option<Counts>,
-    /// When `phase` last changed, by the hub's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Time>,
-    /// When `phase` or `nodes` last changed, by the hub's clock: a large cluster may take as long as it goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_progress_time: Option<Time>,
-}
-
-/// Where a cluster stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ClusterPhase {
-    /// Waits for its turn.
-    #[default]
-    Pending,
-    Syncing,
-    /// The desired revision is in force.
-    Synced,
-    /// The cluster's own rollout failed, or it rejects the content.
-    Failed,
-    /// Trouble of its own keeps it from changing: a Secret of somebody else, a full quota.
-    Blocked,
-    Removing,
-    /// The Secret is removed.
-    Removed,
-    /// The cluster's API server can't be reached with its kubeconfig.
-    Unreachable,
-    /// A phase of a newer release.
-    #[serde(other)]
-    Other,
-}
-
-impl ClusterPhase {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Syncing => "Syncing",
-            Self::Synced => "Synced",
-            Self::Failed => "Failed",
-            Self::Blocked => "Blocked",
-            Self::Removing => "Removing",
-            Self::Removed => "Removed",
-            Self::Unreachable => "Unreachable",
-            Self::Other => "Other",
-        }
-    }
-}
-
-impl fmt::Display for ClusterPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 fn default_require_nodes() -> bool {

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::allowed::Allowed;
 use super::syncer::Agent;
-use super::{named, quantities, strings};
+use super::{named, pull_secrets, quantities, strings};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use crate::names::{EXCLUDE_LABEL, SYNCER_BINARY};
 
@@ -60,6 +60,7 @@ pub(super) fn daemon_set(
     });
     let pod = PodSpec {
         service_account_name: Some(agent.name().to_owned()),
+        image_pull_secrets: pull_secrets(spec.syncer.image_pull_secret.as_deref()),
         priority_class_name: Some("system-node-critical".to_owned()),
         tolerations: Some(vec![Toleration {
             operator: Some("Exists".to_owned()),

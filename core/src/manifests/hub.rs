@@ -1,17 +1,19 @@
 //! What a management cluster gets: the hub, its custom resources and its rights.
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use kube::CustomResourceExt as _;
 use serde_json::Value;
 
+use super::leader::{self, lease_rule};
 use super::network::metrics_only;
 use super::program::{Program, deployment, namespace};
 use super::rbac::{role, role_binding, role_ref, rule, service_account};
 use super::{named, value};
 use crate::api::{ClusterPullSecret, FleetPullSecret};
-use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB};
+use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, MAX_SHARDS, hub_shard};
 
 #[derive(Clone, Debug)]
 pub struct HubInstall {
@@ -19,6 +21,9 @@ pub struct HubInstall {
     /// Namespaces with `FleetPullSecret`s and clusters, in each of which a Role lets the hub read every Secret; empty: all
     /// namespaces, by a `ClusterRole`.
     pub namespaces: Vec<String>,
+    /// So many processes lead at the same time, each with its part of the clusters; 1 is enough for a thousand. At most
+    /// [`MAX_SHARDS`].
+    pub shards: u32,
 }
 
 impl HubInstall {
@@ -44,35 +49,52 @@ impl HubInstall {
                 subjects: Some(vec![service_account(account)]),
                 ..named(HUB, "")
             }),
-            value(role(HUB, CONTROLLER_NAMESPACE, vec![lease()])),
+            value(role(HUB, CONTROLLER_NAMESPACE, vec![self.leases()])),
             value(role_binding(HUB, CONTROLLER_NAMESPACE, account)),
         ];
         for namespace in &self.namespaces {
             objects.push(value(role(HUB, namespace, rules())));
             objects.push(value(role_binding(HUB, namespace, account)));
         }
-        objects.push(value(NetworkPolicy {
-            spec: Some(metrics_only(HUB)),
-            ..named(HUB, CONTROLLER_NAMESPACE)
-        }));
+        objects.extend(leader::hub_objects());
+        // After the policy: a new hub never runs without it.
+        for index in 0..self.shards() {
+            let name = hub_shard(index);
+            objects.push(value(NetworkPolicy {
+                spec: Some(metrics_only(&name)),
+                ..named(&name, CONTROLLER_NAMESPACE)
+            }));
+            objects.push(value(self.deployment(index, &name)));
+        }
+        objects
+    }
+
+    fn shards(&self) -> u32 {
+        self.shards.clamp(1, MAX_SHARDS)
+    }
+
+    fn leases(&self) -> PolicyRule {
+        lease_rule(&(0..self.shards()).map(hub_shard).collect::<Vec<_>>())
+    }
+
+    fn deployment(&self, index: u32, name: &str) -> Deployment {
         let mut args = vec!["run".to_owned()];
         if !self.namespaces.is_empty() {
             args.push(format!("--namespaces={}", self.namespaces.join(",")));
         }
-        objects.push(value(deployment(Program {
-            name: HUB,
+        if self.shards() > 1 {
+            args.push(format!("--shard={index}/{}", self.shards()));
+        }
+        deployment(Program {
+            name,
+            service_account: HUB,
             container: "hub",
             image: &self.image,
+            image_pull_secret: None,
             args,
             memory: "512Mi",
-        })));
-        objects
+        })
     }
-}
-
-fn lease() -> PolicyRule {
-    let verbs = ["get", "list", "watch", "create", "patch"];
-    rule("coordination.k8s.io", ["leases"], [HUB], verbs)
 }
 
 /// In each namespace. The names of kubeconfigs and of revisions differ, so that Secrets can't be bound to names.

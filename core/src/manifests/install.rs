@@ -25,6 +25,8 @@ use crate::provider::AUDIENCE;
 pub struct Install {
     pub controller_image: String,
     pub syncer_image: String,
+    /// Pull secret of both images, which whoever installs them puts into this namespace and into `globalps-system`.
+    pub images_pull_secret: Option<String>,
     /// Namespace of the Secrets and the syncer.
     pub namespace: String,
     /// An original pull secret that the controller shall be allowed to read.
@@ -113,7 +115,20 @@ impl Install {
         objects.extend(network::objects(&self.namespace));
         // After the policies: a new controller never runs without them.
         objects.push(value(self.deployment()));
-        // Only what was asked for: every other field is the user's, with its default.
+        let spec = self.spec();
+        if !spec.is_empty() {
+            objects.push(json!({
+                "apiVersion": GlobalPullSecret::api_version(&()),
+                "kind": GlobalPullSecret::kind(&()),
+                "metadata": {"name": GLOBAL_SECRET, "namespace": self.namespace},
+                "spec": spec,
+            }));
+        }
+        objects
+    }
+
+    /// Only what was asked for: every other field is the user's, with its default.
+    fn spec(&self) -> serde_json::Map<String, Value> {
         let mut spec = serde_json::Map::new();
         if let Some(original) = &self.original {
             spec.insert("original".to_owned(), json!({"secretRef": original}));
@@ -135,25 +150,22 @@ impl Install {
             });
             spec.insert("imagePullSecrets".to_owned(), settings);
         }
+        if let Some(name) = &self.images_pull_secret {
+            spec.insert("syncer".to_owned(), json!({"imagePullSecret": name}));
+        }
         if self.operators.is_some() {
             spec.insert("operators".to_owned(), json!({"enabled": true}));
         }
-        if !spec.is_empty() {
-            objects.push(json!({
-                "apiVersion": GlobalPullSecret::api_version(&()),
-                "kind": GlobalPullSecret::kind(&()),
-                "metadata": {"name": GLOBAL_SECRET, "namespace": self.namespace},
-                "spec": spec,
-            }));
-        }
-        objects
+        spec
     }
 
     fn deployment(&self) -> Deployment {
         deployment(Program {
             name: CONTROLLER,
+            service_account: CONTROLLER,
             container: "controller",
             image: &self.controller_image,
+            image_pull_secret: self.images_pull_secret.as_deref(),
             args: vec![
                 "run".to_owned(),
                 format!("--namespace={}", self.namespace),

@@ -9,12 +9,13 @@ use super::policy::{Policy, binding, only_named, param, validation, writes_and_d
 use super::rbac::{role, role_binding, rule};
 use super::{Agent, value};
 use crate::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEADER_ANNOTATION,
+    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, LEADER_ANNOTATION,
     LEASE, ROLLED_OUT_SECRET, VERSION, history_secret,
 };
 
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-leader";
+const HUB_POLICY: &str = "globalps-hub-leader";
 /// What the API server says of a token that was made for a pod: the name of that pod.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
@@ -29,12 +30,20 @@ pub(super) fn objects(account: (&'static str, &str), delivered: &[String]) -> Ve
 }
 
 fn lease_rules() -> Vec<PolicyRule> {
-    vec![rule(
-        "coordination.k8s.io",
-        ["leases"],
-        [LEASE],
-        ["get", "list", "watch", "create", "patch"],
-    )]
+    vec![lease_rule(&[LEASE.to_owned()])]
+}
+
+/// What election needs of these Leases.
+pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
+    PolicyRule {
+        resource_names: Some(names.to_vec()),
+        ..rule(
+            "coordination.k8s.io",
+            ["leases"],
+            [],
+            ["get", "list", "watch", "create", "patch"],
+        )
+    }
 }
 
 /// A controller that was frozen, or whose write was delayed on its way, may not know that another one leads. It never
@@ -61,33 +70,61 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
             ),
         ],
         accounts: vec![(name, namespace.to_owned())],
-        variables: vec![
-            (
-                "holder",
-                "has(params.spec.holderIdentity) ? params.spec.holderIdentity : ''".to_owned(),
-            ),
-            (
-                "pod",
-                format!(
-                    "has(request.userInfo.extra) ? request.userInfo.extra[?'{POD_NAME}'][?0].orValue('') : ''"
-                ),
-            ),
-            (
+        variables: holder_and_pod()
+            .into_iter()
+            .chain([(
                 "namesItself",
                 format!(
                     "request.operation != 'DELETE' && (request.resource.resource == 'nodepullsecrets' || \
                      request.name in {naming})"
                 ),
-            ),
-        ],
+            )])
+            .collect(),
         validations: vec![validation(
             format!("another controller leads: the Lease `{LEASE}` does not name this one"),
             format!(
                 "variables.holder != '' && (variables.namesItself ? \
                  has(object.metadata.annotations) && '{LEADER_ANNOTATION}' in object.metadata.annotations && \
-                 object.metadata.annotations['{LEADER_ANNOTATION}'] == variables.holder : \
-                 variables.pod != '' && variables.holder.startsWith(variables.pod + '_'))"
+                 object.metadata.annotations['{LEADER_ANNOTATION}'] == variables.holder : {IS_HOLDER})"
             ),
         )],
     }
+}
+
+/// The token was made for the pod of the process that the Lease names.
+const IS_HOLDER: &str = "variables.pod != '' && variables.holder.startsWith(variables.pod + '_')";
+
+/// Whom the Lease names, and for which pod the token was made.
+fn holder_and_pod() -> [(&'static str, String); 2] {
+    [
+        (
+            "holder",
+            "has(params.spec.holderIdentity) ? params.spec.holderIdentity : ''".to_owned(),
+        ),
+        (
+            "pod",
+            format!(
+                "has(request.userInfo.extra) ? request.userInfo.extra[?'{POD_NAME}'][?0].orValue('') : ''"
+            ),
+        ),
+    ]
+}
+
+/// Of the hub: what each cluster is asked for comes from the leader alone. Revisions need no policy, since they are immutable;
+/// in a cluster each write names the version of the Secret that it is for.
+pub(super) fn hub_objects() -> [Value; 2] {
+    let policy = Policy {
+        params: Some(("coordination.k8s.io/v1", "Lease")),
+        rules: vec![writes_and_deletes(GROUP, VERSION, ["clusterpullsecrets"])],
+        accounts: vec![(HUB, CONTROLLER_NAMESPACE.to_owned())],
+        variables: holder_and_pod().into(),
+        validations: vec![validation(
+            format!("another hub leads: the Lease `{HUB}` does not name this one"),
+            IS_HOLDER,
+        )],
+    };
+    [
+        value(policy.build(HUB_POLICY)),
+        value(binding(HUB_POLICY, Some(param(HUB)))),
+    ]
 }

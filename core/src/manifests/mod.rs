@@ -26,6 +26,7 @@ pub use operators::OperatorAccess;
 pub use syncer::{Agent, AgentObjects, SyncerObjects, syncer_objects};
 
 use k8s_openapi::Metadata;
+use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -82,6 +83,14 @@ fn quantities<const N: usize>(amounts: [(&str, &str); N]) -> BTreeMap<String, Qu
         .into()
 }
 
+/// The reference to a pull secret, as a pod has it.
+fn pull_secrets(name: Option<&str>) -> Option<Vec<LocalObjectReference>> {
+    let reference = |name: &str| LocalObjectReference {
+        name: name.to_owned(),
+    };
+    name.map(|name| vec![reference(name)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +109,7 @@ mod tests {
             image_pull_secrets: None,
             operators: None,
             hosted_control_plane: None,
+            images_pull_secret: None,
             allowed: Allowed::default(),
         };
         let (crds, rest): (Vec<Value>, Vec<Value>) = install
@@ -114,6 +124,7 @@ mod tests {
         let hub = HubInstall {
             image: format!("globalps-hub:{version}"),
             namespaces: Vec::new(),
+            shards: 1,
         };
         for (name, objects) in [
             ("hub.yaml", hub.objects()),

@@ -21,6 +21,8 @@ pub struct NamespaceAccess {
     /// Name of the Secret in each namespace: the controller may write no other.
     pub secret_name: String,
     pub attach: Attach,
+    /// Service accounts have references from before, which the controller must be able to take out again.
+    pub detaches: bool,
 }
 
 impl NamespaceAccess {
@@ -72,7 +74,7 @@ impl NamespaceAccess {
                 ["get"],
             ),
         ];
-        if self.attach == Attach::ServiceAccounts {
+        if self.attach == Attach::ServiceAccounts || self.detaches {
             let verbs = ["list", "watch", "patch"];
             rules.push(rule("", ["serviceaccounts"], [], verbs));
         }

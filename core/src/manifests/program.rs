@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{named, quantities};
+use super::{named, pull_secrets, quantities};
 use crate::names::{
     CONTROLLER_NAMESPACE, METRICS_PORT, METRICS_PORT_NAME, PROBES_PORT, PROBES_PORT_NAME,
 };
@@ -20,11 +20,14 @@ const USER: i64 = 65532;
 const REPLICAS: i32 = 2;
 
 pub(super) struct Program<'a> {
-    /// Of the Deployment, and of its `ServiceAccount`.
-    pub(super) name: &'static str,
+    /// Of the Deployment, and of its pods.
+    pub(super) name: &'a str,
+    pub(super) service_account: &'static str,
     pub(super) container: &'static str,
     pub(super) image: &'a str,
     pub(super) args: Vec<String>,
+    /// Pull secret of the image, beside the Deployment.
+    pub(super) image_pull_secret: Option<&'a str>,
     /// Limit of its memory.
     pub(super) memory: &'static str,
 }
@@ -37,7 +40,8 @@ pub(super) fn deployment(program: Program) -> Deployment {
         ..LabelSelector::default()
     };
     let pod = PodSpec {
-        service_account_name: Some(name.to_owned()),
+        service_account_name: Some(program.service_account.to_owned()),
+        image_pull_secrets: pull_secrets(program.image_pull_secret),
         priority_class_name: Some("system-cluster-critical".to_owned()),
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),

@@ -144,6 +144,13 @@ impl ProviderConfig {
 mod tests {
     use super::*;
 
+    fn credentials(keys: &[&str]) -> DockerConfig {
+        let entries = keys.iter().map(|key| ((*key).to_owned(), json!({})));
+        let auths: serde_json::Map<String, Value> = entries.collect();
+        let text = json!({"auths": auths}).to_string();
+        crate::dockerconfig::parse(text.as_bytes()).unwrap()
+    }
+
     #[test]
     fn the_configuration_names_both_providers_and_every_known_port() {
         let config = ProviderConfig {
@@ -191,14 +198,45 @@ mod tests {
             "h:x",
             "[::1]:9",
         ];
-        let auths: serde_json::Map<String, Value> = keys
-            .map(|key| (key.to_owned(), json!({})))
-            .into_iter()
-            .collect();
-        let text = json!({"auths": auths}).to_string();
-        let config = crate::dockerconfig::parse(text.as_bytes()).unwrap();
+        let config = credentials(&keys);
         let expected = ["4567", "80", "9"].map(str::to_owned);
         assert_eq!(ports(&config), BTreeSet::from(expected));
+    }
+
+    /// Another configuration restarts every kubelet.
+    #[test]
+    fn the_configuration_stays_as_long_as_it_suffices() {
+        let provider = |ports: &[&str], scopes| ProviderConfig {
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+            scopes,
+        };
+        let both = provider(&["1", "2"], true);
+        for (keys, scopes, before, expected) in [
+            (&["a", "b:1"][..], false, None, provider(&["1"], false)),
+            (&["a:1", "b:2"], true, None, both.clone()),
+            (&["a:2", "b:1"], true, Some(&both), both.clone()),
+            (&["a:1"], true, Some(&both), both.clone()),
+            (&["a:1", "b:2"], false, Some(&both), both.clone()),
+            (&["a"], false, Some(&both), both.clone()),
+            (
+                &["a:1", "b:3"],
+                true,
+                Some(&both),
+                provider(&["1", "3"], true),
+            ),
+            (&["a:3"], false, Some(&both), provider(&["3"], false)),
+            (
+                &["a:1"],
+                true,
+                Some(&provider(&["1", "2"], false)),
+                provider(&["1"], true),
+            ),
+        ] {
+            let (first, others) = keys.split_at(1);
+            let configs = [credentials(first), credentials(others)];
+            let found = ProviderConfig::for_content(&configs, scopes, before);
+            assert_eq!(found, expected, "{keys:?} {scopes} {before:?}");
+        }
     }
 
     #[test]

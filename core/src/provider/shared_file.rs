@@ -173,7 +173,7 @@ fn list(text: &str) -> Result<List, SharedFileError> {
                 return flow(text, at + line.len() - value.len());
             }
             if value.is_empty() || value.starts_with('#') {
-                return block(text, at + line.len(), lines).ok_or_else(missing);
+                return block(at + line.len(), lines).ok_or_else(missing);
             }
             return Err(form(
                 text,
@@ -187,7 +187,7 @@ fn list(text: &str) -> Result<List, SharedFileError> {
 }
 
 /// The end of the last line of a list, and its indentation. `None`: there are no entries.
-fn block<'a>(text: &str, begin: usize, lines: impl Iterator<Item = &'a str>) -> Option<List> {
+fn block<'a>(begin: usize, lines: impl Iterator<Item = &'a str>) -> Option<List> {
     let mut found = None;
     let mut at = begin;
     for line in lines {
@@ -195,17 +195,15 @@ fn block<'a>(text: &str, begin: usize, lines: impl Iterator<Item = &'a str>) -> 
         if !content.is_empty() && !content.starts_with('#') {
             let depth = line.len() - line.trim_start_matches(' ').len();
             let is_item = content == "-" || content.starts_with("- ");
-            let is_marker = line.starts_with("---") || line.starts_with("...");
-            let (_, indent) = *found.get_or_insert((at, depth));
-            if is_marker || depth < indent || depth == indent && !is_item {
+            let (_, indent) = found.unwrap_or((at, depth));
+            if depth < indent || depth == indent && !is_item {
                 break;
             }
             found = Some((at + line.len(), indent));
         }
         at += line.len();
     }
-    let (end, indent) = found.filter(|(end, _)| *end > begin)?;
-    debug_assert!(end <= text.len());
+    let (end, indent) = found?;
     Some(List::Block { end, indent })
 }
 
@@ -265,7 +263,6 @@ impl<'a> Iterator for Tokens<'a> {
             let first = rest.chars().next()?;
             let length = match first {
                 quote @ ('"' | '\'') => quoted(rest, quote)?,
-                '{' | '}' | '[' | ']' | ',' => 1,
                 '#' => {
                     self.at += rest.find('\n').unwrap_or(rest.len());
                     continue;
@@ -274,6 +271,7 @@ impl<'a> Iterator for Tokens<'a> {
                     self.at += first.len_utf8();
                     continue;
                 }
+                // A bracket or a comma by itself, or a word.
                 _ => rest
                     .find(|c: char| "{}[],: \t\r\n".contains(c))
                     .unwrap_or(rest.len())

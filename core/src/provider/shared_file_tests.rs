@@ -62,12 +62,15 @@ fn entries_are_added_after_those_of_others_and_taken_out_again_to_the_byte() {
         BLOCK.trim_end().replace('\n', "\r\n"),
         format!("{BLOCK}\n\n# the end\n"),
         format!("---\n{BLOCK}"),
+        format!("{BLOCK}x: 1\n"),
+        format!("{BLOCK}...\n"),
         FLUSH.to_owned(),
         JSON.to_owned(),
         JSON.trim_end().replace('\n', ""),
         "kind: C\nproviders: [{name: a}]\n".to_owned(),
         "kind: C\nproviders: [ {name: a}, ]\n".to_owned(),
         "kind: C\nproviders: []\nx: 1\n".to_owned(),
+        "kind: C\nproviders: [{name: 'a\\', args: [\"\\\" ]\"]}]\n".to_owned(),
         "{kind: C, providers: [\n  {name: it's}, # ] no\n]}\n".to_owned(),
         "kind: C\nproviders: # theirs\n-\n  name: a\n".to_owned(),
     ] {
@@ -101,6 +104,8 @@ fn a_file_without_a_place_for_them_is_left_alone() {
         "",
         "providers: [",
         "providers:\n",
+        "providers:\n# none\nkind: C\n",
+        "providers:\n  name: a\n",
         "providers: none\n",
         "kind: C\n",
         "- providers: []\n",
@@ -109,6 +114,8 @@ fn a_file_without_a_place_for_them_is_left_alone() {
         "providers:\n  - name: a\n  - args: |\n      x\n      # y\n",
         "providers:\n  - name: a\n    - name: b\n",
         "providers: []\n---\nproviders: []\n",
+        // The comma could not be told from one of ours.
+        "providers: [{name: a},]\n",
     ] {
         assert!(add_entries(bad.as_bytes(), &ours(true)).is_err(), "{bad}");
     }
@@ -133,17 +140,45 @@ fn the_error_names_the_line_and_nothing_of_the_content() {
 
 #[test]
 fn an_entry_of_ours_that_somebody_changed_is_not_taken_out_by_halves() {
-    let with = add_entries(BLOCK.as_bytes(), &ours(false)).unwrap();
-    let text = String::from_utf8(with).unwrap();
-    let changed = text.replace(
-        "\"defaultCacheDuration\":\"0s\"",
-        "\"defaultCacheDuration\": \"9s\"",
-    );
-    assert_ne!(changed, text);
-    assert!(matches!(
-        remove_entries(changed.as_bytes()),
-        Err(SharedFileError::Form { line: 10, .. })
-    ));
+    for (before, line) in [(BLOCK, 10), ("kind: C\nproviders: []\n", 2)] {
+        let with = add_entries(before.as_bytes(), &ours(false)).unwrap();
+        let text = String::from_utf8(with).unwrap();
+        let changed = text.replace(
+            "\"defaultCacheDuration\":\"0s\"",
+            "\"defaultCacheDuration\": \"9s\"",
+        );
+        assert_ne!(changed, text);
+        let Err(SharedFileError::Form { line: found, .. }) = remove_entries(changed.as_bytes())
+        else {
+            panic!("{changed}");
+        };
+        assert_eq!(found, line, "{changed}");
+    }
+}
+
+#[test]
+fn what_others_add_after_ours_stays() {
+    for (before, expected) in [
+        ("providers: []", "providers: [{name: b}]"),
+        ("providers: [{name: a}]", "providers: [{name: a},{name: b}]"),
+    ] {
+        let with = add_entries(before.as_bytes(), &ours(true)).unwrap();
+        let text = String::from_utf8(with).unwrap();
+        let theirs = text.trim_end_matches(']').to_owned() + ",{name: b}]";
+        let without = remove_entries(theirs.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8_lossy(&without), expected);
+    }
+}
+
+/// They deleted theirs meanwhile, and null is what is left of the list.
+#[test]
+fn ours_are_taken_out_also_where_no_other_entry_is_left() {
+    let with = add_entries(b"kind: C\nproviders:\n- {name: a}\n", &ours(true)).unwrap();
+    let text = String::from_utf8(with)
+        .unwrap()
+        .replace("- {name: a}\n", "");
+    let without = remove_entries(text.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8_lossy(&without), "kind: C\nproviders:\n");
 }
 
 /// A file of others: their entries, in one of the forms.

@@ -87,10 +87,24 @@ mod tests {
     use crate::dockerconfig;
     use crate::provider::{Content, ScopedConfig, render_data};
 
+    /// The text of the expected response, which is the one that a working provider gives.
+    fn expected(data: &[u8], trial: &Trial) -> String {
+        let request: serde_json::Value = serde_json::from_slice(&trial.request).unwrap();
+        let token = request["serviceAccountToken"].as_str();
+        assert_eq!(token.is_some(), trial.is_scoped);
+        let audience = token.map_or(Audience::EveryPod, |token| Audience::Pod(Some(token)));
+        let tries = answer(data, request["image"].as_str().unwrap(), audience).unwrap();
+        let expected = String::from_utf8_lossy(&trial.expected).into_owned();
+        assert_eq!(String::from_utf8_lossy(&response(&tries).0), expected);
+        expected
+    }
+
     #[test]
     fn each_provider_is_asked_for_an_image_that_has_a_credential() {
         let config = |key: &str| {
-            let text = json!({"auths": {key: {"auth": "dTpw"}}}).to_string();
+            // No image is made that the odd one matches.
+            let text =
+                json!({"auths": {"[ab].io": {"auth": "dTpw"}, key: {"auth": "dTpw"}}}).to_string();
             dockerconfig::parse(text.as_bytes()).unwrap()
         };
         let scope = |namespace: &str| Scope {
@@ -119,14 +133,15 @@ mod tests {
                 [false, true]
             );
             for trial in both {
-                let expected = String::from_utf8_lossy(&trial.expected).into_owned();
+                let expected = expected(&data, &trial);
                 assert!(expected.contains(r#""username":"u""#), "{key}: {expected}");
             }
             assert_eq!(trials(&data, false).unwrap().len(), 1);
         }
-        let none = trials(&render_data(7, &Content::default()), true).unwrap();
+        let data = render_data(7, &Content::default());
+        let none = trials(&data, true).unwrap();
         assert_eq!(none.len(), 1);
-        assert!(String::from_utf8_lossy(&none[0].expected).contains(r#""auth":{}"#));
+        assert!(expected(&data, &none[0]).contains(r#""auth":{}"#));
         assert!(trials(b"{", true).is_err());
     }
 }

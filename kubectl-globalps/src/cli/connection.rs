@@ -1,6 +1,6 @@
 //! Which cluster: kubectl's own flags.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use globalps_core::names;
@@ -70,4 +70,28 @@ pub(crate) struct Connection {
         hide_short_help = true
     )]
     pub request_timeout: Span,
+}
+
+impl Connection {
+    /// A member cluster, with nothing of the flags that say where the hub is.
+    pub(crate) fn of_member(&self, kubeconfig: &Path, context: Option<&String>) -> Self {
+        Self {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            context: context.cloned(),
+            namespace: names::NAMESPACE.to_owned(),
+            cluster: None,
+            user: None,
+            server: None,
+            token: None,
+            as_user: None,
+            as_group: Vec::new(),
+            as_uid: None,
+            certificate_authority: None,
+            client_certificate: None,
+            client_key: None,
+            insecure_skip_tls_verify: false,
+            tls_server_name: None,
+            request_timeout: self.request_timeout,
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Flags of `fleet`: one pull secret for many clusters.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use globalps_core::names::MAX_SHARDS;
 
 use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
-use super::{DryRun, Span, StatusFormat, TEMPLATE};
+use super::{DryRun, Span, StatusFormat, TEMPLATE, TextFormat};
 
 /// Roll a pull secret out to many clusters
 ///
@@ -36,6 +39,7 @@ pub(crate) struct Fleet {
 pub(crate) enum FleetCommand {
     Install(FleetInstall),
     Status(FleetStatus),
+    Diff(FleetDiff),
     Pause(FleetPause),
     Resume(FleetResume),
     Retry(FleetRetry),
@@ -71,6 +75,9 @@ pub(crate) struct FleetInstall {
     /// Every namespace: the hub may read every Secret of the management cluster
     #[arg(short = 'A', long, conflicts_with = "namespaces")]
     pub all_namespaces: bool,
+    /// So many processes share the clusters: one is enough for a thousand; with --apply, as installed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SHARDS)))]
+    pub shards: Option<u32>,
     /// Install it, instead of printing the manifests
     #[arg(long)]
     pub apply: bool,
@@ -101,6 +108,11 @@ pub(crate) struct FleetWait {
 }
 
 /// Show the clusters of a `FleetPullSecret`, or every `FleetPullSecret`
+///
+/// With --nodes it shows the nodes of one cluster too, as `kubectl globalps status` does in that cluster. It connects with
+/// --member-kubeconfig, or with the kubeconfig in the cluster's Secret on the hub, which you must be allowed to read:
+/// `CLUSTER` if it registers the cluster, else `CLUSTER-kubeconfig` of Cluster API. The identity of `fleet join` may not read
+/// nodes' objects. With `-o json` the cluster then has a field `status` of the shape of `kubectl globalps status -o json`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
@@ -116,6 +128,10 @@ Examples:
   # Two of its clusters, with messages
   kubectl globalps fleet status team-a m1 clusters/m2 -n clusters -o wide
 
+  # The nodes of one cluster
+  kubectl globalps fleet status team-a m1 -n clusters --nodes
+  kubectl globalps fleet status team-a m1 -n clusters --nodes --member-kubeconfig m1.kubeconfig
+
   # In a script: wait until every cluster has the credentials
   kubectl globalps fleet status team-a -n clusters --wait --timeout 1h -o json",
     after_help = "Exit status: 0 every cluster is synced, 1 not, 2 it could not be found out"
@@ -130,6 +146,15 @@ pub(crate) struct FleetStatus {
     /// The `FleetPullSecret`s of every namespace
     #[arg(short = 'A', long, conflicts_with = "fleet")]
     pub all_namespaces: bool,
+    /// The nodes of the one cluster that is named, too
+    #[arg(long)]
+    pub nodes: bool,
+    /// Kubeconfig of that cluster, instead of the one in its Secret on the hub
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "nodes")]
+    pub member_kubeconfig: Option<PathBuf>,
+    /// Context of that kubeconfig
+    #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
+    pub member_context: Option<String>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: StatusFormat,
     /// Wait until every cluster is synced
@@ -149,6 +174,44 @@ pub(crate) struct FleetStatus {
         requires = "wait"
     )]
     pub timeout: Span,
+}
+
+/// Show what the source Secret changes in the clusters
+///
+/// Compares the source Secret of the `FleetPullSecret` with the revision that the hub rolls out, one line for each registry.
+/// For clusters that are named, it compares the source with the revision in force there, too. Credentials are never shown,
+/// and never handed to the program that `$KUBECTL_EXTERNAL_DIFF` names.
+///
+/// `-o json` prints `{"name": "clusters/team-a", "revision": 3, "changes": [{"registry": "quay.io", "change": "added"}],
+/// "laggingClusters": ["clusters/m2"]}`, where `change` is `added`, `changed` or `removed`. With clusters it has
+/// `"clusters": [{"name": "clusters/m2", "phase": "Failed", "revision": 2, "changes": []}]`, too.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # What is not in force yet?
+  kubectl globalps fleet diff team-a -n clusters
+
+  # And which revision has this cluster?
+  kubectl globalps fleet diff team-a m1 -n clusters
+
+  # What would this Secret, or config.json, change?
+  kubectl globalps fleet diff team-a -n clusters -f ~/.docker/config.json",
+    after_help = "Exit status: 0 no differences, 1 differences (without -f: or clusters that lag), 2 an error"
+)]
+pub(crate) struct FleetDiff {
+    /// Name of the `FleetPullSecret`
+    #[arg(value_name = "NAME")]
+    pub fleet: String,
+    /// These clusters, too: a name, or NAMESPACE/NAME
+    #[arg(value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
+    /// Secret manifest or config.json to compare instead of the source Secret; `-` is stdin
+    #[arg(short = 'f', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub filename: Option<PathBuf>,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
 }
 
 /// Pause the rollout: no further cluster is changed
@@ -303,6 +366,21 @@ mod tests {
                 "fleet status --timeout 5m",
                 Some(ErrorKind::MissingRequiredArgument),
             ),
+            ("fleet status team-a m1 --nodes -o json", None),
+            (
+                "fleet status team-a m1 --nodes --member-kubeconfig f --member-context c",
+                None,
+            ),
+            (
+                "fleet status team-a m1 --member-kubeconfig f",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "fleet status team-a m1 --nodes --member-context c",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            ("fleet diff team-a m1 clusters/m2 -f - -o json", None),
+            ("fleet diff", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet pause team-a", None),
             ("fleet pause", Some(ErrorKind::MissingRequiredArgument)),
             ("fleet resume team-a --wait --timeout 5m", None),
@@ -342,6 +420,7 @@ mod tests {
         for line in [
             "fleet join m1 --member-kubeconfig f --cluster hub",
             "fleet status team-a m1 --cluster hub",
+            "fleet diff team-a m1 --cluster hub",
             "fleet retry team-a m1 --cluster hub",
         ] {
             let cli = parse(line).expect("flags");

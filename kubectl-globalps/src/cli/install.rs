@@ -87,6 +87,10 @@ pub(crate) struct Install {
     /// globalps-operators and the Role of that name in its namespace, and install again
     #[arg(long, value_name = "NAMESPACE/SECRET", value_delimiter = ',')]
     pub operators: Vec<CatalogSecret>,
+    /// Pull secret of globalps' own images, which you make in `globalps-system` and in the namespace of `-n`; with --apply,
+    /// as installed
+    #[arg(long, value_name = "SECRET_NAME")]
+    pub images_pull_secret: Option<SecretName>,
     /// Apply the manifests, and wait until the controller runs
     #[arg(long)]
     pub apply: bool,

@@ -5,16 +5,14 @@ use globalps_core::dockerconfig::{DockerConfig, validate};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::PostParams;
-use serde_json::json;
 
 use super::live_check::{live_check, trust};
 use super::source::{Planned, Sources, taken_up};
-use super::{ATTEMPTS, follow_if, pause, pull_secret, read};
+use super::{ATTEMPTS, follow_if, may_wait, pause, pull_secret, read};
 use crate::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
-use crate::cli::{Add, Connection, Credentials, DryRun, ObjectFormat};
+use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck, ObjectFormat};
 use crate::client::Cluster;
 use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
@@ -22,7 +20,7 @@ use crate::logins::{self, Source};
 use crate::manifest::content;
 use crate::namespaces::{Who, affected};
 use crate::password;
-use crate::printer::Printer;
+use crate::printer::{Printer, json, unprintable};
 use crate::status::Goal;
 
 /// Of a source with a scope, where it is so.
@@ -35,26 +33,11 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    if args.wait.wait && args.dry_run != DryRun::None {
-        return Err(Failure::new(
-            "a dry run changes nothing, so there is nothing to wait for",
-            "leave out `--wait` or `--dry-run`",
-        ));
-    }
-    let trust = trust(&args.check.asking)?;
-    let (logins, cluster) = logins(&args.from, flags, printer).await?;
-    warn_of(&logins, printer);
-    if !args.check.skip_check {
-        live_check(&logins, trust, &args.check.asking, printer).await?;
-    }
-    // Asked last, so that who has no cluster at hand learns of a wrong password all the same.
-    let cluster = match cluster {
-        Some(cluster) => cluster,
-        None => Cluster::connect(flags, printer).await?,
-    };
+    may_wait(args.wait.wait, args.dry_run)?;
+    let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let changed = change(&cluster, &logins, args).await?;
     let awaited = changed.awaited;
-    show(printer, changed, args)?;
+    show(printer, &changed, args)?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
@@ -64,8 +47,33 @@ pub(super) async fn run(
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
+/// What is to be added, once the registries accepted it, and the cluster. The cluster comes last, so that who has none at
+/// hand learns of a wrong password all the same.
+pub(super) async fn checked<'a>(
+    from: &Credentials,
+    check: &LiveCheck,
+    flags: &Connection,
+    printer: &'a Printer,
+) -> Result<(Vec<Login>, Cluster<'a>), Failure> {
+    let trust = trust(&check.asking)?;
+    let (logins, cluster) = logins(from, flags, printer).await?;
+    for (registry, time) in logins::short_lived(&logins) {
+        printer.warning(format_args!(
+            "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
+        ));
+    }
+    if !check.skip_check {
+        live_check(&logins, trust, &check.asking, printer).await?;
+    }
+    let cluster = match cluster {
+        Some(cluster) => cluster,
+        None => Cluster::connect(flags, printer).await?,
+    };
+    Ok((logins, cluster))
+}
+
 /// What is to be added, and the cluster, where it was asked for that.
-pub(super) async fn logins<'a>(
+async fn logins<'a>(
     from: &Credentials,
     flags: &Connection,
     printer: &'a Printer,
@@ -83,7 +91,7 @@ pub(super) async fn logins<'a>(
             printer.note(format_args!("credentials of `{shown}` (`${name}`)"));
             logins::auth_files(&[path])?
         }
-        Source::File(path) => vec![AuthFile::new(
+        Source::File(path) => vec![AuthFile::of_others(
             format!("`{}`", path.display()),
             &content(&read(path)?)?,
         )?],
@@ -116,7 +124,7 @@ async fn of_secret(
             )
         })?;
     if let Some(bytes) = data_of(&secret, names::DATA_KEY) {
-        return AuthFile::new(shown, bytes);
+        return AuthFile::of_others(shown, bytes);
     }
     let Some(bytes) = data_of(&secret, ".dockercfg") else {
         return Err(Failure::new(
@@ -127,15 +135,7 @@ async fn of_secret(
             "name a Secret of type `kubernetes.io/dockerconfigjson`",
         ));
     };
-    AuthFile::new(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
-}
-
-pub(super) fn warn_of(logins: &[Login], printer: &Printer) {
-    for (registry, time) in logins::short_lived(logins) {
-        printer.warning(format_args!(
-            "the credentials of `{registry}` are a token that lasts {time}; for nodes, use one that lasts"
-        ));
-    }
+    AuthFile::of_others(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
 /// What became of it.
@@ -159,7 +159,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     let mut told = Announcement::default();
     let mut attempt = 1;
     loop {
-        let existing = pull_secret(cluster, name).await?;
+        let existing = pull_secret::get(cluster, name).await?;
         let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, name, logins)?;
         let source = match &args.to.source {
             Some(_) => {
@@ -196,7 +196,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 Some(entry) => entry.carry_out(cluster, args.dry_run).await?,
                 None => Vec::new(),
             };
-            let secret = send(cluster, name, planned, outcome, args.dry_run).await?;
+            let secret = send(cluster, planned, outcome, args.dry_run).await?;
             Ok::<_, Failure>((secret, beside))
         };
         match done.await {
@@ -303,10 +303,9 @@ async fn announcement(
     })
 }
 
-/// Sends the Secret, if it is still what it was when it was read: else the API server says 409.
+/// Sends the Secret, where that changes anything.
 pub(super) async fn send(
     cluster: &Cluster<'_>,
-    name: &str,
     secret: Secret,
     outcome: Outcome,
     dry_run: DryRun,
@@ -314,56 +313,23 @@ pub(super) async fn send(
     if dry_run == DryRun::Client || outcome == Outcome::Unchanged {
         return Ok(secret);
     }
-    let api = cluster.api::<Secret>();
-    let params = PostParams {
-        dry_run: dry_run == DryRun::Server,
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-    };
-    let namespace = &cluster.namespace;
-    if outcome == Outcome::Created {
-        let doing = format!("create Secret `{namespace}/{name}`");
-        cluster.call(&doing, api.create(&params, &secret)).await
-    } else {
-        let doing = format!("update Secret `{namespace}/{name}`");
-        let replaced = api.replace(name, &params, &secret);
-        cluster.call(&doing, replaced).await
-    }
+    pull_secret::put(cluster, secret, dry_run).await
 }
 
-/// The Secret as kubectl prints it. Credentials are in it where it is all that the command gives: in a dry run.
-fn show(printer: &Printer, changed: Changed, args: &Add) -> Result<(), Failure> {
-    let mut secret = changed.secret;
-    // As kubectl: nobody reads them.
-    secret.metadata.managed_fields = None;
-    let unprintable = || {
-        Failure::new(
-            "the Secret could not be written in that format",
-            "leave out `-o`",
-        )
-    };
-    let mut object = serde_json::to_value(&secret).map_err(|_| unprintable())?;
-    if args.dry_run == DryRun::None {
-        let data = object["data"].as_object_mut();
-        for (_, value) in data.into_iter().flatten() {
-            *value = json!("***");
-        }
-    }
+fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<(), Failure> {
+    let object = pull_secret::shown(&changed.secret, args.dry_run != DryRun::None);
     let name = name_of(args);
     match args.output {
         Some(ObjectFormat::Yaml) => {
             // A line for each value, however long, as kubectl writes it.
             let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
             let yaml = serde_saphyr::to_string_with_options(&object, options);
-            printer.data(yaml.map_err(|_| unprintable())?.trim_end());
+            printer.data(yaml.map_err(|_| unprintable("the Secret"))?.trim_end());
         }
-        Some(ObjectFormat::Json) => printer.data(&format!("{object:#}")),
+        Some(ObjectFormat::Json) => printer.data(&json("the Secret", &object)?),
         Some(ObjectFormat::Name) => printer.data(&format!("secret/{name}")),
         None => {
-            let how = match args.dry_run {
-                DryRun::None => "",
-                DryRun::Client => " (dry run)",
-                DryRun::Server => " (server dry run)",
-            };
+            let how = args.dry_run.suffix();
             for line in &changed.beside {
                 printer.data(line);
             }

@@ -26,7 +26,7 @@ use crate::cli::{Asking, Check as Args, Connection, TextFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
-use crate::printer::{Printer, Stream};
+use crate::printer::{Printer, Stream, json};
 use crate::registry::Trust;
 use crate::status::Status;
 use crate::syncers::{is_ours, troubles};
@@ -47,15 +47,10 @@ pub(super) async fn run(
     };
     let report = Report::of(checks);
     match args.output {
-        TextFormat::Json => {
-            let json = serde_json::to_string_pretty(&report).map_err(|_| {
-                Failure::new("the answers could not be written as JSON", "leave out `-o`")
-            })?;
-            printer.data(&json);
-        }
+        TextFormat::Json => printer.data(&json("the report", &report)?),
         TextFormat::Text => {
             let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
-            printer.data(&report.text(paint));
+            printer.painted(&report.text(paint));
         }
     }
     Ok(match (reached, report.healthy) {

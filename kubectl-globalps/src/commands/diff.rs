@@ -1,7 +1,5 @@
 //! `diff`: what the additional pull secret changes, and the scopes and the delivery of the `GlobalPullSecret`.
 
-use std::process::Command;
-
 use globalps_core::api::{DeliveryType, SourceRef};
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::names;
@@ -9,6 +7,7 @@ use globalps_core::provider::Scope;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::external_diff::show;
 use super::{additional, read};
 use crate::additional::data_of;
 use crate::changes::{Difference, InForce, changes, sides, text};
@@ -80,20 +79,13 @@ pub(super) async fn run(
         changes,
         lagging_nodes: status.lagging().map(|row| row.name.clone()).collect(),
     };
-    match external() {
-        Some(words) if args.output == TextFormat::Text => {
-            let (mut before, mut after) = sides(&in_force, &wanted, &difference.changes);
-            for line in difference.beside().lines() {
-                if let Some(line) = line.strip_prefix('-') {
-                    before.extend([line, "\n"]);
-                } else if let Some(line) = line.strip_prefix('+') {
-                    after.extend([line, "\n"]);
-                }
-            }
-            compare(&words, &before, &after)?;
-            notes(printer, &difference);
-        }
-        _ => show(printer, &difference, args.output)?,
+    let beside = difference.beside();
+    let shown = beside.clone() + &text(&difference.changes);
+    let sides = || with_lines(sides(&in_force, &wanted, &difference.changes), &beside);
+    let file = names::ADDITIONAL_SECRET;
+    show(printer, args.output, &difference, (&shown, file, &sides))?;
+    if args.output == TextFormat::Text {
+        notes(printer, &difference);
     }
     if !facts.installed {
         printer.warning("globalps is not installed in this cluster, so nothing is in force");
@@ -124,26 +116,16 @@ fn of_scopes(
     before.chain(after).collect()
 }
 
-fn show(printer: &Printer, difference: &Difference, format: TextFormat) -> Result<(), Failure> {
-    match format {
-        TextFormat::Json => {
-            let json = serde_json::to_string_pretty(difference).map_err(|_| {
-                Failure::new(
-                    "the difference could not be written as JSON",
-                    "leave out `-o`",
-                )
-            })?;
-            printer.data(&json);
-        }
-        TextFormat::Text => {
-            let text = difference.beside() + &text(&difference.changes);
-            if !text.is_empty() {
-                printer.data(&text);
-            }
-            notes(printer, difference);
+/// Signed lines, each on its side.
+fn with_lines((mut before, mut after): (String, String), lines: &str) -> (String, String) {
+    for line in lines.lines() {
+        if let Some(line) = line.strip_prefix('-') {
+            before.extend([line, "\n"]);
+        } else if let Some(line) = line.strip_prefix('+') {
+            after.extend([line, "\n"]);
         }
     }
-    Ok(())
+    (before, after)
 }
 
 fn notes(printer: &Printer, difference: &Difference) {
@@ -153,44 +135,6 @@ fn notes(printer: &Printer, difference: &Difference) {
     if !difference.lagging_nodes.is_empty() {
         let nodes = difference.lagging_nodes.join(", ");
         printer.note(format_args!("nodes that lag: {nodes}"));
-    }
-}
-
-/// The program that `$KUBECTL_EXTERNAL_DIFF` names, with its arguments.
-fn external() -> Option<Vec<String>> {
-    let words = std::env::var("KUBECTL_EXTERNAL_DIFF").ok()?;
-    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    (!words.is_empty()).then_some(words)
-}
-
-/// Hands two folders to the program, as kubectl does, with one file each. Credentials are in neither.
-fn compare(words: &[String], before: &str, after: &str) -> Result<(), Failure> {
-    const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
-    let failed = |error: std::io::Error| {
-        Failure::new(
-            format!("the files to compare could not be written: {error}"),
-            "is there room in `$TMPDIR`?",
-        )
-    };
-    let folder = |prefix: &str, content: &str| {
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
-        std::fs::write(folder.path().join(names::ADDITIONAL_SECRET), content)?;
-        Ok(folder)
-    };
-    let live = folder("LIVE-", before).map_err(failed)?;
-    let merged = folder("MERGED-", after).map_err(failed)?;
-    let Some((program, args)) = words.split_first() else {
-        return Ok(());
-    };
-    let status = Command::new(program)
-        .args(args)
-        .args([live.path(), merged.path()])
-        .status()
-        .map_err(|error| Failure::new(format!("`{program}` could not be run: {error}"), HINT))?;
-    // As diff: 1 says that there are differences, more that it failed.
-    match status.code() {
-        Some(0 | 1) => Ok(()),
-        _ => Err(Failure::new(format!("`{program}` failed ({status})"), HINT)),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::node_secrets;
 use crate::manifest::content;
-use crate::printer::Printer;
+use crate::printer::{Printer, json};
 use crate::pull::{Answer, Asked, Keyring, Provided, Puller};
 
 pub(super) async fn run(
@@ -45,7 +45,7 @@ pub(super) async fn run(
         )
     })?;
     match args.output {
-        TextFormat::Json => printer.data(&format!("{:#}", answer.json())),
+        TextFormat::Json => printer.data(&json("the answer", &answer.json())?),
         TextFormat::Text => printer.data(answer.text().trim_end()),
     }
     Ok(if answer.has_some() {

@@ -11,7 +11,7 @@ use crate::cli::{Connection, History as Args, ListFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::history::{History, Revision, sorted};
-use crate::printer::Printer;
+use crate::printer::{Printer, json, yaml};
 
 pub(super) async fn run(
     args: &Args,
@@ -21,19 +21,9 @@ pub(super) async fn run(
     let cluster = Cluster::connect(flags, printer).await?;
     let (revisions, in_force) = observe(&cluster).await?;
     let history = History::of(&revisions, &in_force);
-    let unprintable = || {
-        Failure::new(
-            "the history could not be written in that format",
-            "leave out `-o`",
-        )
-    };
     match args.output {
-        ListFormat::Json => {
-            printer.data(&serde_json::to_string_pretty(&history).map_err(|_| unprintable())?);
-        }
-        ListFormat::Yaml => {
-            printer.data(&serde_saphyr::to_string(&history).map_err(|_| unprintable())?);
-        }
+        ListFormat::Json => printer.data(&json("the history", &history)?),
+        ListFormat::Yaml => printer.data(&yaml("the history", &history)?),
         ListFormat::Table if revisions.is_empty() => printer.note("nothing was rolled out yet"),
         ListFormat::Table => {
             printer.data(&history.table(Timestamp::now()));

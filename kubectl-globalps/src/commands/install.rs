@@ -46,6 +46,7 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
     Manifests {
         controller_image: args.controller_image.clone().unwrap_or_default(),
         syncer_image: args.syncer_image.clone().unwrap_or_default(),
+        images_pull_secret: args.images_pull_secret.as_ref().map(|name| name.0.clone()),
         namespace: flags.namespace.clone(),
         original: args.original.as_ref().map(|original| original.0.clone()),
         sources: args.source.iter().map(|name| named(name)).collect(),
@@ -92,11 +93,13 @@ async fn complete(
     args: &Install,
     cluster: &Cluster<'_>,
 ) -> Result<(), Failure> {
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let call = api.get_opt(names::CONTROLLER);
+    let deployment = cluster.call("see what is installed", call).await?;
+    if manifests.images_pull_secret.is_none() {
+        manifests.images_pull_secret = deployment.as_ref().and_then(images_pull_secret);
+    }
     if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
-        let api: Api<Deployment> =
-            Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-        let call = api.get_opt(names::CONTROLLER);
-        let deployment = cluster.call("see what is installed", call).await?;
         let (controller, syncer) = deployment.as_ref().and_then(images).ok_or_else(|| {
             Failure::new(
                 "no images are named, and globalps is not installed",
@@ -115,13 +118,13 @@ async fn complete(
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let config = match cluster.call("see what is configured", call).await {
-        Ok(config) => config.map(|config| config.spec),
+        Ok(config) => config,
         // Not even its kind is known yet.
         Err(failure) if failure.is(404) => None,
         Err(failure) => return Err(failure),
     };
-    let live = config.as_ref().map(|config| &config.image_pull_secrets);
-    manifests.image_pull_secrets = namespace_access::chosen(args, live, cluster).await?;
+    manifests.image_pull_secrets = namespace_access::chosen(args, config.as_ref(), cluster).await?;
+    let config = config.map(|config| config.spec);
     let is_enabled = config
         .as_ref()
         .is_some_and(|config| config.operators.enabled);
@@ -212,6 +215,12 @@ fn images(deployment: &Deployment) -> Option<(String, String)> {
     Some((container.image.clone()?, syncer.to_owned()))
 }
 
+fn images_pull_secret(deployment: &Deployment) -> Option<String> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let reference = pod.image_pull_secrets.iter().flatten().next()?;
+    Some(reference.name.clone())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +237,7 @@ mod tests {
             image_pull_secrets: None,
             operators: None,
             hosted_control_plane: None,
+            images_pull_secret: None,
             allowed: Allowed::default(),
         };
         let objects = manifests.objects();

@@ -8,6 +8,7 @@ pub(crate) mod completion;
 mod diff;
 mod explain;
 mod explain_namespace;
+mod external_diff;
 mod fleet;
 mod history;
 mod install;
@@ -19,6 +20,7 @@ mod namespace_access;
 mod objects;
 mod operator_access;
 mod pause;
+mod pull_secret;
 mod remove;
 mod retry;
 mod source;
@@ -39,15 +41,27 @@ use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 
-use crate::cli::{Cli, Command, Wait};
+use crate::cli::{Cli, Command, DryRun, Wait};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::follow::{Follow, follow};
+use crate::follow::follow;
+use crate::following::Follow;
 use crate::printer::{Printer, Stream};
 use crate::status::Goal;
 
 /// So often a change is tried anew where somebody else was faster.
 const ATTEMPTS: u32 = 5;
+
+/// A wait after a dry run would never end.
+fn may_wait(wait: bool, dry_run: DryRun) -> Result<(), Failure> {
+    if wait && dry_run != DryRun::None {
+        return Err(Failure::new(
+            "a dry run changes nothing, so there is nothing to wait for",
+            "leave out `--wait` or `--dry-run`",
+        ));
+    }
+    Ok(())
+}
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -113,14 +127,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// The additional pull secret as it is now.
 async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
-    pull_secret(cluster, names::ADDITIONAL_SECRET).await
-}
-
-/// A Secret of the pull secrets' namespace.
-async fn pull_secret(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>, Failure> {
-    let api = cluster.api::<Secret>();
-    let doing = format!("get Secret `{}/{name}`", cluster.namespace);
-    cluster.call(&doing, api.get_opt(name)).await
+    pull_secret::get(cluster, names::ADDITIONAL_SECRET).await
 }
 
 /// Follows the rollout where that was asked for, and else says how to.
@@ -135,11 +142,7 @@ async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exi
         }
         return Ok(Exit::Done);
     }
-    let how = Follow {
-        goal: Some(goal),
-        timeout: Some(wait.timeout),
-        stream: Stream::Err,
-    };
+    let how = Follow::until(goal, wait.timeout, Stream::Err);
     follow(cluster, how).await
 }
 

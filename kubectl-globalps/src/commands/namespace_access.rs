@@ -1,6 +1,6 @@
 //! What `install` grants for delivery into namespaces: the name of the Secret, and how pods refer to it.
 
-use globalps_core::api::{Attach, ImagePullSecrets};
+use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::manifests::NamespaceAccess;
 
 use crate::cli::{Install, SecretName};
@@ -15,15 +15,17 @@ pub(super) fn printed(args: &Install) -> Option<NamespaceAccess> {
     Some(NamespaceAccess {
         secret_name: name.clone(),
         attach: args.attach.map_or(Attach::Admission, Into::into),
+        detaches: false,
     })
 }
 
 /// Of the flags and, where they leave something open, of what is configured. `None`: namespaces get nothing.
 pub(super) async fn chosen(
     args: &Install,
-    live: Option<&ImagePullSecrets>,
+    config: Option<&GlobalPullSecret>,
     cluster: &Cluster<'_>,
 ) -> Result<Option<NamespaceAccess>, Failure> {
+    let live = config.map(|config| &config.spec.image_pull_secrets);
     let name = args.image_pull_secrets.as_ref().map(|name| name.0.as_str());
     let live = live.filter(|live| live.enabled);
     if name.is_none() && live.is_none() {
@@ -34,7 +36,19 @@ pub(super) async fn chosen(
     if let Some(note) = note {
         cluster.printer().note(note);
     }
-    Ok(access)
+    let status = config.and_then(|config| config.status.as_ref());
+    let status = status.and_then(|status| status.image_pull_secrets.as_ref());
+    let attached = status.map_or(0, |status| status.service_accounts);
+    Ok(access.map(|access| {
+        let detaches = access.attach == Attach::Admission && attached > 0;
+        if detaches {
+            cluster.printer().note(format!(
+                "{attached} service accounts refer to the Secret until the controller has changed them: its right to do so stays \
+                 until `install` runs again"
+            ));
+        }
+        NamespaceAccess { detaches, ..access }
+    }))
 }
 
 /// Whether the API server serves `MutatingAdmissionPolicy` in v1.
@@ -96,6 +110,7 @@ fn choose(
     let access = NamespaceAccess {
         secret_name: secret_name.to_owned(),
         attach: wanted.unwrap_or(by_default),
+        detaches: false,
     };
     Ok((Some(access), note))
 }

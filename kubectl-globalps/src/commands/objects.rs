@@ -215,6 +215,7 @@ mod tests {
         let manifests = HubInstall {
             image: "h".to_owned(),
             namespaces: vec!["clusters".to_owned()],
+            shards: 1,
         };
         let objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
         let titles: Vec<String> = objects.iter().map(Object::title).collect();

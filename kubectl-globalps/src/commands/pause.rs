@@ -2,10 +2,10 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
-use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::discovery::ApiResource;
-use serde_json::json;
+use kube::{Api, Resource};
+use serde_json::{Value, json};
 
 use super::follow_if;
 use crate::cli::{Connection, Resume};
@@ -31,44 +31,62 @@ pub(super) async fn resume(
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
-/// Only that one field: the others are the user's, or have their defaults.
 async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<(), Failure> {
-    // Not the typed API: an object made of it would pin every default of today.
-    let resource = ApiResource::erase::<GlobalPullSecret>(&());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
     let name = names::GLOBAL_SECRET;
-    let spec = json!({"spec": {"rollout": {"paused": paused}}});
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let patched = cluster
-        .call(
-            &format!("patch GlobalPullSecret `{name}`"),
-            api.patch(name, &params, &Patch::Merge(&spec)),
-        )
-        .await;
-    match patched {
+    match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
         Err(failure) if failure.is(404) => {
+            let api = untyped::<GlobalPullSecret>(cluster);
+            let resource = ApiResource::erase::<GlobalPullSecret>(&());
             let mut object = DynamicObject::new(name, &resource);
-            object.data = spec;
+            object.data = spec(paused);
             let params = PostParams {
                 field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
                 ..PostParams::default()
             };
-            cluster
-                .call(
-                    &format!("create GlobalPullSecret `{name}`"),
-                    api.create(&params, &object),
-                )
-                .await?;
+            let doing = format!("create GlobalPullSecret `{name}`");
+            cluster.call(&doing, api.create(&params, &object)).await?;
         }
-        other => drop(other?),
+        other => other?,
     }
-    let word = if paused { "paused" } else { "resumed" };
-    cluster
-        .printer()
-        .data(&format!("globalpullsecret.globalps.io/{name} {word}"));
+    report(cluster, "globalpullsecret", name, paused);
     Ok(())
+}
+
+/// Only that one field: the others are the user's, or have their defaults.
+fn spec(paused: bool) -> Value {
+    json!({"spec": {"rollout": {"paused": paused}}})
+}
+
+/// Not the typed API: an object made of it would pin every default of today.
+pub(super) fn untyped<K>(cluster: &Cluster<'_>) -> Api<DynamicObject>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let resource = ApiResource::erase::<K>(&());
+    Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource)
+}
+
+/// Pauses or resumes a rollout that there is.
+pub(super) async fn set_paused<K>(
+    cluster: &Cluster<'_>,
+    name: &str,
+    paused: bool,
+) -> Result<(), Failure>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let params = PatchParams {
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let doing = format!("patch {} `{name}`", K::kind(&()));
+    let (api, patch) = (untyped::<K>(cluster), Patch::Merge(spec(paused)));
+    let patched = api.patch(name, &params, &patch);
+    cluster.call(&doing, patched).await.map(drop)
+}
+
+pub(super) fn report(cluster: &Cluster<'_>, kind: &str, name: &str, paused: bool) {
+    let word = if paused { "paused" } else { "resumed" };
+    let done = format!("{kind}.globalps.io/{name} {word}");
+    cluster.printer().data(&done);
 }

@@ -5,12 +5,12 @@ use globalps_core::dockerconfig::shown_key;
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 
 use super::source::{Sources, taken_up};
 use super::{ATTEMPTS, additional, follow_if, pause, pull_secret};
 use crate::additional::{Rest, config_of, may_change, without_registries};
-use crate::cli::{Connection, Remove};
+use crate::cli::{Connection, DryRun, Remove};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
@@ -122,7 +122,7 @@ async fn plan(
     }
     let force = args.owner.force_conflicts;
     let may_forget = || sources.map_or(Ok(None), |sources| sources.may_change(force));
-    let Some(secret) = pull_secret(cluster, name).await? else {
+    let Some(secret) = pull_secret::get(cluster, name).await? else {
         if sources.is_some() {
             may_forget()?;
             return Ok(Some(Plan::Forget));
@@ -217,13 +217,7 @@ async fn carry_out(
     let mut done = Vec::new();
     match plan {
         Plan::Keep(secret) => {
-            let params = PostParams {
-                field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            let doing = format!("update Secret `{shown}`");
-            let replaced = api.replace(name, &params, &secret);
-            cluster.call(&doing, replaced).await?;
+            pull_secret::put(cluster, *secret, DryRun::None).await?;
             return Ok((Goal::Synced, vec![format!("secret/{name} configured")]));
         }
         Plan::Delete(secret) => {

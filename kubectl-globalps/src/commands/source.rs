@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::is_installed;
 use super::objects::{Object, apply};
+use super::pause::untyped;
 use crate::additional::may_change_of;
 use crate::cli::DryRun;
 use crate::client::Cluster;
@@ -273,7 +274,7 @@ fn resource() -> ApiResource {
 }
 
 fn api(cluster: &Cluster<'_>) -> Api<DynamicObject> {
-    Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource())
+    untyped::<GlobalPullSecret>(cluster)
 }
 
 fn configured() -> String {

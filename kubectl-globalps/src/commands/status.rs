@@ -7,24 +7,67 @@ use crate::cli::{Connection, Status as Args, StatusFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::{Facts, Scope};
-use crate::follow::{Follow, follow_some};
+use crate::follow::follow_some;
+use crate::following::Follow;
 use crate::hypershift;
-use crate::printer::{Printer, Stream, is_terminal, terminal_size};
+use crate::printer::{Printer, Stream, is_terminal, json, terminal_size, yaml};
 use crate::status::{FOLLOW, Goal, SYNCERS, Status, advice};
 use crate::syncers::look;
 use crate::table::{self, Layout};
+
+/// How a status is printed.
+#[derive(Clone, Copy)]
+pub(super) struct Output {
+    pub(super) format: StatusFormat,
+    pub(super) no_headers: bool,
+}
+
+impl Output {
+    pub(super) fn is_table(self) -> bool {
+        matches!(self.format, StatusFormat::Table | StatusFormat::Wide)
+    }
+
+    pub(super) fn layout(self, printer: &Printer) -> Layout {
+        Layout {
+            width: terminal_size(Stream::Out).map(|(_, width)| width),
+            wide: self.format == StatusFormat::Wide,
+            no_headers: self.no_headers,
+            color: printer.has_color(Stream::Out),
+            ..Layout::default()
+        }
+    }
+
+    /// Where a wait is shown: a table of its own on a terminal is the result, too.
+    pub(super) fn of_wait(self) -> Stream {
+        if self.format == StatusFormat::Table && is_terminal(Stream::Out) {
+            Stream::Out
+        } else {
+            Stream::Err
+        }
+    }
+}
+
+/// A watch redraws a table, and nothing else.
+pub(super) fn may_watch(watch: bool, format: StatusFormat) -> Result<(), Failure> {
+    if watch && format != StatusFormat::Table {
+        return Err(Failure::new(
+            "`--watch` shows a table only",
+            "leave out `-o`, or wait for the end with `--wait`",
+        ));
+    }
+    Ok(())
+}
 
 pub(super) async fn run(
     args: &Args,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    if args.watch && args.output != StatusFormat::Table {
-        return Err(Failure::new(
-            "`--watch` shows a table only",
-            "leave out `-o`, or wait for the end with `--wait`",
-        ));
-    }
+    may_watch(args.watch, args.output)?;
+    let how = Output {
+        format: args.output,
+        no_headers: args.no_headers,
+    };
     let scope = Scope {
         names: args.node.clone(),
         selector: args.selector.clone(),
@@ -34,62 +77,67 @@ pub(super) async fn run(
         return status_namespaces::show(&cluster, args).await;
     }
     if args.watch {
-        let how = Follow {
-            goal: None,
-            timeout: None,
-            stream: Stream::Out,
-        };
-        return follow_some(&cluster, how, scope).await;
+        return follow_some(&cluster, Follow::watch(), scope).await;
     }
     if !args.wait {
-        return show(&cluster, args, scope).await;
+        return show(&cluster, how, scope).await;
     }
-    let live = args.output == StatusFormat::Table && is_terminal(Stream::Out);
-    let how = Follow {
-        goal: Some(Goal::Synced),
-        timeout: Some(args.timeout),
-        stream: if live { Stream::Out } else { Stream::Err },
-    };
-    let waited = follow_some(&cluster, how, scope.clone()).await;
-    // On a terminal the last frame is the result; elsewhere it is still to be said, whatever came of the wait.
-    if !live && !matches!(waited, Ok(Exit::Interrupted)) {
+    let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
+    let waited = follow_some(&cluster, wait, scope.clone()).await;
+    // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
+    if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
         let facts = Facts::observe_some(&cluster, scope).await?;
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
-        if !(is_empty(&status) && is_table(args.output)) {
-            print(printer, &status, now, args)?;
+        if !(is_empty(&status) && how.is_table()) {
+            print(printer, &status, now, how)?;
         }
     }
     waited
 }
 
-async fn show(cluster: &Cluster<'_>, args: &Args, scope: Scope) -> Result<Exit, Failure> {
+/// One look. Says no where not every node is synced.
+pub(super) async fn show(
+    cluster: &Cluster<'_>,
+    how: Output,
+    scope: Scope,
+) -> Result<Exit, Failure> {
     let facts = Facts::observe_some(cluster, scope).await?;
     if !facts.installed
         && let Some(seen) = hypershift::look(cluster).await?
     {
-        return seen.show(cluster.printer(), args.output);
+        return seen.show(cluster.printer(), how.format);
     }
     let now = Timestamp::now();
     let status = Status::of(&facts, now);
     unknown(&facts, &status)?;
-    let printer = cluster.printer();
-    let (nothing, table) = (is_empty(&status), is_table(args.output));
-    if !(nothing && table) {
-        print(printer, &status, now, args)?;
+    let has_table = how.is_table() && !is_empty(&status);
+    if has_table || !how.is_table() {
+        print(cluster.printer(), &status, now, how)?;
     }
+    advise(cluster, &facts, &status, has_table).await
+}
+
+/// What is the matter and what to do, on stderr. `is_below`: of a table.
+pub(super) async fn advise(
+    cluster: &Cluster<'_>,
+    facts: &Facts,
+    status: &Status,
+    is_below: bool,
+) -> Result<Exit, Failure> {
+    let printer = cluster.printer();
     let troubles = if facts.installed && !status.ready {
         look(cluster).await?
     } else {
         Vec::new()
     };
     // The reason itself says more than these.
-    let advice = advice(&facts, &status)
+    let advice = advice(facts, status)
         .filter(|(_, hint)| troubles.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
         .map(|(message, hint)| (message, hint.to_owned()));
     let troubles = troubles.iter().map(|found| (found.message(), found.hint()));
     for (at, (message, hint)) in advice.into_iter().chain(troubles).enumerate() {
-        if at > 0 || !nothing && table {
+        if at > 0 || is_below {
             printer.note("");
         }
         printer.note(message);
@@ -135,36 +183,13 @@ fn is_empty(status: &Status) -> bool {
         && operators.is_none_or(|row| row.is_enabled && row.status.total == 0)
 }
 
-fn is_table(format: StatusFormat) -> bool {
-    matches!(format, StatusFormat::Table | StatusFormat::Wide)
-}
-
-fn print(printer: &Printer, status: &Status, now: Timestamp, args: &Args) -> Result<(), Failure> {
-    let format = args.output;
-    let unprintable = || {
-        Failure::new(
-            "the status could not be written in that format",
-            "leave out `-o`",
-        )
-    };
-    match format {
+fn print(printer: &Printer, status: &Status, now: Timestamp, how: Output) -> Result<(), Failure> {
+    match how.format {
         StatusFormat::Table | StatusFormat::Wide => {
-            let layout = Layout {
-                width: terminal_size(Stream::Out).map(|(_, width)| width),
-                height: None,
-                wide: format == StatusFormat::Wide,
-                no_headers: args.no_headers,
-                color: printer.has_color(Stream::Out),
-                live: false,
-            };
-            printer.data(&table::render(status, now, layout, None));
+            printer.painted(&table::render(status, now, how.layout(printer), None));
         }
-        StatusFormat::Json => {
-            printer.data(&serde_json::to_string_pretty(status).map_err(|_| unprintable())?);
-        }
-        StatusFormat::Yaml => {
-            printer.data(&serde_saphyr::to_string(status).map_err(|_| unprintable())?);
-        }
+        StatusFormat::Json => printer.data(&json("the status", status)?),
+        StatusFormat::Yaml => printer.data(&yaml("the status", status)?),
         StatusFormat::Name => {
             for row in &status.nodes {
                 printer.data(&format!("nodepullsecret.globalps.io/{}", row.name));

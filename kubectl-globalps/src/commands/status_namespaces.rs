@@ -16,7 +16,7 @@ use crate::error::{Exit, Failure};
 use crate::namespaces::{
     InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
 };
-use crate::printer::Stream;
+use crate::printer::{Stream, json, yaml};
 use crate::table::Layout;
 
 /// `status --namespaces -o json`: scripts rely on its shape.
@@ -96,12 +96,6 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
 
 fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Failure> {
     let printer = cluster.printer();
-    let unprintable = || {
-        Failure::new(
-            "the namespaces could not be written in that format",
-            "leave out `-o`",
-        )
-    };
     match args.output {
         StatusFormat::Table | StatusFormat::Wide => {
             let layout = Layout {
@@ -110,14 +104,10 @@ fn print(cluster: &Cluster<'_>, listing: &Listing, args: &Args) -> Result<(), Fa
                 color: printer.has_color(Stream::Out),
                 ..Layout::default()
             };
-            printer.data(&table(listing.namespaces, Timestamp::now(), layout));
+            printer.painted(&table(listing.namespaces, Timestamp::now(), layout));
         }
-        StatusFormat::Json => {
-            printer.data(&serde_json::to_string_pretty(listing).map_err(|_| unprintable())?);
-        }
-        StatusFormat::Yaml => {
-            printer.data(&serde_saphyr::to_string(listing).map_err(|_| unprintable())?);
-        }
+        StatusFormat::Json => printer.data(&json("the list of namespaces", listing)?),
+        StatusFormat::Yaml => printer.data(&yaml("the list of namespaces", listing)?),
         StatusFormat::Name => {
             for row in listing.namespaces {
                 printer.data(&format!("namespace/{}", row.name));

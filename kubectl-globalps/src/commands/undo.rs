@@ -4,9 +4,8 @@ use globalps_core::dockerconfig::{DockerConfig, Finding, validate_bytes};
 use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
 
-use super::{additional, follow_if, history};
+use super::{additional, follow_if, history, may_wait, pull_secret};
 use crate::additional::data_of;
 use crate::changes::{changes, text};
 use crate::cli::{Connection, DryRun, Undo};
@@ -17,24 +16,25 @@ use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
 use crate::status::Goal;
 
+const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` says how many are kept";
+
 pub(super) async fn run(
     args: &Undo,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let dry = args.dry_run != DryRun::None;
-    if args.wait.wait && dry {
-        return Err(Failure::new(
-            "a dry run changes nothing, so there is nothing to wait for",
-            "leave out `--wait` or `--dry-run`",
-        ));
-    }
-    can_confirm(args.yes || dry)?;
+    may_wait(args.wait.wait, args.dry_run)?;
+    can_confirm(args.yes || args.dry_run != DryRun::None)?;
     let cluster = Cluster::connect(flags, printer).await?;
     let (revisions, in_force) = history::observe(&cluster).await?;
+    let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
     let existing = additional(&cluster).await?;
-    let now = existing.as_ref().and_then(config_of);
-    let revision = choose(&revisions, args.to_revision, now.as_ref())?;
+    let now = existing
+        .as_ref()
+        .and_then(|secret| valid_in(secret, place.1));
+    let revision = choose(&revisions, args.to_revision, now.as_ref(), |_| {
+        HINT.to_owned()
+    })?;
     let number = revision.number;
     if now.is_some_and(|now| now.means_the_same(&revision.config)) {
         printer.note(format_args!(
@@ -46,82 +46,72 @@ pub(super) async fn run(
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
         some => text(&some),
     };
-    if dry {
-        printer.data(&change);
-    } else {
-        printer.note(change.trim_end());
-        confirm(
-            &format!("Go back to the additional pull secret of revision {number}?"),
-            args.yes,
-        )?;
-    }
-    if args.dry_run != DryRun::Client {
-        let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
-        write_back(&cluster, existing, place, revision.bytes.clone(), dry).await?;
-    }
-    let how = match args.dry_run {
-        DryRun::None => "",
-        DryRun::Client => " (dry run)",
-        DryRun::Server => " (server dry run)",
-    };
-    let done = format!(
-        "secret/{} rolled back to revision {number}{how}",
-        names::ADDITIONAL_SECRET
-    );
-    if dry {
-        printer.note(done);
+    let question = format!("Go back to the additional pull secret of revision {number}?");
+    let asked = (change.as_str(), question.as_str(), args.yes);
+    roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
+    if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
-    printer.data(&done);
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
-/// What the Secret means; `None`: nothing that nodes would take.
-fn config_of(secret: &Secret) -> Option<DockerConfig> {
-    let (config, findings) = validate_bytes(data_of(secret, names::DATA_KEY)?);
+/// What the Secret means; `None`: nothing that would be rolled out.
+pub(super) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
+    let (config, findings) = validate_bytes(data_of(secret, key)?);
     config.filter(|_| !findings.iter().any(Finding::is_error))
 }
 
-fn choose<'a>(
+/// The revision of this number, or the newest that differs from what there is `now`. `hint`: from the numbers that are kept.
+pub(super) fn choose<'a>(
     revisions: &'a [Revision],
     number: Option<i64>,
     now: Option<&DockerConfig>,
+    hint: impl Fn(&[Revision]) -> String,
 ) -> Result<&'a Revision, Failure> {
-    const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` says how many are kept";
-    match number {
-        Some(number) => revisions
-            .iter()
-            .find(|revision| revision.number == number)
-            .ok_or_else(|| Failure::new(format!("revision {number} is not kept"), HINT)),
-        None => last_other(revisions, now)
-            .ok_or_else(|| Failure::new("there is nothing to go back to", HINT)),
-    }
+    let (found, missing) = match number {
+        Some(number) => (
+            revisions.iter().find(|revision| revision.number == number),
+            format!("revision {number} is not kept"),
+        ),
+        None => (
+            last_other(revisions, now),
+            "there is nothing to go back to".to_owned(),
+        ),
+    };
+    found.ok_or_else(|| Failure::new(missing, hint(revisions)))
 }
 
-/// Writes the content into the Secret, if it is still what it was when it was read: else the API server says 409. `place`:
-/// name of the Secret, and key.
-pub(super) async fn write_back(
+/// Shows what changes, asks, and writes the revision into the Secret; whatever else is in it stays. `place`: name of the
+/// Secret, and key.
+pub(super) async fn roll_back(
     cluster: &Cluster<'_>,
     existing: Option<Secret>,
-    (name, key): (&str, &str),
-    bytes: Vec<u8>,
-    dry_run: bool,
+    place: (&str, &str),
+    revision: &Revision,
+    (change, question, yes): (&str, &str, bool),
+    dry_run: DryRun,
 ) -> Result<(), Failure> {
-    let api = cluster.api::<Secret>();
-    let params = PostParams {
-        dry_run,
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-    };
-    let shown = format!("{}/{name}", cluster.namespace);
-    let is_new = existing.is_none();
-    let secret = with_content(existing, (name, key), bytes);
-    if is_new {
-        let doing = format!("create Secret `{shown}`");
-        cluster.call(&doing, api.create(&params, &secret)).await?;
+    let printer = cluster.printer();
+    if dry_run == DryRun::None {
+        printer.note(change.trim_end());
+        confirm(question, yes)?;
     } else {
-        let doing = format!("update Secret `{shown}`");
-        let replaced = api.replace(name, &params, &secret);
-        cluster.call(&doing, replaced).await?;
+        printer.data(change);
+    }
+    if dry_run != DryRun::Client {
+        let secret = with_content(existing, place, revision.bytes.clone());
+        pull_secret::put(cluster, secret, dry_run).await?;
+    }
+    let done = format!(
+        "secret/{} rolled back to revision {}{}",
+        place.0,
+        revision.number,
+        dry_run.suffix()
+    );
+    if dry_run == DryRun::None {
+        printer.data(&done);
+    } else {
+        printer.note(done);
     }
     Ok(())
 }

@@ -24,7 +24,8 @@ use crate::cli::{Connection, Uninstall};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::{Facts, Seen};
-use crate::follow::{Follow, follow};
+use crate::follow::follow;
+use crate::following::Follow;
 use crate::printer::{Printer, Stream};
 use crate::prompt::{can_confirm, confirm};
 use crate::skipped::Skipped;
@@ -74,13 +75,10 @@ pub(super) async fn run(
     switch_off(&cluster, &facts).await?;
     delete_additional(&cluster).await?;
     if to_restore {
-        let how = Follow {
-            goal: Some(Goal::Restored {
-                skip_unreachable: args.skip_unreachable,
-            }),
-            timeout: Some(args.timeout),
-            stream: Stream::Err,
+        let goal = Goal::Restored {
+            skip_unreachable: args.skip_unreachable,
         };
+        let how = Follow::until(goal, args.timeout, Stream::Err);
         let exit = follow(&cluster, how).await?;
         if exit != Exit::Done {
             return Ok(exit);
@@ -221,8 +219,10 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: String::new(),
             attach: Attach::Admission,
+            detaches: false,
         }),
         operators: Some(OperatorAccess { secrets: operators }),
+        images_pull_secret: None,
         hosted_control_plane: Some(HostedControlPlaneRef {
             namespace: String::new(),
             name: String::new(),

@@ -8,7 +8,7 @@ use crate::cli::{TextFormat, Validate};
 use crate::error::{Exit, Failure};
 use crate::findings;
 use crate::manifest::{Content, contents};
-use crate::printer::Printer;
+use crate::printer::{Printer, json as to_json};
 
 /// What there is to say of one Secret, or of the file.
 struct Verdict {
@@ -23,7 +23,7 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
         .map(Verdict::new)
         .collect();
     match args.output {
-        TextFormat::Json => printer.data(&format!("{:#}", json(&verdicts))),
+        TextFormat::Json => printer.data(&to_json("the findings", &json(&verdicts))?),
         TextFormat::Text => {
             let name = verdicts.len() > 1;
             let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();

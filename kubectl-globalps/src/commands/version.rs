@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cli::{Connection, TextFormat, Version};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::printer::Printer;
+use crate::printer::{Printer, json as to_json};
 
 pub(super) async fn run(
     args: &Version,
@@ -31,7 +31,7 @@ pub(super) async fn run(
         TextFormat::Json => {
             let controller = controller.map(|image| json!({ "image": image }));
             let version = json!({ "client": { "version": client }, "controller": controller });
-            printer.data(&format!("{version:#}"));
+            printer.data(&to_json("the version", &version)?);
         }
         TextFormat::Text => {
             printer.data(&format!("client: {client}"));

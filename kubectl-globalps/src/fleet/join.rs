@@ -49,14 +49,13 @@ pub(crate) fn objects() -> Vec<Value> {
     };
     // The name binds `create` too: a server-side apply names the object in its path.
     let secret = ["get", "list", "watch", "create", "patch", "delete"];
-    let reads = ["get", "list", "watch"];
     let rules = json!([
         rule("", "secrets", names::ADDITIONAL_SECRET, &secret),
         rule(
             names::GROUP,
             "globalpullsecrets",
             names::GLOBAL_SECRET,
-            &reads
+            &["list", "watch"],
         ),
     ]);
     let role_ref = |kind: &str, name: &str| json!({"apiGroup": RBAC, "kind": kind, "name": name});
@@ -236,7 +235,7 @@ mod tests {
             found,
             [
                 "Role secrets additional-pull-secret: get,list,watch,create,patch,delete",
-                "Role globalpullsecrets global-pull-secret: get,list,watch",
+                "Role globalpullsecrets global-pull-secret: list,watch",
                 "ClusterRole namespaces kube-system: get",
             ]
         );

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 
 use super::verdict::{Advice, clusters};
 use super::{ClusterRow, FleetRow, FleetStatus};
-use crate::columns::{columns, cut, wrap};
-use crate::table::{Layout, age};
+use crate::columns::{cut, wrap};
+use crate::escapes::line;
+use crate::table::{Layout, age, laid_out};
 
 /// One line about all clusters of a `FleetPullSecret`.
 pub(crate) fn headline(status: &FleetStatus) -> String {
@@ -46,8 +47,8 @@ pub(crate) fn render(
 ) -> String {
     let width = layout.width.filter(|_| layout.live).map(usize::from);
     let fitting = |text: &str| match width {
-        Some(width) => wrap(text, width),
-        None => vec![text.to_owned()],
+        Some(width) => wrap(&line(text), width),
+        None => vec![line(text).into_owned()],
     };
     let mut lines = if layout.no_headers {
         Vec::new()
@@ -142,7 +143,7 @@ pub(crate) fn overview(
             _ => None,
         }
     };
-    let text = finished(&header, &rows, layout, color);
+    let text = laid_out(&header, &rows, layout, color);
     match hidden {
         0 => text,
         hidden => format!("{text}\n... and {hidden} more"),
@@ -176,21 +177,7 @@ fn of_clusters(rows: &[&ClusterRow], now: Timestamp, layout: Layout) -> String {
             .filter(|_| is_painted)
             .and_then(|row| color(row.phase))
     };
-    finished(&header, &cells, layout, color)
-}
-
-fn finished(
-    header: &[&str],
-    rows: &[Vec<String>],
-    layout: Layout,
-    color: impl Fn(usize, usize) -> Option<Color>,
-) -> String {
-    let width = layout.width.filter(|_| layout.live).map(usize::from);
-    let text = columns(header, rows, width, color);
-    match text.split_once('\n') {
-        Some((_, rows)) if layout.no_headers => rows.to_owned(),
-        _ => text,
-    }
+    laid_out(&header, &cells, layout, color)
 }
 
 /// `... and 12 more: 2 Syncing, 10 Synced`, those that need a look first.

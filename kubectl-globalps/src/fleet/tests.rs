@@ -124,7 +124,7 @@ fn a_cluster_is_where_it_stands_with_the_newest_revision() {
 }
 
 #[test]
-fn a_revoked_assignment_and_an_obstacle_are_shown() {
+fn a_revoked_assignment_and_every_obstacle_are_shown() {
     let mut fleet = fleet("ClustersBlocked", 3);
     let mut objects = [
         object("m1", ClusterPhase::Synced, 2),
@@ -132,20 +132,43 @@ fn a_revoked_assignment_and_an_obstacle_are_shown() {
     ];
     objects[0].spec.revoked = true;
     let status = fleet.status.as_mut().expect("one");
-    let failure = json!({
-        "cluster": "clusters/m2", "reason": "DuplicateCluster", "message": "same as `clusters/m9`",
-    });
-    status.failures = vec![serde_json::from_value(failure).expect("a failure")];
+    let failures = json!([
+        {"cluster": "clusters/m2", "reason": "DuplicateCluster", "message": "same as `clusters/m9`"},
+        {"cluster": "clusters/m9", "reason": "DuplicateCluster", "message": "same as `clusters/m2`"},
+        {"cluster": "clusters/hub", "reason": "IsHub", "message": "the hub"},
+        {"cluster": "clusters/m7", "reason": "NodesFailed", "message": "its object is gone"},
+    ]);
+    status.failures = serde_json::from_value(failures).expect("failures");
     let status = FleetStatus::of(&fleet, &objects, &[]);
-    let shown: Vec<(&str, &str)> = status
-        .clusters
-        .iter()
-        .map(|row| (row.phase.as_str(), row.reason.as_str()))
-        .collect();
+    let wide = Layout {
+        wide: true,
+        no_headers: true,
+        ..Layout::default()
+    };
     assert_eq!(
-        shown,
-        [("Pending", "Revoked"), ("Blocked", "DuplicateCluster")]
+        render(&status, now(), wide, None),
+        "\
+clusters/hub   Blocked   0                        IsHub              the hub
+clusters/m2    Blocked   2          1/2     10m   DuplicateCluster   same as `clusters/m9`
+clusters/m9    Blocked   0                        DuplicateCluster   same as `clusters/m2`
+clusters/m1    Pending   2          1/2     10m   Revoked            the cluster made no progress, so the hub revoked its last assignment
+"
     );
+    assert_eq!(
+        json!(status.clusters[0]),
+        json!({
+            "name": "clusters/hub", "fleet": "clusters/team-a", "phase": "Blocked", "revision": 0,
+            "reason": "IsHub", "message": "the hub", "nodes": null, "since": "",
+        })
+    );
+    let (message, hint) = advice(&status).expect("advice");
+    assert_eq!(
+        message,
+        "3 clusters blocked: `clusters/hub`: the hub; `clusters/m2`: same as `clusters/m9`; `clusters/m9`: same as `clusters/m2`"
+    );
+    assert!(!hint.contains("retry"), "a retry changes nothing: {hint}");
+    let one = FleetStatus::of(&fleet, &objects, &["m9".to_owned()]);
+    assert_eq!(one.clusters.len(), 1, "it can be asked for by its name");
 }
 
 #[test]

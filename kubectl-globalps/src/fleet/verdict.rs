@@ -4,7 +4,7 @@ use globalps_core::api::{ClusterPhase, condition};
 use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ClusterRow, FleetStatus, SOURCE_VALID};
+use super::{ClusterRow, FleetStatus, SOURCE_VALID, is_obstacle};
 
 /// That no cluster is selected counts from here on: at first the hub has not looked.
 const NEW: SignedDuration = SignedDuration::from_secs(15);
@@ -218,12 +218,17 @@ fn of_clusters(status: &FleetStatus) -> Option<Advice> {
     }
     let blocked = rows(ClusterPhase::Blocked);
     if !blocked.is_empty() {
-        return Some((
-            format!("{} blocked: {}", clusters(blocked.len()), list(&blocked)),
+        let hint = if blocked.iter().all(|row| is_obstacle(&row.reason)) {
+            "change the selectors or the kubeconfigs so that one FleetPullSecret selects each cluster, under one name; the hub then goes on by itself".to_owned()
+        } else {
             format!(
                 "once the cause is gone the hub tries again within 30 s, or at once with {}",
                 command("retry", title)
-            ),
+            )
+        };
+        return Some((
+            format!("{} blocked: {}", clusters(blocked.len()), list(&blocked)),
+            hint,
         ));
     }
     let unreachable = rows(ClusterPhase::Unreachable);

@@ -12,8 +12,7 @@ use kube::api::PartialObjectMeta;
 use serde::Serialize;
 
 use super::{NamespaceSeen, is_ours};
-use crate::columns::columns;
-use crate::table::{Layout, age};
+use crate::table::{Layout, age, laid_out};
 
 /// What the metadata of a namespace's Secret says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,11 +235,7 @@ pub(crate) fn table(rows: &[NamespaceRow], now: Timestamp, layout: Layout) -> St
             cells
         })
         .collect();
-    let text = columns(header, &cells, None, |_, _| None);
-    match text.split_once('\n') {
-        Some((_, rows)) if layout.no_headers => rows.to_owned(),
-        _ => text,
-    }
+    laid_out(header, &cells, layout, |_, _| None)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Asks a registry whether it takes credentials, as a node would, before any node has them.
 
+mod advice;
 mod challenge;
 mod check;
 mod endpoint;
@@ -7,7 +8,8 @@ mod http;
 mod tls;
 mod trouble;
 
+pub(crate) use advice::Purpose;
 pub(crate) use check::{Checker, Verdict};
 pub(crate) use endpoint::HUB;
 pub(crate) use tls::Trust;
-pub(crate) use trouble::{Purpose, Trouble};
+pub(crate) use trouble::Trouble;

@@ -1420,6 +1420,13 @@ mod tests {
         let restored = restore_text(&state, &back);
         assert!(restored.contains("https://r/"), "{restored}");
         assert!(restored.contains("\"t\""), "{restored}");
+        let theirs = back.replace("bzpv", "bzpx");
+        assert_ne!(theirs, back);
+        let restored = restore_text(&state, &theirs);
+        assert!(
+            restored.contains("bzpx"),
+            "what they wrote since is theirs: {restored}"
+        );
     }
 
     const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";

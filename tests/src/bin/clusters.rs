@@ -16,6 +16,9 @@ struct Cli {
     /// Milliseconds that a cluster needs until each of its nodes has a new Secret
     #[arg(long, default_value_t = 200)]
     time: u64,
+    /// Processes of the hub that share the clusters
+    #[arg(long, default_value_t = 1)]
+    shards: u32,
     /// The clusters speak plain HTTP instead of TLS
     #[arg(long)]
     plain: bool,
@@ -34,6 +37,7 @@ fn bench(cli: &Cli) -> Result<()> {
             clusters: *clusters,
             time: Duration::from_millis(cli.time),
             has_tls: !cli.plain,
+            shards: cli.shards,
             idle: Duration::from_secs(cli.idle),
         })?;
         print(&figures);
@@ -77,10 +81,12 @@ fn print(figures: &Figures) {
     #[allow(clippy::cast_precision_loss)]
     let megabytes = |kib: u64| kib as f64 * 1024.0 / 1e6;
     println!(
-        "hub's memory: {:.1} MB without clusters, {:.1} MB after all, {:.1} MB at most; {} files open",
+        "hub's memory: {:.1} MB without clusters, {:.1} MB after all, {:.1} MB at most, {:.1} MB of all {} shards; {} files open",
         megabytes(figures.fresh.resident),
         megabytes(figures.last.resident),
         megabytes(figures.last.most_resident),
+        megabytes(figures.resident),
+        figures.options.shards,
         figures.files
     );
 }

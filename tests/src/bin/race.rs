@@ -40,9 +40,12 @@ fn run(args: &Args) -> Result<()> {
     for attach in ["ServiceAccounts", "Admission"] {
         if attach == "Admission" {
             product.install_again(&[&flags[..], &["admission"]].concat())?;
+            let mut last = Value::Null;
             until("admission", DEADLINE, POLL, || {
-                Ok((product.status()?["imagePullSecrets"]["attach"] == attach).then_some(()))
-            })?;
+                last = product.status()?;
+                Ok((last["imagePullSecrets"]["attach"] == attach).then_some(()))
+            })
+            .with_context(|| format!("{last:#}"))?;
         }
         let mut started = Vec::new();
         let mut failed = 0;

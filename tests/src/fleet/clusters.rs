@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globalps_core::api::{FleetPullSecret, FleetPullSecretStatus, condition};
 use globalps_core::names::CLUSTER_LABEL;
@@ -33,6 +33,8 @@ pub struct Options {
     pub time: Duration,
     /// Whether the members speak TLS, as clusters do.
     pub has_tls: bool,
+    /// Processes of the hub that share the members.
+    pub shards: u32,
     /// How long nothing is done, to see what the hub does then.
     pub idle: Duration,
 }
@@ -54,9 +56,11 @@ pub struct Figures {
     pub away: Step,
     pub back: Step,
     pub idle: Step,
-    /// Of the hub: with no cluster, and after everything.
+    /// Of the hub: with no cluster, and after everything. Of several shards, the largest one.
     pub fresh: Usage,
     pub last: Usage,
+    /// Memory of all shards, in KiB.
+    pub resident: u64,
     /// Its open files, most of which are connections, at the end.
     pub files: usize,
     /// Writes a second of a rotation's mix that this API server answers.
@@ -65,7 +69,7 @@ pub struct Figures {
 
 /// Brings a management cluster up, with that many members, and takes all the figures.
 pub fn measure(options: &Options) -> Result<Figures> {
-    let stage = HubStage::up(&format!("hub-{}", options.clusters))?;
+    let stage = HubStage::up_with(&format!("hub-{}", options.clusters), options.shards)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -82,7 +86,7 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     let mut bench = Bench {
         stage,
         admin: stage.admin_client().await?,
-        members: Members::start(options.clusters, options.time, options.has_tls).await?,
+        members: Members::start(options.clusters, options.time, options.has_tls, None).await?,
         hub,
         revision: 0,
     };
@@ -109,10 +113,11 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     say("and back");
     sleep(Duration::from_secs(10)).await;
     let idle = bench.rest(options.idle).await?;
-    let (last, files) = (Usage::of(bench.hub.pid)?, files(bench.hub.pid)?);
+    let (last, resident) = largest(stage)?;
+    let files = files(bench.hub.pid)?;
     let restart = bench.restart(number).await?;
     let settled = bench.rest(Duration::from_secs(10)).await?;
-    let restarted = Usage::of(bench.hub.pid)?;
+    let (restarted, _) = largest(stage)?;
     say("another hub watches them all");
     stage.stop()?;
     let capacity = capacity(&bench.admin, CLUSTERS).await?;
@@ -132,9 +137,20 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
             most_resident,
             ..last
         },
+        resident,
         files,
         capacity,
     })
+}
+
+/// The shard with the most memory, and the memory of all.
+fn largest(stage: &HubStage) -> Result<(Usage, u64)> {
+    let pids = stage.pids()?;
+    let usages: Result<Vec<Usage>> = pids.into_iter().map(Usage::of).collect();
+    let usages = usages?;
+    let all = usages.iter().map(|usage| usage.resident).sum();
+    let largest = usages.into_iter().max_by_key(|usage| usage.most_resident);
+    Ok((largest.context("a hub")?, all))
 }
 
 struct Bench<'a> {
@@ -216,7 +232,7 @@ impl Bench<'_> {
 
     async fn back(&mut self, number: usize, away: usize) -> Result<Step> {
         let from = Mark::now(&self.members, self.hub).await?;
-        self.members.bring_back().await?;
+        self.members.bring_all_back().await?;
         self.wait_in_force(number).await?;
         self.since(from, waves(number - away, number, number / 10))
             .await

@@ -44,6 +44,7 @@ pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
     let access = NamespaceAccess {
         secret_name: GLOBAL_SECRET.to_owned(),
         attach: Attach::ServiceAccounts,
+        detaches: false,
     };
     let stage = Stage::managed("delivery-soak", access)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

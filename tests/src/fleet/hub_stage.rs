@@ -4,41 +4,58 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use globalps_core::api::{ClusterPhase, ClusterPullSecret};
 use globalps_core::manifests::HubInstall;
-use globalps_core::names::{CONTROLLER_NAMESPACE, HUB};
+use globalps_core::names::{CONTROLLER_NAMESPACE, HUB, hub_shard};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::meter::Usage;
+use super::stage::{Stage, host, pod};
 use crate::pki::{Authority, write_private};
 use crate::process::{marked, spawn};
-use crate::{kubernetes, until};
+use crate::{Cluster, kubernetes, until};
 
 /// Namespace of the clusters and of their `FleetPullSecret`.
-pub(super) const CLUSTERS: &str = "clusters";
+pub const CLUSTERS: &str = "clusters";
 const POLL: Duration = Duration::from_millis(5);
 
-pub(super) struct HubStage {
+pub struct HubStage {
     pub(super) stage: Stage,
+    /// Processes of the hub that share the clusters.
+    shards: u32,
 }
 
 /// The hub's process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HubProcess {
-    pub(super) pid: u32,
+pub struct HubProcess {
+    pub pid: u32,
     /// Where it serves its metrics.
-    pub(super) port: u16,
+    pub port: u16,
+}
+
+impl HubProcess {
+    /// An error where it has ended.
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(self.pid)
+    }
 }
 
 impl HubStage {
     /// `name`: of the cluster.
-    pub(super) fn up(name: &str) -> Result<Self> {
+    pub fn up(name: &str) -> Result<Self> {
+        Self::up_with(name, 1)
+    }
+
+    pub(super) fn up_with(name: &str, shards: u32) -> Result<Self> {
         let stage = Stage::bare(name)?;
         let install = HubInstall {
             image: "none".to_owned(),
             namespaces: vec![CLUSTERS.to_owned()],
+            shards,
         };
         let mut objects = install.objects();
+        let pod = pod(&objects)?;
         // Nothing else is to run on the hub's behalf.
         objects.retain(|object| object["kind"] != "Deployment");
         let namespace =
@@ -51,14 +68,33 @@ impl HubStage {
             let wait = ["wait", "--for=condition=Established", "--timeout=30s", &crd];
             stage.cluster.kubectl(&wait)?;
         }
-        Ok(Self { stage })
+        stage.apply(&pod.to_string())?;
+        Ok(Self { stage, shards })
     }
 
-    /// Starts the hub as it is shipped.
-    pub(super) fn start(&self) -> Result<HubProcess> {
+    pub fn cluster(&self) -> &Cluster {
+        &self.stage.cluster
+    }
+
+    /// Starts the hub as it is shipped, with all of its shards; the first one is returned.
+    pub fn start(&self) -> Result<HubProcess> {
+        for index in 1..self.shards {
+            self.start_shard(&hub_shard(index), index)?;
+        }
+        self.start_shard(HUB, 0)
+    }
+
+    /// `component`: names this process of the hub.
+    pub(super) fn start_as(&self, component: &str) -> Result<HubProcess> {
+        self.start_shard(component, 0)
+    }
+
+    fn start_shard(&self, component: &str, index: u32) -> Result<HubProcess> {
         let layout = self.stage.cluster.layout();
         let file = layout.pki("hub.kubeconfig");
-        write_private(&file, &self.kubeconfig()?)?;
+        if !file.exists() {
+            write_private(&file, &self.kubeconfig()?)?;
+        }
         let program =
             kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/globalps-hub");
         ensure!(
@@ -72,30 +108,47 @@ impl HubStage {
             .args(["run", "--probes-port=0", "--log-format=text"])
             .arg(format!("--port={port}"))
             .arg(format!("--namespaces={CLUSTERS}"))
+            .arg(format!("--shard={index}/{}", self.shards))
             .env("KUBECONFIG", &file);
-        spawn(layout, HUB, &mut command)?;
-        let pid = self.running()?.context("the hub ended at once")?;
+        spawn(layout, component, &mut command)?;
+        let pid = self.running(component)?.context("the hub ended at once")?;
         Ok(HubProcess { pid, port })
     }
 
-    fn running(&self) -> Result<Option<u32>> {
+    fn running(&self, component: &str) -> Result<Option<u32>> {
         let processes = marked(&self.stage.cluster.layout().bridge())?;
-        let mut hubs = processes.into_iter().filter(|it| it.component == HUB);
+        let mut hubs = processes.into_iter().filter(|it| it.component == component);
         Ok(hubs.next().map(|process| process.pid))
     }
 
     /// As Kubernetes ends a pod: it gives its Lease back.
-    pub(super) fn stop(&self) -> Result<()> {
-        self.stage.cluster.signal(HUB, "TERM")?;
+    pub fn stop(&self) -> Result<()> {
+        for index in 0..self.shards {
+            self.stage.cluster.signal(&hub_shard(index), "TERM")?;
+        }
         until("the end of the hub", Duration::from_secs(20), POLL, || {
-            Ok(self.running()?.is_none().then_some(()))
+            Ok(self.pids()?.is_empty().then_some(()))
         })
+    }
+
+    /// Of all shards.
+    pub(super) fn pids(&self) -> Result<Vec<u32>> {
+        let running = (0..self.shards).map(|index| self.running(&hub_shard(index)));
+        let running: Result<Vec<Option<u32>>> = running.collect();
+        Ok(running?.into_iter().flatten().collect())
     }
 
     fn kubeconfig(&self) -> Result<String> {
         let cluster = &self.stage.cluster;
         let create = ["create", "token", HUB, "-n", CONTROLLER_NAMESPACE];
-        let token = cluster.kubectl(&[&create[..], &["--duration=12h"]].concat())?;
+        let host = host()?;
+        let bound = [
+            "--duration=12h",
+            "--bound-object-kind=Pod",
+            "--bound-object-name",
+            &host,
+        ];
+        let token = cluster.kubectl(&[&create[..], &bound].concat())?;
         let layout = cluster.layout();
         let authority = Authority::load(layout)?;
         let mut config: Value = serde_json::from_str(&authority.kubeconfig(layout, HUB, None)?)?;
@@ -106,6 +159,16 @@ impl HubStage {
     pub(super) async fn admin_client(&self) -> Result<Client> {
         self.stage.admin_client().await
     }
+}
+
+/// On its way to what it was assigned, or to nothing.
+pub(super) fn is_changing(object: &ClusterPullSecret) -> bool {
+    use ClusterPhase::{Blocked, Failed, Removed, Synced};
+    let spec = &object.spec;
+    let status = object.status.clone().unwrap_or_default();
+    let is_about = Some(status.observed_generation) == object.metadata.generation;
+    let is_over = matches!(status.phase, Blocked | Failed | Removed | Synced);
+    (spec.revision > 0 || spec.remove) && !spec.revoked && !(is_about && is_over)
 }
 
 /// One that nobody has now.

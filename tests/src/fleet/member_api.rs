@@ -1,13 +1,12 @@
 //! What one simulated cluster answers: as much of an API server as the hub asks for, in memory.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::stream;
-use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
+use globalps_core::names::ADDITIONAL_SECRET;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -15,40 +14,13 @@ use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, Response};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
+use super::lies::Asked;
+use super::member::{Admission, Answer, Counts, GROUP, Member, failure};
 use crate::product::NAMESPACE;
 
-/// Nodes that a member says it has.
-const NODES: u32 = 3;
-const GROUP: &str = "globalps.io/v1alpha1";
-
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
-
-/// A status code, and the object that goes with it.
-type Answer = (u16, Value);
-
-/// What all members were asked.
-#[derive(Default)]
-pub(super) struct Counts {
-    requests: Mutex<BTreeMap<&'static str, usize>>,
-    /// Watches that are open.
-    watches: AtomicUsize,
-}
-
-impl Counts {
-    fn add(&self, what: &'static str) {
-        *self.requests.lock().unwrap().entry(what).or_default() += 1;
-    }
-
-    pub(super) fn requests(&self) -> BTreeMap<&'static str, usize> {
-        self.requests.lock().unwrap().clone()
-    }
-
-    pub(super) fn watches(&self) -> usize {
-        self.watches.load(Relaxed)
-    }
-}
 
 /// Counts as an open watch for as long as it lives.
 struct Open(Arc<Counts>);
@@ -66,51 +38,14 @@ impl Drop for Open {
     }
 }
 
-/// What the member has. All objects share a counter of versions.
-#[derive(Default)]
-struct Has {
-    version: u64,
-    secret: Option<Value>,
-    /// Version of the `GlobalPullSecret`, and which version of the Secret it is about.
-    config: u64,
-    about: String,
-}
-
-pub(super) struct Member {
-    name: String,
-    /// From a write of the Secret until every node there has it.
-    time: Duration,
-    has: Mutex<Has>,
-    /// Version of the `GlobalPullSecret`.
-    news: watch::Sender<u64>,
-    counts: Arc<Counts>,
-}
-
 impl Member {
-    pub(super) fn new(name: String, time: Duration, counts: &Arc<Counts>) -> Self {
-        let has = Has {
-            version: 1,
-            config: 1,
-            ..Has::default()
-        };
-        Self {
-            name,
-            time,
-            has: Mutex::new(has),
-            news: watch::Sender::new(1),
-            counts: Arc::clone(counts),
-        }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn token(&self) -> String {
-        format!("token-of-{}", self.name)
-    }
-
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    /// `admission`: `None` admits every write.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        admission: Option<&Admission>,
+    ) -> Response<Body> {
+        self.thawed().await;
         let (parts, body) = request.into_parts();
         let expected = format!("Bearer {}", self.token());
         let token = parts.headers.get(AUTHORIZATION);
@@ -120,32 +55,55 @@ impl Member {
         let query = parts.uri.query().unwrap_or_default();
         let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{ADDITIONAL_SECRET}");
         let configs = format!("/apis/{GROUP}/namespaces/{NAMESPACE}/globalpullsecrets");
-        match (&parts.method, parts.uri.path()) {
-            (&Method::GET, "/api/v1/namespaces/kube-system") => response(self.identity()),
-            (&Method::GET, path) if path == secret => response(self.secret()),
-            (&Method::PATCH, path) if path == secret => {
-                let manager = parameter(query, "fieldManager");
-                response(self.apply(manager, body).await)
-            }
-            (&Method::DELETE, path) if path == secret => response(self.delete(body).await),
-            (&Method::GET, path) if path == configs => {
-                if parameter(query, "watch") == "true" {
-                    self.watch(query)
-                } else {
-                    response(self.list())
-                }
-            }
+        let is_admitted = |method: &Method| {
+            admission.is_none_or(|admits| admits(format!("{method} {}", self.name())))
+        };
+        let asked = match parts.uri.path() {
+            "/api/v1/namespaces/kube-system" => Asked::Namespace,
+            path if path == secret => Asked::Secret,
+            path if path == configs && parameter(query, "watch") == "true" => Asked::Watch,
+            path if path == configs => Asked::List,
             _ => {
                 self.counts.add("something else");
-                response(failure(404, "NotFound"))
+                return response(failure(404, "NotFound"));
             }
+        };
+        let lie = self.lie();
+        if let Some(lie) = lie.as_ref().and_then(|lie| lie.response(asked)) {
+            return lie;
         }
+        let mut answer = match (&parts.method, asked) {
+            (&Method::GET, Asked::Namespace) => self.identity(),
+            (&Method::GET, Asked::Secret) => self.get(),
+            (method @ (&Method::PATCH | &Method::DELETE), Asked::Secret) => {
+                let Some(body) = read(body).await else {
+                    return response(failure(400, "BadRequest"));
+                };
+                if !is_admitted(method) {
+                    return response(failure(403, "Forbidden"));
+                }
+                if *method == Method::DELETE {
+                    self.counts.add("delete secret");
+                    self.delete(&body)
+                } else {
+                    self.counts.add("apply secret");
+                    self.apply(&body, parameter(query, "fieldManager"))
+                }
+            }
+            (&Method::GET, Asked::Watch) => return self.watch(query),
+            (&Method::GET, Asked::List) => self.list(),
+            _ => failure(405, "MethodNotAllowed"),
+        };
+        if let Some(lie) = lie.filter(|_| answer.0 < 300) {
+            lie.about(asked, &mut answer.1);
+        }
+        response(answer)
     }
 
     fn identity(&self) -> Answer {
         self.counts.add("get namespace");
         let metadata = json!({
-            "name": "kube-system", "uid": format!("uid-of-{}", self.name), "resourceVersion": "1",
+            "name": "kube-system", "uid": format!("uid-of-{}", self.name()), "resourceVersion": "1",
         });
         let object = json!({
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata,
@@ -153,107 +111,10 @@ impl Member {
         (200, object)
     }
 
-    fn secret(&self) -> Answer {
+    fn get(&self) -> Answer {
         self.counts.add("get secret");
-        let secret = self.has.lock().unwrap().secret.clone();
-        secret.map_or_else(|| failure(404, "NotFound"), |secret| (200, secret))
-    }
-
-    async fn apply(self: &Arc<Self>, manager: &str, body: Incoming) -> Answer {
-        self.counts.add("apply secret");
-        let Some(wanted) = read(body).await else {
-            return failure(400, "BadRequest");
-        };
-        let mut has = self.has.lock().unwrap();
-        let seen = &wanted["metadata"]["resourceVersion"];
-        let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
-        if !seen.is_null() && has.secret.as_ref().map(version).as_ref() != Some(seen) {
-            return failure(409, "Conflict");
-        }
-        let secret = self.applied(wanted, manager, has.version + 1);
-        if let Some(known) = &has.secret
-            && is_same(known, &secret)
-        {
-            return (200, known.clone());
-        }
-        has.version += 1;
-        has.secret = Some(secret.clone());
-        drop(has);
-        self.follow(version(&secret).as_str().unwrap_or_default());
-        (200, secret)
-    }
-
-    fn applied(&self, mut secret: Value, manager: &str, version: u64) -> Value {
-        let metadata = &mut secret["metadata"];
-        metadata["namespace"] = json!(NAMESPACE);
-        metadata["uid"] = json!(format!("secret-of-{}", self.name));
-        metadata["resourceVersion"] = json!(version.to_string());
-        metadata["managedFields"] = json!([{
-            "manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}, "f:type": {}},
-        }]);
-        secret
-    }
-
-    async fn delete(self: &Arc<Self>, body: Incoming) -> Answer {
-        self.counts.add("delete secret");
-        let options = read(body).await.unwrap_or_default();
-        let mut has = self.has.lock().unwrap();
-        let Some(secret) = &has.secret else {
-            return failure(404, "NotFound");
-        };
-        let is_meant = |field: &str| {
-            let wanted = &options["preconditions"][field];
-            wanted.is_null() || *wanted == secret["metadata"][field]
-        };
-        if !is_meant("uid") || !is_meant("resourceVersion") {
-            return failure(409, "Conflict");
-        }
-        has.version += 1;
-        has.secret = None;
-        drop(has);
-        self.follow("");
-        let object = json!({"apiVersion": "v1", "kind": "Status", "status": "Success"});
-        (200, object)
-    }
-
-    /// The member's globalps: after a while every node has what is there, if it is still the newest.
-    fn follow(self: &Arc<Self>, about: &str) {
-        let (member, about) = (Arc::clone(self), about.to_owned());
-        tokio::spawn(async move {
-            sleep(member.time).await;
-            let mut has = member.has.lock().unwrap();
-            let secret = has.secret.as_ref();
-            let newest = secret.and_then(|it| it["metadata"]["resourceVersion"].as_str());
-            if newest.unwrap_or_default() == about {
-                has.version += 1;
-                has.config = has.version;
-                has.about = about;
-                member.news.send_replace(has.config);
-            }
-        });
-    }
-
-    /// The `GlobalPullSecret`, and its version.
-    fn config(&self) -> (u64, Value) {
-        let has = self.has.lock().unwrap();
-        let ready = json!({
-            "type": "Ready", "status": "True", "reason": "Synced", "message": "every node has it",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        });
-        let object = json!({
-            "apiVersion": GROUP, "kind": "GlobalPullSecret",
-            "metadata": {
-                "name": GLOBAL_SECRET, "namespace": NAMESPACE, "generation": 1,
-                "uid": format!("config-of-{}", self.name), "resourceVersion": has.config.to_string(),
-            },
-            "spec": {},
-            "status": {
-                "observedGeneration": 1, "observedAdditional": has.about, "revision": 1,
-                "counts": {"total": NODES, "synced": NODES}, "conditions": [ready],
-            },
-        });
-        (has.config, object)
+        self.secret()
+            .map_or_else(|| failure(404, "NotFound"), |secret| (200, secret))
     }
 
     fn list(&self) -> Answer {
@@ -301,6 +162,7 @@ impl Watch {
     async fn next(&mut self) -> Option<String> {
         loop {
             self.news.borrow_and_update();
+            self.member.thawed().await;
             let (version, object) = self.member.config();
             if version > self.known {
                 self.known = version;
@@ -313,24 +175,6 @@ impl Watch {
             }
         }
     }
-}
-
-/// Whether all that the hub writes is the same.
-fn is_same(one: &Value, other: &Value) -> bool {
-    let of = |it: &Value| {
-        let metadata = &it["metadata"];
-        let fields = [&metadata["labels"], &metadata["annotations"], &it["data"]];
-        fields.map(Value::clone)
-    };
-    of(one) == of(other)
-}
-
-fn failure(code: u16, reason: &str) -> Answer {
-    let status = json!({
-        "apiVersion": "v1", "kind": "Status", "status": "Failure", "metadata": {},
-        "code": code, "reason": reason, "message": reason,
-    });
-    (code, status)
 }
 
 fn response((code, object): Answer) -> Response<Body> {

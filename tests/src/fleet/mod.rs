@@ -3,10 +3,9 @@
 
 mod capacity;
 mod hub_capacity;
-mod hub_stage;
 mod hub_steps;
+mod member;
 mod member_api;
-mod members;
 mod meter;
 mod nodes;
 mod rotation;
@@ -16,7 +15,11 @@ mod syncers;
 pub mod clusters;
 pub mod delivery_soak;
 pub mod fit;
+pub mod hub_soak;
+pub mod hub_stage;
 pub mod kills;
+pub mod lies;
+pub mod members;
 pub mod namespaces;
 pub mod plugin;
 

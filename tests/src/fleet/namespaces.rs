@@ -8,7 +8,7 @@ use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretStatus};
 use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::sleep;
@@ -55,6 +55,7 @@ pub fn measure(namespaces: usize, idle: Duration) -> Result<Figures> {
     let access = NamespaceAccess {
         secret_name: GLOBAL_SECRET.to_owned(),
         attach: Attach::Admission,
+        detaches: false,
     };
     let stage = Stage::with(&format!("namespaces-{namespaces}"), Some(access))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -86,19 +87,7 @@ async fn run(stage: &Stage, namespaces: usize, idle: Duration) -> Result<Figures
         new.push(created(&client, &format!("new-{at}")).await?);
     }
     new.sort();
-    let exclude =
-        json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["bench-*", "kube-*"]}}});
-    let removal = step(
-        &client,
-        || configure(&client, &exclude),
-        |status| {
-            let found = status.image_pull_secrets.as_ref();
-            found.is_some_and(|found| {
-                found.excluded as usize >= namespaces && found.synced == found.total
-            })
-        },
-    )
-    .await?;
+    let removal = exclude(&client).await?;
     let include = json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["kube-*"]}}});
     step(&client, || configure(&client, &include), all).await?;
     sleep(Duration::from_secs(2)).await;
@@ -195,8 +184,34 @@ async fn step<F: Future<Output = Result<()>>>(
         }
         sleep(POLL).await;
     }
+    since(client, begun, &before).await
+}
+
+/// From the exclusion of most namespaces until none of these has a pull secret.
+async fn exclude(client: &Client) -> Result<Step> {
+    let exclude =
+        json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["bench-*", "kube-*"]}}});
+    let before = Requests::read(client).await?;
+    let begun = Instant::now();
+    configure(client, &exclude).await?;
+    let secrets: Api<Secret> = Api::all(client.clone());
+    let named = ListParams::default().fields(&format!("metadata.name={GLOBAL_SECRET}"));
+    let is_left = |name: Option<String>| name.is_some_and(|name| name.starts_with("bench-"));
+    loop {
+        let found = secrets.list_metadata(&named).await?;
+        if !found.into_iter().any(|it| is_left(it.metadata.namespace)) {
+            return since(client, begun, &before).await;
+        }
+        if begun.elapsed() > DEADLINE {
+            bail!("not removed within {} s", DEADLINE.as_secs());
+        }
+        sleep(POLL).await;
+    }
+}
+
+async fn since(client: &Client, begun: Instant, before: &Requests) -> Result<Step> {
     let time = begun.elapsed();
-    let requests = Requests::read(client).await?.since(&before);
+    let requests = Requests::read(client).await?.since(before);
     let of = |verb: &str| requests.counts.get(&format!("{verb} secrets")).copied();
     let writes = ["APPLY", "PATCH", "DELETE"].map(|verb| of(verb).unwrap_or_default());
     Ok(Step {

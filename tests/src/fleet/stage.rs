@@ -41,6 +41,8 @@ impl Stage {
         // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
         for component in ["kube-controller-manager", "kube-scheduler"] {
             cluster.signal(component, "KILL")?;
+            // Whatever has a log and does not run counts as dead where the API server is started again.
+            std::fs::remove_file(cluster.layout().log(component))?;
         }
         Ok(Self { cluster })
     }
@@ -91,6 +93,7 @@ impl Stage {
             image_pull_secrets: access,
             operators,
             hosted_control_plane: None,
+            images_pull_secret: None,
             allowed: Allowed::default(),
         };
         let mut objects = install.objects();
@@ -231,13 +234,13 @@ async fn client(kubeconfig: &str) -> Result<Client> {
 }
 
 /// Name of this machine, as the controller's process sees it.
-fn host() -> Result<String> {
+pub(super) fn host() -> Result<String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(host.trim().to_owned())
 }
 
 /// The pod that the controller's process stands for: the API server takes writes only from the pod that the Lease names.
-fn pod(objects: &[Value]) -> Result<Value> {
+pub(super) fn pod(objects: &[Value]) -> Result<Value> {
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
     let deployment = deployment.context("a Deployment")?;
     Ok(json!({

@@ -4,14 +4,13 @@ use globalps_core::api::FleetPullSecret;
 use globalps_core::dockerconfig::validate;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{DynamicObject, PostParams};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use super::super::add::{logins, send, warn_of};
-use super::super::live_check::{live_check, trust};
-use super::super::{ATTEMPTS, pause, pull_secret};
+use super::super::add::{checked, send};
+use super::super::pause::untyped;
+use super::super::{ATTEMPTS, may_wait, pause, pull_secret};
 use super::{follow_if, revision, taken_up};
 use crate::additional::{Login, Outcome, config_of, may_change, with_logins};
 use crate::changes::{InForce, changes, text};
@@ -28,32 +27,14 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    if args.wait.wait && args.dry_run != DryRun::None {
-        return Err(Failure::new(
-            "a dry run changes nothing, so there is nothing to wait for",
-            "leave out `--wait` or `--dry-run`",
-        ));
-    }
-    let trust = trust(&args.check.asking)?;
-    let (logins, cluster) = logins(&args.from, flags, printer).await?;
-    warn_of(&logins, printer);
-    if !args.check.skip_check {
-        live_check(&logins, trust, &args.check.asking, printer).await?;
-    }
-    let cluster = match cluster {
-        Some(cluster) => cluster,
-        None => Cluster::connect(flags, printer).await?,
-    };
+    may_wait(args.wait.wait, args.dry_run)?;
+    let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
     let doing = format!("get FleetPullSecret `{}/{}`", cluster.namespace, args.fleet);
     let api = cluster.api::<FleetPullSecret>();
     let fleet = cluster.call(&doing, api.get_opt(&args.fleet)).await?;
     let source = source_of(fleet.as_ref(), &cluster.namespace, args)?;
     let outcome = change(&cluster, &source, &logins, fleet.is_none(), args).await?;
-    let how = match args.dry_run {
-        DryRun::None => "",
-        DryRun::Client => " (dry run)",
-        DryRun::Server => " (server dry run)",
-    };
+    let how = args.dry_run.suffix();
     printer.data(&format!("secret/{source} {}{how}", outcome.word()));
     if fleet.is_none() {
         create(&cluster, args, &source).await?;
@@ -141,7 +122,7 @@ async fn change(
     let mut shown = None;
     let mut attempt = 1;
     loop {
-        let existing = pull_secret(cluster, source).await?;
+        let existing = pull_secret::get(cluster, source).await?;
         let planned = with_logins(existing.clone(), &cluster.namespace, source, logins);
         let (planned, outcome) = planned.map_err(|failure| of_source(failure, source, cluster))?;
         if outcome != Outcome::Unchanged {
@@ -168,7 +149,7 @@ async fn change(
                 "+FleetPullSecret `{namespace}/{name}`: {who} of namespace `{namespace}`"
             ));
         }
-        match send(cluster, source, planned, outcome, args.dry_run).await {
+        match send(cluster, planned, outcome, args.dry_run).await {
             Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
             sent => return sent.map(|_| outcome),
         }
@@ -207,12 +188,8 @@ fn announcement(existing: Option<&Secret>, planned: &Secret) -> Result<Announcem
     let known = validate(&before);
     let new = validate(&after);
     let new = new.iter().filter(|finding| !known.contains(finding));
-    let in_force = InForce {
-        additional: before,
-        ..InForce::default()
-    };
     Ok(Announcement {
-        changes: text(&changes(&in_force, &after)),
+        changes: text(&changes(&InForce::only(before), &after)),
         warnings: new.map(ToString::to_string).collect(),
     })
 }
@@ -254,10 +231,8 @@ async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<
     if args.dry_run == DryRun::Client {
         return Ok(());
     }
-    // Not the typed API: an object made of it would pin every default of today.
+    let api = untyped::<FleetPullSecret>(cluster);
     let resource = ApiResource::erase::<FleetPullSecret>(&());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
     let mut object = DynamicObject::new(&args.fleet, &resource);
     object.data = json!({"spec": spec(&args.to, source)});
     let params = PostParams {

@@ -3,7 +3,9 @@
 use globalps_core::manifests::{HubInstall, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
+use kube::api::DeleteParams;
 
 use super::super::objects::put_all;
 use crate::cli::{Connection, FleetInstall};
@@ -19,6 +21,7 @@ pub(super) async fn run(
     let mut hub = HubInstall {
         image: args.image.clone().unwrap_or_default(),
         namespaces: args.namespaces.clone(),
+        shards: args.shards.unwrap_or(1),
     };
     if !args.apply {
         printer.data(&to_yaml(&hub.objects()));
@@ -28,11 +31,38 @@ pub(super) async fn run(
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let found = cluster.call("see what is installed", api.get_opt(names::HUB));
     let known = found.await?.as_ref().and_then(installed);
+    if let Some(known) = known.as_ref().filter(|_| args.shards.is_none()) {
+        hub.shards = known.shards;
+    }
+    let before = known.as_ref().map_or(1, |known| known.shards);
     complete(&mut hub, known, args.all_namespaces)?;
+    // Two processes with other parts would be connected to the same clusters.
+    for index in hub.shards..before {
+        end_shard(&cluster, &names::hub_shard(index)).await?;
+    }
     put_all(&cluster, hub.objects(), names::HUB, args.timeout).await?;
     printer
         .note("the hub is installed; `kubectl globalps fleet add` rolls the first pull secret out");
     Ok(Exit::Done)
+}
+
+/// Deletes what only this shard has.
+async fn end_shard(cluster: &Cluster<'_>, name: &str) -> Result<(), Failure> {
+    let namespace = names::CONTROLLER_NAMESPACE;
+    let params = DeleteParams::default();
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
+    let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), namespace);
+    let deployment = cluster.call("end a shard of the hub", deployments.delete(name, &params));
+    unless_gone(deployment.await.map(drop))?;
+    let policy = cluster.call("end a shard of the hub", policies.delete(name, &params));
+    unless_gone(policy.await.map(drop))
+}
+
+fn unless_gone(deleted: Result<(), Failure>) -> Result<(), Failure> {
+    match deleted {
+        Err(failure) if failure.is(404) => Ok(()),
+        deleted => deleted,
+    }
 }
 
 /// What is not named stays as it is installed.
@@ -64,16 +94,22 @@ fn complete(
     }
 }
 
-/// Image and namespaces of the hub that is there.
+/// Image, namespaces and shards of the hub that is there.
 fn installed(deployment: &Deployment) -> Option<HubInstall> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let container = pod.containers.first()?;
-    let mut args = container.args.iter().flatten();
-    let namespaces = args.find_map(|arg| arg.strip_prefix("--namespaces="));
-    let namespaces = namespaces.into_iter().flat_map(|names| names.split(','));
+    let value = |flag: &str| {
+        let mut args = container.args.iter().flatten();
+        args.find_map(|arg| arg.strip_prefix(flag))
+    };
+    let shards = value("--shard=").and_then(|shard| shard.split_once('/'));
+    let namespaces = value("--namespaces=")
+        .into_iter()
+        .flat_map(|names| names.split(','));
     Some(HubInstall {
         image: container.image.clone()?,
         namespaces: namespaces.map(str::to_owned).collect(),
+        shards: shards.and_then(|(_, of)| of.parse().ok()).unwrap_or(1),
     })
 }
 
@@ -85,6 +121,7 @@ mod tests {
         HubInstall {
             image: image.to_owned(),
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+            shards: 3,
         }
     }
 

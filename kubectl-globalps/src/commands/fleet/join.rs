@@ -15,7 +15,7 @@ use super::super::objects::{Object, apply};
 use crate::additional::data_of;
 use crate::cli::{Connection, DryRun, FleetJoin};
 use crate::client::Cluster;
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, without_user};
 use crate::fleet::join::{
     Access, TOKEN_SECRET, is_loopback, kubeconfig, objects, registration, server_of,
 };
@@ -37,23 +37,23 @@ pub(super) async fn run(
     if is_loopback(&access.server) {
         printer.warning(format_args!(
             "`{}` is an address of this machine, at which the hub reaches itself: `--server-for-hub` names another one",
-            access.server
+            without_user(&access.server)
         ));
     }
     if server.proxy_url.is_some() {
         printer.warning("the kubeconfig of the hub has no `proxy-url`: the hub connects to the member without a proxy");
     }
     let hub = Cluster::connect(flags, printer).await?;
-    let member = Cluster::connect(&of_member(args, flags), printer).await?;
+    let member = Cluster::connect(
+        &flags.of_member(&args.member_kubeconfig, args.member_context.as_ref()),
+        printer,
+    )
+    .await?;
     if args.dry_run != DryRun::Client {
         refuse_hub(&hub, &member).await?;
     }
     may_register(&hub, &args.member, args.dry_run).await?;
-    let how = match args.dry_run {
-        DryRun::None => "",
-        DryRun::Client => " (dry run)",
-        DryRun::Server => " (server dry run)",
-    };
+    let how = args.dry_run.suffix();
     for object in objects().into_iter().map(Object::of) {
         if args.dry_run != DryRun::Client && !put(&member, &object, args.dry_run).await? {
             continue;
@@ -88,28 +88,6 @@ pub(super) async fn run(
         ));
     }
     Ok(Exit::Done)
-}
-
-/// The member, with nothing of the flags that say where the hub is.
-fn of_member(args: &FleetJoin, flags: &Connection) -> Connection {
-    Connection {
-        kubeconfig: Some(args.member_kubeconfig.clone()),
-        context: args.member_context.clone(),
-        namespace: names::NAMESPACE.to_owned(),
-        cluster: None,
-        user: None,
-        server: None,
-        token: None,
-        as_user: None,
-        as_group: Vec::new(),
-        as_uid: None,
-        certificate_authority: None,
-        client_certificate: None,
-        client_key: None,
-        insecure_skip_tls_verify: false,
-        tls_server_name: None,
-        request_timeout: flags.request_timeout,
-    }
 }
 
 /// How the hub reaches the member: as this kubeconfig does, or at the address that was given.

@@ -1,8 +1,11 @@
 //! `fleet`: one pull secret for many clusters, on the management cluster.
 
 mod add;
+mod diff;
 mod install;
 mod join;
+mod member;
+mod nodes;
 mod pause;
 mod remove;
 mod retry;
@@ -20,9 +23,10 @@ use crate::client::Cluster;
 use crate::completion::{Choice, Live};
 use crate::error::{Exit, Failure};
 use crate::fleet::facts::{Facts, Scope, find};
-use crate::fleet::follow::{Follow, follow};
+use crate::fleet::follow::follow;
 use crate::fleet::verdict::Goal;
 use crate::fleet::{ClusterRow, FleetStatus};
+use crate::following::Follow;
 use crate::printer::{Printer, Stream};
 
 /// How long the hub may take to begin a rollout.
@@ -37,6 +41,7 @@ pub(super) async fn run(
     match &args.command {
         FleetCommand::Install(args) => install::run(args, flags, printer).await,
         FleetCommand::Status(args) => status::run(args, flags, printer).await,
+        FleetCommand::Diff(args) => diff::run(args, flags, printer).await,
         FleetCommand::Pause(args) => pause::pause(args, flags, printer).await,
         FleetCommand::Resume(args) => pause::resume(args, flags, printer).await,
         FleetCommand::Retry(args) => retry::run(args, flags, printer).await,
@@ -68,11 +73,7 @@ async fn follow_if(
         ));
         return Ok(Exit::Done);
     }
-    let how = Follow {
-        goal: Some(goal),
-        timeout: Some(wait.timeout),
-        stream: Stream::Err,
-    };
+    let how = Follow::until(goal, wait.timeout, Stream::Err);
     follow(cluster, how, Scope::of(fleet)).await
 }
 
@@ -116,7 +117,7 @@ pub(super) async fn choices(
     }
     let is_failed = |row: &ClusterRow| {
         let phase = row.phase;
-        matches!(phase, ClusterPhase::Failed | ClusterPhase::Blocked)
+        matches!(phase, ClusterPhase::Failed | ClusterPhase::Blocked) && !row.object.is_empty()
     };
     let rows = statuses.iter().flat_map(|status| &status.clusters);
     Ok(rows

@@ -1,12 +1,8 @@
 //! `fleet pause` and `fleet resume`: whether further clusters change.
 
 use globalps_core::api::FleetPullSecret;
-use globalps_core::names;
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::discovery::ApiResource;
-use serde_json::json;
 
+use super::super::pause::{report, set_paused};
 use super::follow_if;
 use crate::cli::{Connection, FleetPause, FleetResume};
 use crate::client::Cluster;
@@ -40,28 +36,9 @@ pub(super) async fn resume(
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
 
-/// Only that one field: the others are the user's, or have their defaults.
 async fn set(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<String, Failure> {
     let fleet = find(cluster, name).await?;
-    // Not the typed API: an object made of it would pin every default of today.
-    let resource = ApiResource::erase::<FleetPullSecret>(&());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
-    let patch = Patch::Merge(json!({"spec": {"rollout": {"paused": paused}}}));
-    let params = PatchParams {
-        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let title = title(&fleet);
-    cluster
-        .call(
-            &format!("patch FleetPullSecret `{title}`"),
-            api.patch(name, &params, &patch),
-        )
-        .await?;
-    let word = if paused { "paused" } else { "resumed" };
-    cluster
-        .printer()
-        .data(&format!("fleetpullsecret.globalps.io/{name} {word}"));
-    Ok(title)
+    set_paused::<FleetPullSecret>(cluster, name, paused).await?;
+    report(cluster, "fleetpullsecret", name, paused);
+    Ok(title(&fleet))
 }

@@ -54,7 +54,7 @@ pub(super) async fn run(
 fn effects(fleet: &FleetPullSecret, status: &FleetStatus) -> Vec<String> {
     let target = &fleet.spec.target;
     let secret = format!("Secret `{}/{}`", target.namespace, target.name);
-    let number = clusters(status.clusters.len());
+    let number = clusters(status.managed().count());
     let mut lines = match fleet.spec.deletion_policy {
         DeletionPolicy::Remove => vec![format!(
             "`spec.deletionPolicy` is Remove: the hub removes {secret} from {number}, a few at a time, and their nodes lose its credentials"
@@ -78,7 +78,7 @@ fn effects(fleet: &FleetPullSecret, status: &FleetStatus) -> Vec<String> {
 }
 
 fn question(fleet: &FleetPullSecret, status: &FleetStatus) -> String {
-    let number = clusters(status.clusters.len());
+    let number = clusters(status.managed().count());
     let title = title(fleet);
     match fleet.spec.deletion_policy {
         DeletionPolicy::Remove => {
@@ -134,7 +134,16 @@ mod tests {
             object("m2", ClusterPhase::Unreachable, 3),
         ];
         let mut fleet = fleet("Synced", 3);
+        let failure =
+            serde_json::json!({"cluster": "clusters/hub", "reason": "IsHub", "message": "the hub"});
+        let failure = serde_json::from_value(failure).expect("a failure");
+        fleet.status.as_mut().expect("one").failures = vec![failure];
         let status = FleetStatus::of(&fleet, &objects, &[]);
+        assert_eq!(
+            status.clusters.len(),
+            3,
+            "nothing is written into one of them"
+        );
         assert_eq!(
             effects(&fleet, &status),
             [

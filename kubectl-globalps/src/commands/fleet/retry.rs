@@ -37,7 +37,7 @@ pub(super) async fn run(
             "cluster `{}` is {}: {}",
             row.name,
             row.phase,
-            why_not(row.phase)
+            why_not(row)
         ));
     }
     if choice.failed.is_empty() {
@@ -68,9 +68,11 @@ fn namespace_of(row: &ClusterRow) -> &str {
     row.name.split_once('/').map_or("", |(it, _)| it)
 }
 
-fn why_not(phase: ClusterPhase) -> &'static str {
-    match phase {
+fn why_not(row: &ClusterRow) -> &'static str {
+    match row.phase {
         ClusterPhase::Unreachable => "the hub connects again by itself",
+        // It has no object that a retry could be asked of.
+        ClusterPhase::Blocked => "the hub goes on by itself once the cause is gone",
         _ => "nothing to retry",
     }
 }

@@ -3,67 +3,60 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::status::{Output, may_watch};
+use super::nodes;
 use crate::cli::{Connection, FleetStatus as Args, StatusFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::fleet::facts::{Facts, Scope};
-use crate::fleet::follow::{Follow, follow, text};
+use crate::fleet::follow::{follow, text};
 use crate::fleet::verdict::{Goal, advice};
 use crate::fleet::{FleetStatus, Overview, is_named, is_ready};
-use crate::printer::{Printer, Stream, is_terminal, terminal_size};
-use crate::table::Layout;
+use crate::following::Follow;
+use crate::printer::{Printer, Stream, json, yaml};
 
 pub(super) async fn run(
     args: &Args,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    if args.watch && args.output != StatusFormat::Table {
-        return Err(Failure::new(
-            "`--watch` shows a table only",
-            "leave out `-o`, or wait for the end with `--wait`",
-        ));
-    }
+    may_watch(args.watch, args.output)?;
+    let how = Output {
+        format: args.output,
+        no_headers: args.no_headers,
+    };
     let scope = Scope {
         fleet: args.fleet.clone(),
         clusters: args.clusters.clone(),
         all_namespaces: args.all_namespaces,
     };
+    if args.nodes {
+        return nodes::run(args, flags, printer).await;
+    }
     let cluster = Cluster::connect(flags, printer).await?;
     if args.watch {
-        let how = Follow {
-            goal: None,
-            timeout: None,
-            stream: Stream::Out,
-        };
-        return follow(&cluster, how, scope).await;
+        return follow(&cluster, Follow::watch(), scope).await;
     }
     if !args.wait {
-        return show(&cluster, args, scope).await;
+        return show(&cluster, how, scope).await;
     }
-    let live = args.output == StatusFormat::Table && is_terminal(Stream::Out);
-    let how = Follow {
-        goal: Some(Goal::Synced),
-        timeout: Some(args.timeout),
-        stream: if live { Stream::Out } else { Stream::Err },
-    };
+    let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
     unknown(&Facts::observe(&cluster, scope.clone()).await?)?;
-    let waited = follow(&cluster, how, scope.clone()).await;
+    let waited = follow(&cluster, wait, scope.clone()).await;
     // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
-    if !live && !matches!(waited, Ok(Exit::Interrupted)) {
+    if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
         let facts = Facts::observe(&cluster, scope).await?;
-        print(printer, &facts.statuses(), &facts.scope, args)?;
+        print(printer, &facts.statuses(), &facts.scope, how)?;
     }
     waited
 }
 
-async fn show(cluster: &Cluster<'_>, args: &Args, scope: Scope) -> Result<Exit, Failure> {
+async fn show(cluster: &Cluster<'_>, how: Output, scope: Scope) -> Result<Exit, Failure> {
     let facts = Facts::observe(cluster, scope).await?;
     unknown(&facts)?;
     let all = facts.statuses();
     let printer = cluster.printer();
-    let is_table = matches!(args.output, StatusFormat::Table | StatusFormat::Wide);
-    if all.is_empty() && is_table {
+    if all.is_empty() && how.is_table() {
         let (place, hint) = if facts.scope.all_namespaces {
             let hint = "`kubectl globalps fleet add --help` shows how to create one";
             (String::new(), hint)
@@ -75,9 +68,9 @@ async fn show(cluster: &Cluster<'_>, args: &Args, scope: Scope) -> Result<Exit, 
         printer.hint(hint);
         return Ok(Exit::No);
     }
-    print(printer, &all, &facts.scope, args)?;
+    print(printer, &all, &facts.scope, how)?;
     for (message, hint) in all.iter().filter_map(advice) {
-        if is_table {
+        if how.is_table() {
             printer.note("");
         }
         printer.note(message);
@@ -118,59 +111,43 @@ pub(super) fn missing(named: &[String], status: &FleetStatus) -> Result<(), Fail
     ))
 }
 
-fn print(
+pub(super) fn print(
     printer: &Printer,
     all: &[FleetStatus],
     scope: &Scope,
-    args: &Args,
+    how: Output,
 ) -> Result<(), Failure> {
-    match (args.output, all) {
+    match (how.format, all) {
         (StatusFormat::Table | StatusFormat::Wide, all) => {
-            let layout = Layout {
-                width: terminal_size(Stream::Out).map(|(_, width)| width),
-                wide: args.output == StatusFormat::Wide,
-                no_headers: args.no_headers,
-                color: printer.has_color(Stream::Out),
-                ..Layout::default()
-            };
             let now = Timestamp::now();
-            printer.data(&text(all, scope, now, layout, None));
-            Ok(())
+            printer.painted(&text(all, scope, now, how.layout(printer), None));
         }
         (StatusFormat::Name, [status]) if scope.fleet.is_some() => {
-            for row in &status.clusters {
+            for row in status.managed() {
                 printer.data(&format!("clusterpullsecret.globalps.io/{}", row.object));
             }
-            Ok(())
         }
         (StatusFormat::Name, all) => {
             for status in all {
                 let (_, name) = status.fleet.name.split_once('/').unwrap_or_default();
                 printer.data(&format!("fleetpullsecret.globalps.io/{name}"));
             }
-            Ok(())
         }
-        (format, [status]) if scope.fleet.is_some() => serialized(printer, format, status),
-        (format, all) => serialized(printer, format, &Overview::of(all)),
+        (format, [status]) if scope.fleet.is_some() => serialized(printer, format, status)?,
+        (format, all) => serialized(printer, format, &Overview::of(all))?,
     }
+    Ok(())
 }
 
-fn serialized(
+pub(super) fn serialized(
     printer: &Printer,
     format: StatusFormat,
     value: &impl Serialize,
 ) -> Result<(), Failure> {
-    let text = if format == StatusFormat::Yaml {
-        serde_saphyr::to_string(value).ok()
-    } else {
-        serde_json::to_string_pretty(value).ok()
+    let written = match format {
+        StatusFormat::Yaml => yaml("the status", value),
+        _ => json("the status", value),
     };
-    let text = text.ok_or_else(|| {
-        Failure::new(
-            "the status could not be written in that format",
-            "leave out `-o`",
-        )
-    })?;
-    printer.data(&text);
+    printer.data(&written?);
     Ok(())
 }

@@ -1,17 +1,16 @@
 //! `fleet undo`: the credentials of an earlier revision come back into the source Secret.
 
 use globalps_core::api::FleetPullSecret;
-use globalps_core::dockerconfig::{DockerConfig, Finding, validate_bytes};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::super::pull_secret;
-use super::super::undo::write_back;
+use super::super::undo::{choose, roll_back, valid_in};
+use super::super::{may_wait, pull_secret};
 use super::{follow_if, taken_up};
-use crate::additional::{data_of, may_change_of};
+use crate::additional::may_change_of;
 use crate::changes::{InForce, changes, text};
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::client::Cluster;
@@ -19,32 +18,27 @@ use crate::completion::Choice;
 use crate::error::{Exit, Failure};
 use crate::fleet::facts::find;
 use crate::fleet::verdict::Goal;
-use crate::history::{Revision, last_other};
+use crate::history::Revision;
 use crate::printer::Printer;
-use crate::prompt::{can_confirm, confirm};
+use crate::prompt::can_confirm;
 
 pub(super) async fn run(
     args: &FleetUndo,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let dry = args.dry_run != DryRun::None;
-    if args.wait.wait && dry {
-        return Err(Failure::new(
-            "a dry run changes nothing, so there is nothing to wait for",
-            "leave out `--wait` or `--dry-run`",
-        ));
-    }
-    can_confirm(args.yes || dry)?;
+    may_wait(args.wait.wait, args.dry_run)?;
+    can_confirm(args.yes || args.dry_run != DryRun::None)?;
     let cluster = Cluster::connect(flags, printer).await?;
     let fleet = find(&cluster, &args.fleet).await?;
     let source = &fleet.spec.secret_ref;
+    let place = (source.name.as_str(), source.key.as_str());
     let revisions = revisions(&cluster, &fleet).await?;
-    let existing = pull_secret(&cluster, &source.name).await?;
+    let existing = pull_secret::get(&cluster, place.0).await?;
     let now = existing
         .as_ref()
-        .and_then(|secret| config_of(secret, &source.key));
-    let revision = choose(&revisions, args.to_revision, now.as_ref())?;
+        .and_then(|secret| valid_in(secret, place.1));
+    let revision = choose(&revisions, args.to_revision, now.as_ref(), kept)?;
     let number = revision.number;
     if now
         .as_ref()
@@ -52,43 +46,24 @@ pub(super) async fn run(
     {
         printer.note(format_args!(
             "source Secret `{}` has the credentials of revision {number} already",
-            source.name
+            place.0
         ));
         return Ok(Exit::Done);
     }
     may_write(existing.as_ref(), &fleet, args.force_conflicts, printer)?;
-    let change = match changes(&in_source(now), &revision.config) {
+    let change = match changes(&InForce::only(now.unwrap_or_default()), &revision.config) {
         none if none.is_empty() => "no credential in the clusters changes\n".to_owned(),
         some => text(&some),
     };
-    if dry {
-        printer.data(&change);
-    } else {
-        printer.note(change.trim_end());
-        let question = format!(
-            "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
-            cluster.namespace, source.name
-        );
-        confirm(&question, args.yes)?;
-    }
-    if args.dry_run != DryRun::Client {
-        let place = (source.name.as_str(), source.key.as_str());
-        write_back(&cluster, existing, place, revision.bytes.clone(), dry).await?;
-    }
-    let how = match args.dry_run {
-        DryRun::None => "",
-        DryRun::Client => " (dry run)",
-        DryRun::Server => " (server dry run)",
-    };
-    let done = format!(
-        "secret/{} rolled back to revision {number}{how}",
-        source.name
+    let question = format!(
+        "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
+        cluster.namespace, place.0
     );
-    if dry {
-        printer.note(done);
+    let asked = (change.as_str(), question.as_str(), args.yes);
+    roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
+    if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
     }
-    printer.data(&done);
     if args.wait.wait {
         taken_up(&cluster, &args.fleet, super::revision(&fleet)).await?;
     }
@@ -134,40 +109,15 @@ fn rolled_out(fleet: &str, secrets: Vec<Secret>) -> Vec<Revision> {
     revisions
 }
 
-fn choose<'a>(
-    revisions: &'a [Revision],
-    number: Option<i64>,
-    now: Option<&DockerConfig>,
-) -> Result<&'a Revision, Failure> {
-    let kept: Vec<String> = revisions.iter().map(|it| it.number.to_string()).collect();
-    let hint = || match kept.as_slice() {
-        [] => "no revision has been in force in every cluster yet".to_owned(),
-        kept => format!(
-            "kept are the revisions that every cluster had: {}; `spec.historyLimit` says how many",
-            kept.join(", ")
-        ),
-    };
-    match number {
-        Some(number) => revisions
-            .iter()
-            .find(|revision| revision.number == number)
-            .ok_or_else(|| Failure::new(format!("revision {number} is not kept"), hint())),
-        None => last_other(revisions, now)
-            .ok_or_else(|| Failure::new("there is nothing to go back to", hint())),
+fn kept(revisions: &[Revision]) -> String {
+    if revisions.is_empty() {
+        return "no revision has been in force in every cluster yet".to_owned();
     }
-}
-
-/// What the Secret means; `None`: nothing that the hub would roll out.
-fn config_of(secret: &Secret, key: &str) -> Option<DockerConfig> {
-    let (config, findings) = validate_bytes(data_of(secret, key)?);
-    config.filter(|_| !findings.iter().any(Finding::is_error))
-}
-
-fn in_source(now: Option<DockerConfig>) -> InForce {
-    InForce {
-        additional: now.unwrap_or_default(),
-        ..InForce::default()
-    }
+    let numbers: Vec<String> = revisions.iter().map(|it| it.number.to_string()).collect();
+    format!(
+        "kept are the revisions that every cluster had: {}; `spec.historyLimit` says how many",
+        numbers.join(", ")
+    )
 }
 
 /// Refuses to write into a Secret that can't be changed, or that another program would restore.
@@ -231,9 +181,9 @@ mod tests {
         assert_eq!(numbers, [10, 2]);
         let config = |registry: &str| {
             let secret = secret("1", true, registry);
-            config_of(&secret, names::DATA_KEY)
+            valid_in(&secret, names::DATA_KEY)
         };
-        let kept = "kept are the revisions that every cluster had: 10, 2; `spec.historyLimit` says how many";
+        let hint = "kept are the revisions that every cluster had: 10, 2; `spec.historyLimit` says how many";
         for (asked, now, expected) in [
             (None, config("c"), Ok(10)),
             (None, config("b"), Ok(2)),
@@ -242,17 +192,17 @@ mod tests {
             (
                 Some(11),
                 config("b"),
-                Err(("revision 11 is not kept", kept)),
+                Err(("revision 11 is not kept", hint)),
             ),
         ] {
-            let found = choose(&revisions, asked, now.as_ref());
+            let found = choose(&revisions, asked, now.as_ref(), kept);
             let found = found
                 .map(|it| it.number)
                 .map_err(|it| (it.message, it.hint));
             let expected = expected.map_err(|(a, b): (&str, &str)| (a.to_owned(), b.to_owned()));
             assert_eq!(found, expected, "{asked:?}");
         }
-        let failure = choose(&[], None, None).expect_err("none is kept");
+        let failure = choose(&[], None, None, kept).expect_err("none is kept");
         assert_eq!(
             (failure.message.as_str(), failure.hint.as_str()),
             (

@@ -1,4 +1,5 @@
-//! Kills a controller at a write of its choice: the API server asks a webhook before each one, and the webhook does it.
+//! Kills a program at a write of its choice: the API server asks a webhook before each one, and the webhook does it. So may a
+//! server that the test plays.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -7,20 +8,19 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::fleet::stage::Stage;
+use crate::fleet::stage::{CONTROLLER_NAMESPACE, Stage};
 use crate::process::kill;
 use crate::webhook::Webhook;
 
 const NAME: &str = "gate";
-const USER: &str = "system:serviceaccount:globalps-system:globalps-controller";
 /// Writes that were let through before are stored within this time.
 const STORED: Duration = Duration::from_millis(30);
-/// Without a write for so long, the controller has written all.
+/// Without a write for so long, the program has written all.
 const QUIET: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct State {
-    /// The controller and how many more writes it lives for; `None`: nobody is killed.
+    /// The program and how many more writes it lives for; `None`: nobody is killed.
     victim: Option<(u32, usize)>,
     /// Nothing of the dead one is let through.
     is_dead: bool,
@@ -30,7 +30,8 @@ struct State {
 }
 
 impl State {
-    fn decide(&mut self, request: &Value) -> Option<String> {
+    /// Whether the write goes through.
+    fn admits(&mut self, write: String) -> bool {
         if !self.is_dead && self.victim.is_some_and(|(_, left)| left == 0) {
             sleep(STORED);
             self.is_dead = true;
@@ -39,21 +40,25 @@ impl State {
             }
         }
         if self.is_dead {
-            return Some("its writer is dead".to_owned());
+            return false;
         }
         if let Some((_, left)) = &mut self.victim {
             *left -= 1;
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (operation, resource) = (&request["operation"], &request["resource"]["resource"]);
-        let (operation, resource) = (text(operation), text(resource));
-        let (namespace, name) = (text(&request["namespace"]), text(&request["name"]));
-        let part = text(&request["subResource"]);
-        self.writes
-            .push(format!("{operation} {resource} {namespace}/{name} {part}"));
+        self.writes.push(write);
         self.last = Some(Instant::now());
-        None
+        true
     }
+}
+
+/// Of the `request` of an `AdmissionReview`.
+fn write_of(request: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (operation, resource) = (&request["operation"], &request["resource"]["resource"]);
+    let (operation, resource) = (text(operation), text(resource));
+    let (namespace, name) = (text(&request["namespace"]), text(&request["name"]));
+    let part = text(&request["subResource"]);
+    format!("{operation} {resource} {namespace}/{name} {part}")
 }
 
 pub(super) struct Gate {
@@ -63,29 +68,33 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// For every write of Secrets, service accounts and the configuration by the controller.
-    pub(super) fn new(stage: &Stage) -> Result<Self> {
+    /// For every write of this program's service account that the webhook's `rules` name.
+    pub(super) fn new(stage: &Stage, program: &str, rules: &Value) -> Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let decides = Arc::clone(&state);
-        let webhook = Webhook::start(move |request| lock(&decides).decide(request))?;
-        let operations = ["CREATE", "UPDATE", "DELETE"];
-        let rules = json!({
-            "rules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets", "serviceaccounts"],
-                    "operations": operations},
-                {"apiGroups": ["globalps.io"], "apiVersions": ["*"],
-                    "resources": ["globalpullsecrets", "globalpullsecrets/status"], "operations": operations},
-            ],
-            "matchConditions": [{"name": "user", "expression": format!("request.userInfo.username == '{USER}'")}],
+        let webhook = Webhook::start(move |request| {
+            let is_admitted = lock(&decides).admits(write_of(request));
+            (!is_admitted).then(|| "its writer is dead".to_owned())
+        })?;
+        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:{program}");
+        let condition = format!("request.userInfo.username == '{user}'");
+        let about = json!({
+            "rules": rules, "matchConditions": [{"name": "user", "expression": condition}],
         });
-        stage.apply(&webhook.configuration(NAME, &rules).to_string())?;
+        stage.apply(&webhook.configuration(NAME, &about).to_string())?;
         Ok(Self {
             _webhook: webhook,
             state,
         })
     }
 
-    /// The controller is killed at the write that comes after so many others.
+    /// Whether a write elsewhere goes through, for whoever takes it.
+    pub(super) fn admission(&self) -> impl Fn(String) -> bool + Send + Sync + use<> {
+        let state = Arc::clone(&self.state);
+        move |write| lock(&state).admits(write)
+    }
+
+    /// The program is killed at the write that comes after so many others.
     pub(super) fn kill_after(&self, writes: usize, pid: u32) {
         *lock(&self.state) = State {
             victim: Some((pid, writes)),

@@ -1,7 +1,7 @@
 //! Delivery into namespaces by controllers that are killed at each of their writes, with both ways to attach pull secrets.
 
 use anyhow::{Result, ensure};
-use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretStatus};
+use globalps_core::api::{Attach, GlobalPullSecret};
 use globalps_core::manifests::NamespaceAccess;
 use globalps_core::names::{
     ADDITIONAL_SECRET, ATTACHED_ANNOTATION, DATA_KEY, GLOBAL_SECRET, IMAGE_PULL_SECRET_LABEL,
@@ -12,9 +12,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{
-    CONTROLLER, Objects, Outcome, Part, Scene, config, kill_at_each_write, objects, own_secret,
-};
+use super::delivery::{CONTROLLER, Part, config, gate, objects, own_secret, status};
+use super::{Objects, Outcome, Scene, kill_at_each_write};
 use crate::fleet::stage::Stage;
 use crate::product::NAMESPACE;
 
@@ -51,7 +50,8 @@ const CHANGES: [Change; 9] = [
     Change::Disable,
 ];
 
-struct World {
+struct World<'a> {
+    stage: &'a Stage,
     client: Client,
     /// As others made it, and as it is to be again.
     base: Objects,
@@ -67,14 +67,15 @@ pub fn run() -> Result<Vec<Outcome<Change>>> {
     let access = NamespaceAccess {
         secret_name: GLOBAL_SECRET.to_owned(),
         attach: Attach::ServiceAccounts,
+        detaches: false,
     };
     let stage = Stage::managed("delivery-kills", access)?;
-    kill_at_each_write(&stage, World::new(&stage), &CHANGES)
+    kill_at_each_write(&gate(&stage)?, World::new(&stage), &CHANGES)
 }
 
-impl World {
+impl<'a> World<'a> {
     /// Namespaces as users have them, with what belongs to others, and both sources.
-    async fn new(stage: &Stage) -> Result<Self> {
+    async fn new(stage: &'a Stage) -> Result<Self> {
         let mut others = Vec::new();
         let account = |namespace: &str, name: &str, reference: &str| {
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": [{"name": reference}],
@@ -97,6 +98,7 @@ impl World {
         stage.apply(&json!({"apiVersion": "v1", "kind": "List", "items": others}).to_string())?;
         stage.allow_source(TEAM)?;
         let mut world = Self {
+            stage,
             client: stage.admin_client().await?,
             base: Objects::new(),
             is_enabled: false,
@@ -112,7 +114,7 @@ impl World {
             .await?;
         world.apply_sources().await?;
         stage.wait_default_accounts(&["a", "b", "t-1", "out", "foreign", "default"])?;
-        world.base = objects(&world).await?;
+        world.base = world.found().await?;
         Ok(world)
     }
 
@@ -146,11 +148,25 @@ impl World {
     }
 }
 
-impl Scene for World {
+fn part(kind: &str, space: &str, name: &str) -> Part {
+    match kind {
+        _ if !SPACES.contains(&space) => Part::Others,
+        "Secret" if name == GLOBAL_SECRET => Part::Own,
+        "ServiceAccount" if ACCOUNTS.contains(&name) => Part::Shared,
+        _ => Part::Others,
+    }
+}
+
+impl Scene for World<'_> {
     type Change = Change;
+    const PROGRAM: &'static str = CONTROLLER;
 
     fn client(&self) -> &Client {
         &self.client
+    }
+
+    fn start(&self) -> Result<u32> {
+        self.stage.start_controller()
     }
 
     async fn make(&mut self, change: Change) -> Result<()> {
@@ -193,11 +209,17 @@ impl Scene for World {
         }
     }
 
-    fn is_rotation(&self, change: Change) -> bool {
-        matches!(
-            change,
-            Change::Rotate | Change::RotateTeam | Change::RotateAgain
-        )
+    fn circle(&self, change: Change) -> &'static [Change] {
+        match change {
+            Change::Rotate => &[Change::Rotate],
+            Change::RotateTeam => &[Change::RotateTeam],
+            Change::RotateAgain => &[Change::RotateAgain],
+            _ => &[],
+        }
+    }
+
+    async fn found(&self) -> Result<Objects> {
+        objects(&self.client, part).await
     }
 
     fn wanted(&self) -> Objects {
@@ -230,15 +252,6 @@ impl Scene for World {
         wanted
     }
 
-    fn part(&self, kind: &str, space: &str, name: &str) -> Part {
-        match kind {
-            _ if !SPACES.contains(&space) => Part::Others,
-            "Secret" if name == GLOBAL_SECRET => Part::Own,
-            "ServiceAccount" if ACCOUNTS.contains(&name) => Part::Shared,
-            _ => Part::Others,
-        }
-    }
-
     fn may_differ(&self, change: Change, key: &str) -> bool {
         // Two sources come or go, one after the other.
         let is_twofold = matches!(change, Change::Withdraw | Change::Restore);
@@ -246,7 +259,7 @@ impl Scene for World {
     }
 
     /// No reference is without its Secret.
-    fn check_between(&self, found: &Objects) -> Result<()> {
+    async fn check_between(&self, found: &Objects) -> Result<()> {
         for (key, account) in found {
             let is_ours = !account["metadata"]["annotations"][ATTACHED_ANNOTATION].is_null();
             let space = key.split([' ', '/']).nth(1).unwrap_or_default();
@@ -256,7 +269,8 @@ impl Scene for World {
         Ok(())
     }
 
-    fn check_status(&self, status: &GlobalPullSecretStatus) -> Result<()> {
+    async fn check_status(&self) -> Result<()> {
+        let status = status(&self.client).await?;
         let revision = status.revision;
         ensure!(
             (revision > 0) == self.has_sources,

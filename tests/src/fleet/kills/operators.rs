@@ -1,7 +1,7 @@
 //! Delivery to operators by controllers that are killed at each of their writes.
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus};
+use globalps_core::api::GlobalPullSecret;
 use globalps_core::names::{
     DATA_KEY, GLOBAL_SECRET, OPERATOR_SECRET_LABEL, OPERATOR_SECRETS_ANNOTATION, SECRET_TYPE,
 };
@@ -10,9 +10,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{
-    CONTROLLER, Objects, Outcome, Part, Scene, config, kill_at_each_write, objects, own_secret,
-};
+use super::delivery::{CONTROLLER, Part, config, gate, objects, own_secret, status};
+use super::{Objects, Outcome, Scene, kill_at_each_write};
 use crate::fleet::stage::Stage;
 use crate::olm::{catalog, delete, install_olm, set_versions, subscription, version};
 use crate::product::NAMESPACE;
@@ -68,7 +67,7 @@ pub fn run() -> Result<Vec<Outcome<Change>>> {
     let secrets = [("olm", "pull"), ("more", "pull")];
     let stage = Stage::for_operators("operator-kills", &secrets)?;
     install_olm(&stage.cluster);
-    kill_at_each_write(&stage, World::new(&stage), &CHANGES)
+    kill_at_each_write(&gate(&stage)?, World::new(&stage), &CHANGES)
 }
 
 impl<'a> World<'a> {
@@ -107,7 +106,7 @@ impl<'a> World<'a> {
         set_versions(&stage.cluster, SPACE, "b", "b.v1", "b.v1");
         // The default service accounts of the new namespaces come by themselves.
         stage.wait_default_accounts(&["olm", "more", SPACE])?;
-        world.base = objects(&world).await?;
+        world.base = world.found().await?;
         Ok(world)
     }
 
@@ -175,11 +174,25 @@ fn add(wanted: &mut Objects, copy: &str, content: &Value, versions: &[&str]) {
     }
 }
 
+fn part(kind: &str, space: &str, name: &str) -> Part {
+    match kind {
+        _ if space != SPACE => Part::Others,
+        "Secret" if COPIES.contains(&name) => Part::Own,
+        "ServiceAccount" if ACCOUNTS.contains(&name) => Part::Shared,
+        _ => Part::Others,
+    }
+}
+
 impl Scene for World<'_> {
     type Change = Change;
+    const PROGRAM: &'static str = CONTROLLER;
 
     fn client(&self) -> &Client {
         &self.client
+    }
+
+    fn start(&self) -> Result<u32> {
+        self.stage.start_controller()
     }
 
     async fn make(&mut self, change: Change) -> Result<()> {
@@ -193,7 +206,7 @@ impl Scene for World<'_> {
                 self.apply_pull_secret("olm", self.content).await?;
                 // It is an object of others, with another version now.
                 let key = "Secret olm/pull";
-                let now = objects(self).await?.remove(key).context(key)?;
+                let now = self.found().await?.remove(key).context(key)?;
                 self.base.insert(key.to_owned(), now);
             }
             Change::Upgrade => self.set_versions(("a.v1", "a.v2")),
@@ -215,8 +228,15 @@ impl Scene for World<'_> {
         Ok(())
     }
 
-    fn is_rotation(&self, change: Change) -> bool {
-        change == Change::Rotate
+    fn circle(&self, change: Change) -> &'static [Change] {
+        match change {
+            Change::Rotate => &[Change::Rotate],
+            _ => &[],
+        }
+    }
+
+    async fn found(&self) -> Result<Objects> {
+        objects(&self.client, part).await
     }
 
     fn wanted(&self) -> Objects {
@@ -241,21 +261,12 @@ impl Scene for World<'_> {
         wanted
     }
 
-    fn part(&self, kind: &str, space: &str, name: &str) -> Part {
-        match kind {
-            _ if space != SPACE => Part::Others,
-            "Secret" if COPIES.contains(&name) => Part::Own,
-            "ServiceAccount" if ACCOUNTS.contains(&name) => Part::Shared,
-            _ => Part::Others,
-        }
-    }
-
     fn may_differ(&self, _: Change, _: &str) -> bool {
         false
     }
 
     /// A service account names each copy: by that the next controller finds it.
-    fn check_between(&self, found: &Objects) -> Result<()> {
+    async fn check_between(&self, found: &Objects) -> Result<()> {
         for copy in COPIES {
             let is_there = found.contains_key(&format!("Secret {SPACE}/{copy}"));
             let is_named = found.values().any(|account| {
@@ -266,7 +277,8 @@ impl Scene for World<'_> {
         Ok(())
     }
 
-    fn check_status(&self, status: &GlobalPullSecretStatus) -> Result<()> {
+    async fn check_status(&self) -> Result<()> {
+        let status = status(&self.client).await?;
         let found = status.operators.as_ref();
         let found = found.map(|found| (found.synced, found.total, found.failed));
         let all = u32::from(self.versions.is_some()) + u32::from(self.has_entry);

@@ -1,0 +1,115 @@
+//! Installs globalps in a member, where nobody else did.
+
+use std::time::Duration;
+
+use globalps_core::names::{
+    CONTROLLER, CONTROLLER_NAMESPACE, DATA_KEY, FLEET_ANNOTATION, IMAGES_SECRET,
+    INSTALLATION_ANNOTATION, NAMESPACE,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::requests::within;
+use crate::clusters::installation::Installation;
+use crate::content::source::Data;
+
+/// A new kind of object is served after a moment.
+const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Installed {
+    /// As it is wanted, and its controller runs; or somebody else looks after it.
+    Runs,
+    /// Its controller does not run yet, or one of before runs still. `written`: something was only now.
+    Waits { written: bool },
+}
+
+/// `manager`: the hub's field manager. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
+pub(super) async fn install(
+    client: &Client,
+    installation: &Installation,
+    manager: &str,
+    fleet: &str,
+) -> Result<Installed, Option<kube::Error>> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), CONTROLLER_NAMESPACE);
+    if let Some(found) = within(deployments.get_opt(CONTROLLER)).await? {
+        let is = |key, value: &str| found.annotations().get(key).is_some_and(|it| it == value);
+        if !is(FLEET_ANNOTATION, fleet) {
+            return Ok(Installed::Runs);
+        }
+        if is(INSTALLATION_ANNOTATION, &installation.mark())
+            && has_pull_secret(client, installation).await?
+        {
+            let waits = Installed::Waits { written: false };
+            return Ok(if runs(&found) { Installed::Runs } else { waits });
+        }
+    }
+    for object in installation.objects(fleet) {
+        apply(client, object, manager).await?;
+    }
+    Ok(Installed::Waits { written: true })
+}
+
+/// Every pod is of the newest template and ready: what the cluster says then, this release says.
+fn runs(deployment: &Deployment) -> bool {
+    let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
+        return false;
+    };
+    let wanted = Some(spec.replicas.unwrap_or(1));
+    status.observed_generation == deployment.metadata.generation
+        && [
+            status.replicas,
+            status.updated_replicas,
+            status.available_replicas,
+        ]
+        .iter()
+        .all(|count| *count == wanted)
+}
+
+async fn has_pull_secret(
+    client: &Client,
+    installation: &Installation,
+) -> Result<bool, Option<kube::Error>> {
+    let Some(wanted) = &installation.pull_secret else {
+        return Ok(true);
+    };
+    for namespace in [CONTROLLER_NAMESPACE, NAMESPACE] {
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        let found = within(secrets.get_opt(IMAGES_SECRET)).await?;
+        if found.is_none_or(|secret| Data::of(&secret, DATA_KEY) != *wanted) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), Option<kube::Error>> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let (group, version) = version.split_once('/').unwrap_or(("", &version));
+    let kind = text(&object["kind"]);
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+    let name = text(&object["metadata"]["name"]);
+    let namespace = text(&object["metadata"]["namespace"]);
+    let api: Api<DynamicObject> = if namespace.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), &namespace, &resource)
+    };
+    // What is ours is put right where somebody changed it.
+    let params = PatchParams::apply(manager).force();
+    let patch = Patch::Apply(object);
+    let (attempts, pause) = SERVED;
+    for _ in 1..attempts {
+        match within(api.patch(&name, &params, &patch)).await {
+            Err(Some(kube::Error::Api(status))) if status.code == 404 => sleep(pause).await,
+            applied => return applied.map(drop),
+        }
+    }
+    within(api.patch(&name, &params, &patch)).await.map(drop)
+}

@@ -1,0 +1,64 @@
+//! The requests to a member: each with a deadline, and with a reason where the member is away.
+
+use std::time::Duration;
+
+use globalps_core::names::{
+    DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION, SECRET_TYPE,
+};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::order::Order;
+use crate::clusters::member::{Reason, Release};
+use crate::remote::unreachable;
+use crate::telemetry::client::without_content;
+
+/// Deadline of each request.
+const REQUEST: Duration = Duration::from_secs(15);
+
+pub(super) fn secrets(client: &Client, order: &Order) -> Api<Secret> {
+    Api::namespaced(client.clone(), &order.target.namespace)
+}
+
+/// With a version the write is for the Secret that was seen, and for no other.
+pub(super) fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json::Value {
+    let mut annotations = json!({
+        FLEET_ANNOTATION: order.fleet,
+        REVISION_ANNOTATION: release.number.to_string(),
+    });
+    if !release.retry.is_empty() {
+        annotations[RETRY_ANNOTATION] = release.retry.into();
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": order.target.name,
+            "resourceVersion": version,
+            "labels": {"app.kubernetes.io/managed-by": "globalps"},
+            "annotations": annotations,
+        },
+        "type": SECRET_TYPE,
+        "data": {DATA_KEY: ByteString(release.content.0.clone().unwrap_or_default())},
+    })
+}
+
+/// `None`: no response in time.
+pub(super) async fn within<T>(
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Option<kube::Error>> {
+    match timeout(REQUEST, call).await {
+        Ok(done) => done.map_err(Some),
+        Err(_) => Err(None),
+    }
+}
+
+pub(super) fn away(error: Option<kube::Error>) -> Reason {
+    if let Some(error) = &error {
+        tracing::debug!(error = without_content(error), "a member is away");
+    }
+    error.map_or_else(unreachable::timeout, |error| unreachable::reason(&error))
+}

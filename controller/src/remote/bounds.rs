@@ -1,0 +1,282 @@
+//! Bounds of what another cluster may answer: its API server is somebody else's. With one response that has no end it could fill
+//! this process, and with events or requests without an end keep it from everything else.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::{Request, Response};
+use kube::client::Body;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tower::{BoxError, Layer, Service};
+
+/// Bytes of a response, and of an event of a watch, at most. etcd takes no object of more than 1.5 MiB, and nothing here asks
+/// for two.
+pub(super) const MOST: usize = 2 << 20;
+/// Time for a response at most. A watch may go on.
+const TIME: Duration = Duration::from_secs(30);
+/// Bytes a second that one client reads, and how many more after it was at rest. A request counts as some, whatever the response.
+const RATE: u32 = 512 << 10;
+const BURST: Duration = Duration::from_secs(2);
+const REQUEST: usize = 8 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Exceeded {
+    #[error("a response of more than {} MiB", MOST >> 20)]
+    Size,
+    #[error("the response has not ended within {} s: timed out", TIME.as_secs())]
+    Time,
+}
+
+/// The layer of a client whose responses are bounded.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds;
+
+impl<S> Layer<S> for Bounds {
+    type Service = BoundedService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        BoundedService {
+            inner,
+            pace: Pace::default(),
+            pause: None,
+        }
+    }
+}
+
+/// When all that was read until now would have been read at the rate.
+#[derive(Clone, Default)]
+struct Pace(Arc<Mutex<Option<Instant>>>);
+
+impl Pace {
+    /// When the next bytes may be read, after these.
+    fn after(&self, bytes: usize) -> Instant {
+        let now = Instant::now();
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let time = Duration::from_secs(1).mul_f64(f64::from(bytes) / f64::from(RATE));
+        let mut paid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = paid.map_or(now, |until| until.max(now)) + time;
+        *paid = Some(until);
+        until.checked_sub(BURST).map_or(now, |at| at.max(now))
+    }
+}
+
+fn pause(until: Instant) -> Option<Pin<Box<Sleep>>> {
+    (until > Instant::now()).then(|| Box::pin(sleep_until(until)))
+}
+
+pub(super) struct BoundedService<S> {
+    inner: S,
+    pace: Pace,
+    /// Until another request may be made.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S, B> Service<Request<Body>> for BoundedService<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Bounded<B>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let query = request.uri().query().unwrap_or_default();
+        let is_watch = query.split('&').any(|pair| pair == "watch=true");
+        let pace = self.pace.clone();
+        self.pause = pause(pace.after(REQUEST));
+        let call = self.inner.call(request);
+        Box::pin(async move {
+            let response = call.await.map_err(Into::into)?;
+            Ok(response.map(|body| Bounded::new(body, pace, is_watch)))
+        })
+    }
+}
+
+/// A body that ends with an error where it exceeds the bounds.
+pub(super) struct Bounded<B> {
+    inner: B,
+    /// Bytes of the response, or of the event that has begun.
+    used: usize,
+    /// `None`: of a watch.
+    end: Option<Pin<Box<Sleep>>>,
+    pace: Pace,
+    /// Until more may be read.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Bounded<B> {
+    fn new(inner: B, pace: Pace, is_watch: bool) -> Self {
+        Self {
+            inner,
+            used: 0,
+            end: (!is_watch).then(|| Box::pin(sleep(TIME))),
+            pace,
+            pause: None,
+        }
+    }
+
+    fn add(&mut self, data: &[u8]) -> Result<(), Exceeded> {
+        let newline = data.iter().rposition(|byte| *byte == b'\n');
+        self.used = match newline.filter(|_| self.end.is_none()) {
+            Some(at) => data.len() - at - 1,
+            None => self.used.saturating_add(data.len()),
+        };
+        if self.used > MOST {
+            return Err(Exceeded::Size);
+        }
+        self.pause = pause(self.pace.after(data.len()));
+        Ok(())
+    }
+}
+
+impl<B> HttpBody for Bounded<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Some(end) = &mut this.end
+            && end.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(Err(Exceeded::Time.into())));
+        }
+        if let Some(pause) = &mut this.pause {
+            ready!(pause.as_mut().poll(context));
+            this.pause = None;
+        }
+        let frame = match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
+            Some(frame) => frame.map_err(Into::into)?,
+            None => return Poll::Ready(None),
+        };
+        if let Some(data) = frame.data_ref() {
+            this.add(data)?;
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// The same part, so many times, and then nothing for ever.
+    struct Parts(Bytes, usize);
+
+    impl HttpBody for Parts {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            if self.1 == 0 {
+                return Poll::Pending;
+            }
+            self.1 -= 1;
+            Poll::Ready(Some(Ok(Frame::data(self.0.clone()))))
+        }
+    }
+
+    /// Each of 64 KiB.
+    fn parts(byte: u8, number: usize) -> Parts {
+        Parts(vec![byte; 1 << 16].into(), number)
+    }
+
+    /// Bytes until the error, and the error.
+    async fn read(mut body: Bounded<Parts>) -> (usize, String) {
+        let mut bytes = 0;
+        loop {
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+            match frame.await.unwrap() {
+                Ok(frame) => bytes += frame.data_ref().unwrap().len(),
+                Err(error) => return (bytes, error.to_string()),
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_response_without_an_end_is_cut() {
+        for (sentence, byte, is_watch) in [
+            ("a response", b'x', false),
+            ("one of empty lines", b'\n', false),
+            ("an event", b'x', true),
+        ] {
+            let body = Bounded::new(parts(byte, usize::MAX), Pace::default(), is_watch);
+            let (bytes, error) = read(body).await;
+            assert_eq!(
+                (bytes, error.as_str()),
+                (MOST, "a response of more than 2 MiB"),
+                "{sentence}"
+            );
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_response_that_stops_is_over_in_time_and_a_watch_goes_on() {
+        let parts = Parts(Bytes::from_static(b"x"), 7);
+        let (bytes, error) = read(Bounded::new(parts, Pace::default(), false)).await;
+        assert_eq!(bytes, 7);
+        assert!(error.contains("within 30 s"), "{error}");
+        // Many events are more than one may be.
+        let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MOST);
+        let watch = read(Bounded::new(events, Pace::default(), true));
+        let goes_on = tokio::time::timeout(Duration::from_mins(5), watch).await;
+        assert!(goes_on.is_err(), "{goes_on:?}");
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn more_than_the_rate_waits_whatever_it_is() {
+        let (pace, begun) = (Pace::default(), Instant::now());
+        assert_eq!(pace.after(2 * RATE as usize), begun, "after a rest");
+        let later = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(pace.after(RATE as usize), later(1));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(pace.after(RATE as usize), later(10), "it has rested");
+        for _ in 1..640 {
+            pace.after(REQUEST);
+        }
+        assert_eq!(pace.after(REQUEST), later(19), "64 a second");
+        // 6 MiB at half of one a second, of which the first is at once.
+        let begun = Instant::now();
+        let mut rest = Bounded::new(parts(b'\n', 96), Pace::default(), true);
+        for _ in 0..96 {
+            let frame = poll_fn(|context| Pin::new(&mut rest).poll_frame(context)).await;
+            assert!(frame.unwrap().is_ok());
+        }
+        let time = begun.elapsed().as_secs();
+        assert!((9..=10).contains(&time), "{time} s");
+    }
+}

@@ -1,0 +1,57 @@
+//! A client of one cluster among a thousand: what each of them holds counts.
+
+use std::time::Duration;
+
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::{Client, Config};
+use tokio_rustls::rustls::client::Resumption;
+use tower::{Layer as _, ServiceBuilder};
+
+use super::bounds::Bounds;
+use super::kubeconfig::UNUSABLE;
+use crate::leader::fencing::Fence;
+
+/// A connection that nothing was asked on for so long is closed: the watch has its own.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// A client that writes only behind the fence. Beside kube's own, it has one queue of requests instead of two, keeps no TLS
+/// session for later and no idle connection: 80 KB less for each cluster. `Err`: the end of a sentence about the kubeconfig.
+pub(crate) fn lean_client(config: Config, fence: &Fence) -> Result<Client, String> {
+    let unusable = |_| UNUSABLE.to_owned();
+    if config.proxy_url.is_some() {
+        let builder = ClientBuilder::try_from(config).map_err(unusable)?;
+        return Ok(builder.with_layer(&Bounds).with_layer(fence).build());
+    }
+    let mut tls = config.rustls_client_config().map_err(unusable)?;
+    tls.resumption = Resumption::disabled();
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into();
+        let name = name.map_err(|_| UNUSABLE.to_owned())?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let mut connector = TimeoutConnector::new(https.enable_http1().wrap_connector(tcp));
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    let http: Http<_, Body> = Http::builder(TokioExecutor::new())
+        .pool_idle_timeout(IDLE)
+        .pool_timer(TokioTimer::new())
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(unusable)?)
+        .layer(config.extra_headers_layer().map_err(unusable)?)
+        .map_err(tower::BoxError::from)
+        .service(http);
+    let service = fence.layer(Bounds.layer(service));
+    Ok(Client::new(service, config.default_namespace))
+}

@@ -1,0 +1,141 @@
+//! One cluster of a fleet: what it is asked for, and what it has.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Counts;
+
+/// Desired state of one cluster (spec) and its observed state (status), both written by the hub. Its `Cluster` owns the
+/// object, or the Secret that registers the cluster.
+#[derive(
+    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
+#[kube(
+    group = "globalps.io",
+    version = "v1alpha1",
+    kind = "ClusterPullSecret",
+    namespaced,
+    status = "ClusterPullSecretStatus",
+    derive = "PartialEq",
+    shortname = "cps",
+    doc = "Registry credentials of one member cluster",
+    printcolumn = r#"{"name":"Cluster","type":"string","jsonPath":".spec.cluster"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision"}"#,
+    printcolumn = r#"{"name":"Nodes","type":"integer","jsonPath":".status.nodes.total"}"#,
+    printcolumn = r#"{"name":"Synced","type":"integer","jsonPath":".status.nodes.synced"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.reason"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterPullSecretSpec {
+    /// `NAMESPACE/NAME` of the `FleetPullSecret`.
+    #[schemars(length(max = 317))]
+    pub fleet: String,
+    /// Name of the `Cluster`, or of the Secret that registers the cluster, in the namespace of this object.
+    #[schemars(length(max = 253))]
+    pub cluster: String,
+    /// Desired revision; 0: none yet.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    pub revision: i64,
+    /// The Secret is removed from the cluster.
+    #[serde(default)]
+    pub remove: bool,
+    /// When the hub assigned this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_at: Option<Time>,
+    /// The hub revoked the assignment before this one, since the cluster made no progress.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
+    /// Value of the annotation `globalps.io/retry` that this assignment follows. Another value is another attempt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub retry: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterPullSecretStatus {
+    /// `metadata.generation` of the spec that `phase` is about.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub observed_generation: i64,
+    /// Revision in force in the cluster; 0: none.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    pub revision: i64,
+    #[serde(default)]
+    pub phase: ClusterPhase,
+    /// uid of the cluster's namespace `kube-system`, by which two names of one cluster are found. Empty: it may not be asked.
+    /// Absent: not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub identity: Option<String>,
+    /// `CamelCase` word for programs; empty where the phase says all.
+    #[serde(default)]
+    #[schemars(length(max = 128))]
+    pub reason: String,
+    /// Sentence for people.
+    #[serde(default)]
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// Nodes of the cluster, as its own globalps counts them. Written when absent too, as null: a merge patch keeps what it
+    /// omits.
+    #[serde(default)]
+    pub nodes: Option<Counts>,
+    /// When `phase` last changed, by the hub's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+    /// When `phase` or `nodes` last changed, by the hub's clock: a large cluster may take as long as it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_progress_time: Option<Time>,
+}
+
+/// Where a cluster stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClusterPhase {
+    /// Waits for its turn.
+    #[default]
+    Pending,
+    Syncing,
+    /// The desired revision is in force.
+    Synced,
+    /// The cluster's own rollout failed, or it rejects the content.
+    Failed,
+    /// Trouble of its own keeps it from changing: a Secret of somebody else, a full quota.
+    Blocked,
+    Removing,
+    /// The Secret is removed.
+    Removed,
+    /// The cluster's API server can't be reached with its kubeconfig.
+    Unreachable,
+    /// A phase of a newer release.
+    #[serde(other)]
+    Other,
+}
+
+impl ClusterPhase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Syncing => "Syncing",
+            Self::Synced => "Synced",
+            Self::Failed => "Failed",
+            Self::Blocked => "Blocked",
+            Self::Removing => "Removing",
+            Self::Removed => "Removed",
+            Self::Unreachable => "Unreachable",
+            Self::Other => "Other",
+        }
+    }
+}
+
+impl fmt::Display for ClusterPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

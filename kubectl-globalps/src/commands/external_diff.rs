@@ -1,0 +1,69 @@
+//! A difference as JSON, as text, or in the program that `$KUBECTL_EXTERNAL_DIFF` names.
+
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::cli::TextFormat;
+use crate::error::Failure;
+use crate::escapes::plain;
+use crate::printer::{Printer, json};
+
+/// Prints it. `text`: the lines that differ, a name for the files to compare, and both sides in full. Credentials are in
+/// neither.
+pub(super) fn show(
+    printer: &Printer,
+    format: TextFormat,
+    difference: &impl Serialize,
+    (text, file, sides): (&str, &str, &dyn Fn() -> (String, String)),
+) -> Result<(), Failure> {
+    match (format, external()) {
+        (TextFormat::Json, _) => printer.data(&json("the difference", difference)?),
+        (TextFormat::Text, Some(words)) => compare(&words, file, &sides())?,
+        (TextFormat::Text, None) if text.is_empty() => {}
+        (TextFormat::Text, None) => printer.data(text),
+    }
+    Ok(())
+}
+
+/// The program that `$KUBECTL_EXTERNAL_DIFF` names, with its arguments.
+fn external() -> Option<Vec<String>> {
+    let words = std::env::var("KUBECTL_EXTERNAL_DIFF").ok()?;
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    (!words.is_empty()).then_some(words)
+}
+
+/// Hands two directories to the program, as kubectl does, with one file each.
+fn compare(
+    words: &[String],
+    file: &str,
+    (before, after): &(String, String),
+) -> Result<(), Failure> {
+    const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
+    let failed = |error: std::io::Error| {
+        Failure::new(
+            format!("the files to compare could not be written: {error}"),
+            "is there room in `$TMPDIR`?",
+        )
+    };
+    let directory = |prefix: &str, content: &str| {
+        let directory = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        std::fs::write(directory.path().join(file), plain(content).as_bytes())?;
+        Ok(directory)
+    };
+    let live = directory("LIVE-", before).map_err(failed)?;
+    let merged = directory("MERGED-", after).map_err(failed)?;
+    let Some((program, args)) = words.split_first() else {
+        return Ok(());
+    };
+    let status = Command::new(program)
+        .args(args)
+        .args([live.path(), merged.path()])
+        .status()
+        .map_err(|error| Failure::new(format!("`{program}` could not be run: {error}"), HINT))?;
+    // As diff: 1 says that there are differences, more that it failed.
+    match status.code() {
+        Some(0 | 1) => Ok(()),
+        _ => Err(Failure::new(format!("`{program}` failed ({status})"), HINT)),
+    }
+}

@@ -1,0 +1,176 @@
+//! `fleet status --nodes`: one cluster, down to its nodes.
+
+use jiff::Timestamp;
+
+use super::super::status::{Output, advise, show};
+use super::member;
+use super::status::{missing, print, serialized};
+use crate::cli::{Connection, FleetStatus as Args, StatusFormat};
+use crate::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::facts::{self, Facts};
+use crate::fleet::facts::{Facts as FleetFacts, Scope};
+use crate::fleet::{ClusterRow, FleetStatus};
+use crate::follow::follow_some;
+use crate::following::Follow;
+use crate::printer::Printer;
+use crate::status::Status;
+
+pub(super) async fn run(
+    args: &Args,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let how = Output {
+        format: args.output,
+        no_headers: args.no_headers,
+    };
+    let (Some(fleet), [_]) = (&args.fleet, args.clusters.as_slice()) else {
+        return Err(Failure::new(
+            "`--nodes` shows the nodes of one cluster",
+            "name the FleetPullSecret and the cluster: `kubectl globalps fleet status NAME CLUSTER --nodes`",
+        ));
+    };
+    if args.wait {
+        return Err(Failure::new(
+            "`--wait` waits for what the hub reports, and `--nodes` shows what the cluster itself reports, which may be about an earlier revision",
+            "leave out one of them, or follow the nodes with `--watch`",
+        ));
+    }
+    let hub = Cluster::connect(flags, printer).await?;
+    let scope = Scope {
+        clusters: args.clusters.clone(),
+        ..Scope::of(fleet)
+    };
+    let facts = FleetFacts::observe(&hub, scope).await?;
+    may_have_nodes(&facts)?;
+    let mut statuses = facts.statuses();
+    let Some(status) = statuses.first_mut() else {
+        return Ok(Exit::Done);
+    };
+    missing(&args.clusters, status)?;
+    let title = one(status)?.name.clone();
+    if how.is_table() && !args.watch {
+        print(printer, std::slice::from_ref(status), &facts.scope, how)?;
+        printer.data("");
+    }
+    let member = member::connect(&hub, &title, args, flags).await?;
+    if args.watch {
+        let all = facts::Scope::default();
+        return member.may(follow_some(&member.cluster, Follow::watch(), all).await);
+    }
+    let exit = if matches!(args.output, StatusFormat::Json | StatusFormat::Yaml) {
+        let seen = member.may(Facts::observe(&member.cluster).await)?;
+        let of_nodes = Status::of(&seen, Timestamp::now());
+        for row in &mut status.clusters {
+            row.status = Some(of_nodes.clone());
+        }
+        serialized(printer, args.output, status)?;
+        member.may(advise(&member.cluster, &seen, &of_nodes, false).await)?
+    } else {
+        member.may(show(&member.cluster, how, facts::Scope::default()).await)?
+    };
+    if exit == Exit::No {
+        printer.note(format_args!(
+            "commands that are named above are for cluster `{title}`: run them with its `--kubeconfig` or `--context`"
+        ));
+    }
+    Ok(if status.fleet.ready { exit } else { Exit::No })
+}
+
+/// Refuses a fleet whose Secret nodes do not get from globalps.
+fn may_have_nodes(facts: &FleetFacts) -> Result<(), Failure> {
+    let mut fleets = facts.fleets.iter();
+    let other = fleets.find(|(_, fleet)| !fleet.spec.target.is_additional());
+    let Some((title, fleet)) = other else {
+        return Ok(());
+    };
+    let target = &fleet.spec.target;
+    Err(Failure::new(
+        format!(
+            "FleetPullSecret `{title}` writes Secret `{}/{}`, which globalps delivers to no node",
+            target.namespace, target.name
+        ),
+        "leave out `--nodes`",
+    ))
+}
+
+/// The cluster that was named.
+fn one(status: &FleetStatus) -> Result<&ClusterRow, Failure> {
+    match status.clusters.as_slice() {
+        [one] => Ok(one),
+        rows => {
+            let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            Err(Failure::new(
+                format!(
+                    "the name is that of several clusters: `{}`",
+                    names.join("`, `")
+                ),
+                "name one of them as NAMESPACE/NAME",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Fleet, FleetCommand};
+    use crate::fleet::tests::{fleet, object};
+    use clap::Parser as _;
+    use globalps_core::api::ClusterPhase;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn flags_that_make_no_sense_together_are_refused_before_anything_is_asked() {
+        const ONE: &str = "`--nodes` shows the nodes of one cluster";
+        const WAIT: &str = "`--wait` waits for what the hub reports, and `--nodes` shows what the cluster itself reports, which may be about an earlier revision";
+        for (line, expected) in [
+            ("--nodes", ONE),
+            ("-A --nodes", ONE),
+            ("team-a --nodes", ONE),
+            ("team-a m1 m2 --nodes", ONE),
+            ("team-a m1 --nodes --wait", WAIT),
+        ] {
+            let line = format!("kubectl-globalps fleet status {line} --kubeconfig /none");
+            let cli = Cli::try_parse_from(line.split_whitespace()).expect("flags");
+            let Command::Fleet(Fleet {
+                command: FleetCommand::Status(args),
+            }) = &cli.command
+            else {
+                unreachable!("it is `fleet status`");
+            };
+            let found = run(args, &cli.connection, &Printer::silent()).await;
+            let failure = found.expect_err(&line);
+            assert_eq!(failure.message, expected, "{line}");
+            assert!(!failure.hint.is_empty());
+        }
+    }
+
+    #[test]
+    fn one_cluster_is_meant_and_its_nodes_get_the_secret() {
+        let mut other = object("m1", ClusterPhase::Synced, 3);
+        other.metadata.namespace = Some("edge".to_owned());
+        let objects = [object("m1", ClusterPhase::Synced, 3), other];
+        let status =
+            |named: &str| FleetStatus::of(&fleet("Synced", 3), &objects, &[named.to_owned()]);
+        let failure = one(&status("m1")).expect_err("two have the name");
+        assert_eq!(
+            failure.message,
+            "the name is that of several clusters: `clusters/m1`, `edge/m1`"
+        );
+        let found = status("edge/m1");
+        assert_eq!(one(&found).map(|row| row.name.as_str()), Ok("edge/m1"));
+
+        let mut facts = FleetFacts::default();
+        let mut fleet = fleet("Synced", 3);
+        facts.fleets.insert("clusters/team-a", fleet.clone());
+        assert_eq!(may_have_nodes(&facts), Ok(()));
+        fleet.spec.target.name = "other".to_owned();
+        facts.fleets.insert("clusters/team-a", fleet);
+        let failure = may_have_nodes(&facts).expect_err("no node gets it");
+        assert_eq!(
+            failure.message,
+            "FleetPullSecret `clusters/team-a` writes Secret `kube-system/other`, which globalps delivers to no node"
+        );
+    }
+}

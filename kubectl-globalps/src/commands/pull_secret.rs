@@ -1,0 +1,162 @@
+//! The Secrets with credentials that the commands read and write.
+
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::PostParams;
+use serde_json::{Map, Value, json};
+
+use crate::cli::DryRun;
+use crate::client::Cluster;
+use crate::error::Failure;
+
+/// What `kubectl apply` wrote last, credentials and all.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Of the metadata, what may be shown.
+const METADATA: [&str; 10] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "annotations",
+    "ownerReferences",
+];
+const OWN_ANNOTATIONS: &str = "globalps.io/";
+
+/// A Secret of the namespace of the pull secrets.
+pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>, Failure> {
+    let api = cluster.api::<Secret>();
+    let doing = format!("get Secret `{}/{name}`", cluster.namespace);
+    cluster.call(&doing, api.get_opt(name)).await
+}
+
+/// Creates or replaces it, if it is still what it was when it was read: else the API server answers 409. The copy of its
+/// content that `kubectl apply` keeps in an annotation goes, or passwords would stay in it that are rotated out.
+pub(super) async fn put(
+    cluster: &Cluster<'_>,
+    mut secret: Secret,
+    dry_run: DryRun,
+) -> Result<Secret, Failure> {
+    let annotations = secret.metadata.annotations.as_mut();
+    let has_copy = annotations.is_some_and(|all| all.remove(LAST_APPLIED).is_some());
+    let api = cluster.api::<Secret>();
+    let params = PostParams {
+        dry_run: dry_run == DryRun::Server,
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+    };
+    let name = secret.name_any();
+    let shown = format!("{}/{name}", cluster.namespace);
+    // One that was read has a version.
+    if secret.resource_version().is_none() {
+        let doing = format!("create Secret `{shown}`");
+        return cluster.call(&doing, api.create(&params, &secret)).await;
+    }
+    let doing = format!("update Secret `{shown}`");
+    let replaced = api.replace(&name, &params, &secret);
+    let replaced = cluster.call(&doing, replaced).await?;
+    if has_copy && dry_run == DryRun::None {
+        cluster.printer().note(format_args!(
+            "annotation `{LAST_APPLIED}` of Secret `{shown}` is removed: it has the credentials that `kubectl apply` wrote last; that command writes it again"
+        ));
+    }
+    Ok(replaced)
+}
+
+/// The Secret as kubectl prints it. `has_credentials`: they are in it, as in a dry run, where it is all that the command gives.
+/// Else nothing is shown but what is known to be no credential.
+pub(super) fn shown(secret: &Secret, has_credentials: bool) -> Value {
+    let mut object = json!(secret);
+    let metadata = object["metadata"].as_object_mut();
+    let fields = metadata.into_iter().flatten();
+    let fields = fields.filter(|(field, _)| METADATA.contains(&field.as_str()));
+    let mut metadata: Map<String, Value> = fields.map(|(k, v)| (k.clone(), v.take())).collect();
+    let annotations = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut);
+    if let Some(all) = annotations {
+        all.remove(LAST_APPLIED);
+        let is_known = |key: &str| key.starts_with(OWN_ANNOTATIONS);
+        for (_, value) in all.iter_mut().filter(|(key, _)| !is_known(key)) {
+            mask_unless(has_credentials, value);
+        }
+    }
+    let mut shown = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+    for field in ["type", "immutable"] {
+        if !object[field].is_null() {
+            shown[field] = object[field].take();
+        }
+    }
+    let mut data = object["data"].take();
+    for value in data.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        mask_unless(has_credentials, value);
+    }
+    if !data.is_null() {
+        shown["data"] = data;
+    }
+    shown
+}
+
+fn mask_unless(has_credentials: bool, value: &mut Value) {
+    if !has_credentials {
+        *value = json!("***");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::tests::mocked;
+    use crate::printer::Printer;
+    use k8s_openapi::ByteString;
+
+    fn applied() -> Secret {
+        let object = json!({
+            "metadata": {
+                "name": "s", "namespace": "clusters", "uid": "u", "resourceVersion": "7",
+                "labels": {"team": "a"},
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": "hunter2",
+                    "globalps.io/revision": "3",
+                    "example.com/backup": "hunter2",
+                },
+                "managedFields": [{"manager": "hunter2"}],
+            },
+            "type": "kubernetes.io/dockerconfigjson",
+            "data": {".dockerconfigjson": ByteString(b"hunter2".to_vec())},
+            "stringData": {"x": "hunter2"},
+        });
+        serde_json::from_value(object).expect("a Secret")
+    }
+
+    #[test]
+    fn what_is_printed_has_no_credential_but_in_a_dry_run() {
+        let metadata = |backup: &str| {
+            json!({
+                "name": "s", "namespace": "clusters", "uid": "u", "resourceVersion": "7",
+                "labels": {"team": "a"},
+                "annotations": {"globalps.io/revision": "3", "example.com/backup": backup},
+            })
+        };
+        let mut expected = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": metadata("***"),
+            "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "***"},
+        });
+        assert_eq!(shown(&applied(), false), expected);
+        expected["metadata"] = metadata("hunter2");
+        expected["data"] = json!({".dockerconfigjson": "aHVudGVyMg=="});
+        assert_eq!(shown(&applied(), true), expected);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_change_takes_the_copy_of_kubectl_apply_out() {
+        let printer = Printer::silent();
+        let hub = mocked(&[], &printer);
+        let sent = put(&hub, applied(), DryRun::None).await.expect("replaced");
+        let keys: Vec<&String> = sent.annotations().keys().collect();
+        assert_eq!(keys, ["example.com/backup", "globalps.io/revision"]);
+    }
+}

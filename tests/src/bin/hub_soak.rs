@@ -1,0 +1,38 @@
+//! Two hubs under random events, in front of real and simulated members, which die, freeze, fail and belong to others too.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use globalps_tests::fleet::hub_soak::soak;
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    globalps_tests::exit_code(&run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<()> {
+    let done = soak(Duration::from_mins(args.minutes), args.seed)?;
+    println!(
+        "seed {}: {} rounds, {} events, {} hubs killed, {} members away, {} times for long, the management cluster's API server frozen {} times; \
+         {} in flight at most; everything as it should be after {:.1} s at most",
+        args.seed,
+        done.rounds,
+        done.events,
+        done.kills,
+        done.outages,
+        done.waits,
+        done.freezes,
+        done.most_in_flight,
+        done.slowest.as_secs_f32(),
+    );
+    Ok(())
+}

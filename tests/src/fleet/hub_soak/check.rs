@@ -1,0 +1,358 @@
+//! What must be so after each round of the soak, and at any moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
+use globalps_core::names::{
+    DATA_KEY, FLEET_ANNOTATION, FLEET_LABEL, REVISION_ANNOTATION, cluster_pull_secret,
+    fleet_revision,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::objects::config;
+use super::place::{KEY, theirs};
+use super::{FLEETS, World};
+use crate::fleet::hub_stage::{CLUSTERS, is_changing};
+
+/// How long the hubs may take after a round: the next leader waits for the Lease of a killed one, and a member that was away is
+/// asked again after half a minute.
+const SETTLED: Duration = Duration::from_mins(2);
+const POLL: Duration = Duration::from_millis(250);
+/// Between two looks at what must be so at any moment.
+const LOOK: Duration = Duration::from_millis(50);
+/// Between two retries of clusters that failed.
+const RETRY: Duration = Duration::from_secs(5);
+/// A cluster that is away for this long counts no more. The hub waits a second longer.
+const AWAY: i64 = 29;
+
+/// The most that may be in flight of each `FleetPullSecret` in this round, and what was seen.
+#[derive(Default)]
+pub(super) struct Limits {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    limits: [usize; FLEETS.len()],
+    most: usize,
+    /// Assignments that came to an end, by uid and generation: what becomes of the cluster later is another matter.
+    over: BTreeSet<(String, i64)>,
+    /// The content of each revision, by the name of its Secret.
+    contents: BTreeMap<String, Vec<u8>>,
+    error: Option<String>,
+}
+
+impl Limits {
+    fn seen<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
+        change(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The limit may have been lower before in this round.
+    pub(super) fn raise(&self, fleet: usize, limit: usize) {
+        self.seen(|seen| seen.limits[fleet] = seen.limits[fleet].max(limit));
+    }
+
+    /// Nothing is in flight.
+    fn reset(&self, limits: [usize; FLEETS.len()]) {
+        self.seen(|seen| seen.limits = limits);
+    }
+
+    pub(super) fn most_seen(&self) -> usize {
+        self.seen(|seen| seen.most)
+    }
+
+    fn check(&self) -> Result<()> {
+        let error = self.seen(|seen| seen.error.take());
+        error.map_or(Ok(()), |error| bail!(error))
+    }
+}
+
+/// Looks at all clusters and revisions again and again.
+pub(super) async fn watch_limits(client: Client, limits: Arc<Limits>) {
+    let clusters: Api<ClusterPullSecret> = Api::namespaced(client.clone(), CLUSTERS);
+    let secrets: Api<Secret> = Api::namespaced(client, CLUSTERS);
+    let revisions = ListParams::default().labels(FLEET_LABEL);
+    loop {
+        // The API server may be away.
+        if let Ok(objects) = clusters.list(&ListParams::default()).await {
+            let now = Timestamp::now();
+            limits.seen(|seen| seen.look(&objects.items, now));
+        }
+        if let Ok(revisions) = secrets.list(&revisions).await {
+            limits.seen(|seen| seen.look_at_revisions(&revisions.items));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+impl Seen {
+    fn look(&mut self, objects: &[ClusterPullSecret], now: Timestamp) {
+        for (fleet, name) in FLEETS.iter().enumerate() {
+            let of = format!("{CLUSTERS}/{name}");
+            let mut in_flight = Vec::new();
+            for object in objects.iter().filter(|it| it.spec.fleet == of) {
+                let generation = object.metadata.generation.unwrap_or_default();
+                let assignment = (object.uid().unwrap_or_default(), generation);
+                if !is_changing(object) {
+                    self.over.insert(assignment);
+                } else if !self.over.contains(&assignment) && is_limited(object, now) {
+                    in_flight.push(object.spec.cluster.as_str());
+                }
+            }
+            self.most = self.most.max(in_flight.len());
+            let limit = self.limits[fleet];
+            if in_flight.len() > limit {
+                let error = format!("{name}: more than {limit} in flight: {in_flight:?}");
+                self.error.get_or_insert(error);
+            }
+        }
+    }
+
+    fn look_at_revisions(&mut self, revisions: &[Secret]) {
+        for secret in revisions {
+            let name = secret.name_any();
+            let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
+            let Some(content) = data.map(|data| data.0.clone()) else {
+                self.error.get_or_insert(format!("{name} has no content"));
+                continue;
+            };
+            let first = self.contents.entry(name.clone()).or_insert(content.clone());
+            if *first != content {
+                self.error.get_or_insert(format!("{name} has two contents"));
+            }
+        }
+    }
+}
+
+/// New clusters get what the fleet has beside the limit, and one that is away holds up nobody.
+fn is_limited(object: &ClusterPullSecret, now: Timestamp) -> bool {
+    let status = object.status.clone().unwrap_or_default();
+    let is_new = status.revision == 0 && !object.spec.remove;
+    let since = status.last_transition_time.map_or(now, |time| time.0);
+    let is_away =
+        status.phase == ClusterPhase::Unreachable && now.duration_since(since).as_secs() >= AWAY;
+    !is_new && !is_away
+}
+
+impl World<'_> {
+    /// How long it takes until everything is as it should be.
+    pub(super) async fn settle(&mut self) -> Result<Duration> {
+        let (begun, mut retried) = (Instant::now(), Instant::now());
+        loop {
+            self.limits.check()?;
+            let Err(error) = self.check().await else {
+                let most = [0, 1].map(|fleet: usize| self.fleets[fleet].most);
+                self.limits.reset(most);
+                return Ok(begun.elapsed());
+            };
+            if begun.elapsed() > SETTLED {
+                let round = self.outcome.rounds;
+                let time = SETTLED.as_secs();
+                return Err(error.context(format!("round {round}: not within {time} s")));
+            }
+            if retried.elapsed() > RETRY {
+                self.retry_failed().await?;
+                retried = Instant::now();
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn check(&self) -> Result<()> {
+        for fleet in 0..FLEETS.len() {
+            self.check_fleet(fleet).await?;
+        }
+        let objects = self.clusters().list(&ListParams::default()).await?;
+        let objects: BTreeMap<String, ClusterPullSecret> = objects
+            .into_iter()
+            .map(|object| (object.name_any(), object))
+            .collect();
+        for at in 0..self.places.len() {
+            let place = &self.places[at];
+            let name = cluster_pull_secret(&place.name, CLUSTERS, FLEETS[self.fleet_of(at)]);
+            let object = objects.get(&name);
+            let secret = place.secret(&self.members).await?;
+            let checked = if place.is_selected {
+                self.check_selected(at, object, secret.as_ref())
+            } else {
+                self.check_other(at, object, secret.as_ref())
+            };
+            let name = &self.places[at].name;
+            checked.with_context(|| {
+                let status = object.and_then(|object| object.status.clone());
+                format!("{name}: {status:?}, {secret:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Its status is about its spec, and its newest revision is the last valid content.
+    async fn check_fleet(&self, fleet: usize) -> Result<()> {
+        let name = FLEETS[fleet];
+        let object = self.objects().get(name).await?;
+        let status = object.status.unwrap_or_default();
+        ensure!(
+            Some(status.observed_generation) == object.metadata.generation,
+            "{name}: the status is about another spec: {status:?}"
+        );
+        let revision = fleet_revision(name, status.revision);
+        let secret = self.secrets().get_opt(&revision).await?;
+        let data = secret.and_then(|secret| secret.data);
+        let content = data.and_then(|mut data| data.remove(DATA_KEY));
+        let content = content.context(revision.clone())?.0;
+        let wanted = config(name, self.fleets[fleet].content);
+        ensure!(content == wanted.as_bytes(), "{revision} has other content");
+        Ok(())
+    }
+
+    fn check_selected(
+        &self,
+        at: usize,
+        object: Option<&ClusterPullSecret>,
+        secret: Option<&Value>,
+    ) -> Result<()> {
+        let place = &self.places[at];
+        let secret = secret.context("it has no Secret")?;
+        let status = status(object.context("nothing says how it is")?)?;
+        let key = &secret["data"][KEY];
+        ensure!(place.has_key != key.is_null(), "the key of others: {key}");
+        if place.takeover.is_some() {
+            let is_theirs = secret["data"][DATA_KEY] == theirs();
+            ensure!(is_theirs, "what somebody took over has changed");
+            let is_named = ["Conflict", "WrongType"].contains(&status.reason.as_str());
+            ensure!(
+                status.phase == ClusterPhase::Blocked && is_named,
+                "nobody says that the Secret is somebody else's"
+            );
+            return Ok(());
+        }
+        let fleet = &self.fleets[self.fleet_of(at)];
+        let content = BASE64_STANDARD.encode(config(fleet.name, fleet.content));
+        ensure!(
+            secret["data"][DATA_KEY] == content,
+            "it has other content than {}",
+            fleet.content
+        );
+        let annotations = &secret["metadata"]["annotations"];
+        let of = format!("{CLUSTERS}/{}", fleet.name);
+        ensure!(annotations[FLEET_ANNOTATION] == of, "of another fleet");
+        let revision = annotations[REVISION_ANNOTATION].as_str();
+        let revision = revision.context("of no revision")?.parse();
+        ensure!(
+            status.phase == ClusterPhase::Synced && revision == Ok(status.revision),
+            "it is not synced"
+        );
+        Ok(())
+    }
+
+    fn check_other(
+        &self,
+        at: usize,
+        object: Option<&ClusterPullSecret>,
+        secret: Option<&Value>,
+    ) -> Result<()> {
+        let place = &self.places[at];
+        let Some(secret) = secret else {
+            let is_others = place.has_key || place.takeover.is_some();
+            ensure!(!is_others, "what others had is gone");
+            ensure!(object.is_none(), "its object is left");
+            return Ok(());
+        };
+        let key = &secret["data"][KEY];
+        ensure!(place.has_key != key.is_null(), "the key of others: {key}");
+        if place.takeover.is_some() {
+            let is_theirs = secret["data"][DATA_KEY] == theirs();
+            ensure!(is_theirs, "what somebody took over has changed");
+            ensure!(object.is_none(), "its object is left");
+            return Ok(());
+        }
+        ensure!(place.has_key, "its Secret is left");
+        let status = status(object.context("nothing says why the Secret is left")?)?;
+        ensure!(
+            status.reason == "KeysOfOthers",
+            "nobody says that there are keys of others"
+        );
+        Ok(())
+    }
+}
+
+/// About the spec as it is.
+fn status(object: &ClusterPullSecret) -> Result<&ClusterPullSecretStatus> {
+    let status = object.status.as_ref().context("no status yet")?;
+    let is_about = Some(status.observed_generation) == object.metadata.generation;
+    ensure!(is_about, "the status is about an earlier assignment");
+    Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// `phase`: about the present assignment; empty: the status is about an earlier one.
+    fn object(name: &str, phase: &str, had: i64, seconds: i64) -> ClusterPullSecret {
+        let time = Timestamp::from_second(1000 - seconds).unwrap();
+        let object = json!({
+            "apiVersion": "globalps.io/v1alpha1", "kind": "ClusterPullSecret",
+            "metadata": {"name": name, "uid": name, "generation": 2},
+            "spec": {"fleet": format!("{CLUSTERS}/{}", FLEETS[0]), "cluster": name, "revision": 5},
+            "status": {
+                "observedGeneration": if phase.is_empty() { 1 } else { 2 }, "revision": had,
+                "phase": if phase.is_empty() { "Synced" } else { phase }, "lastTransitionTime": time.to_string(),
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn more_in_flight_than_the_limit_are_seen() {
+        let synced = object("a", "Synced", 5, 0);
+        let drifted = object("a", "Syncing", 5, 0);
+        let changing = object("b", "Syncing", 4, 0);
+        for (case, other, expected) in [
+            ("assigned", object("c", "", 4, 0), 2),
+            ("on its way", object("c", "Syncing", 4, 0), 2),
+            ("away for a moment", object("c", "Unreachable", 4, 10), 2),
+            ("away for long", object("c", "Unreachable", 4, 30), 1),
+            ("new", object("c", "Syncing", 0, 0), 1),
+            ("failed", object("c", "Failed", 4, 0), 1),
+        ] {
+            let mut seen = Seen {
+                limits: [1; FLEETS.len()],
+                ..Seen::default()
+            };
+            let now = Timestamp::from_second(1000).unwrap();
+            seen.look(std::slice::from_ref(&synced), now);
+            // It had reached what it was assigned: somebody changed the Secret there.
+            seen.look(&[drifted.clone(), changing.clone(), other], now);
+            assert_eq!(seen.most, expected, "{case}");
+            assert_eq!(seen.error.is_some(), expected > 1, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_revision_with_two_contents_is_seen() {
+        let revision = |content: &str| -> Secret {
+            let metadata = json!({"name": "bare-revision-1"});
+            let secret =
+                json!({"metadata": metadata, "data": {DATA_KEY: BASE64_STANDARD.encode(content)}});
+            serde_json::from_value(secret).unwrap()
+        };
+        let mut seen = Seen::default();
+        seen.look_at_revisions(&[revision("a"), revision("a")]);
+        assert_eq!(seen.error, None);
+        seen.look_at_revisions(&[revision("b")]);
+        assert!(seen.error.is_some());
+    }
+}

@@ -1,0 +1,317 @@
+//! A member cluster of the soak, and what may happen to it: a real API server, or a simulated one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, GROUP, HUB, SECRET_TYPE};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::fleet::member::Member;
+use crate::fleet::members::Members;
+use crate::fleet::stage::Stage;
+use crate::pki::Authority;
+use crate::product::NAMESPACE;
+
+/// Who writes into the Secret beside the hub.
+const PERSON: &str = "person";
+/// Key of somebody else in the Secret.
+pub(super) const KEY: &str = "of-others";
+/// Group of the certificates that a real member knows the hub by.
+const HUBS: &str = "hubs";
+
+/// Whether a member's API server can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    Up,
+    /// It takes connections and answers nothing.
+    Frozen,
+    /// It refuses connections.
+    Down,
+}
+
+/// What somebody else has made of the Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takeover {
+    /// Its content is another one.
+    Content,
+    /// It is of another type.
+    Type,
+}
+
+pub(super) struct Place {
+    pub(super) name: String,
+    kind: Kind,
+    pub(super) server: Server,
+    pub(super) is_selected: bool,
+    pub(super) takeover: Option<Takeover>,
+    pub(super) has_key: bool,
+}
+
+enum Kind {
+    Real(Box<Real>),
+    Simulated(usize),
+}
+
+struct Real {
+    stage: Stage,
+    client: Client,
+    /// Of the hub's service account there.
+    token: String,
+    /// The hub has the token; else a certificate.
+    has_token: bool,
+}
+
+impl Real {
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+}
+
+impl Place {
+    pub(super) fn simulated(members: &Members, at: usize) -> Self {
+        Self::of(members.member(at).name(), Kind::Simulated(at))
+    }
+
+    /// A control plane without nodes, where the hub may touch one Secret.
+    pub(super) async fn real(number: usize) -> Result<Self> {
+        let name = format!("real-{number}");
+        let stage = Stage::bare(&format!("hub-soak-{number}"))?;
+        stage.apply(&permissions().to_string())?;
+        let create = ["create", "token", HUB, "-n", NAMESPACE, "--duration=12h"];
+        let real = Real {
+            client: stage.admin_client().await?,
+            token: stage.cluster.kubectl(&create)?.trim().to_owned(),
+            stage,
+            has_token: false,
+        };
+        Ok(Self::of(&name, Kind::Real(Box::new(real))))
+    }
+
+    fn of(name: &str, kind: Kind) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            server: Server::Up,
+            is_selected: true,
+            takeover: None,
+            has_key: false,
+        }
+    }
+
+    pub(super) fn is_real(&self) -> bool {
+        matches!(self.kind, Kind::Real(_))
+    }
+
+    /// Another identity of the hub there; the one before may not be good any more.
+    pub(super) fn rotate(&mut self, members: &Members) {
+        match &mut self.kind {
+            Kind::Real(real) => real.has_token ^= true,
+            Kind::Simulated(at) => members.member(*at).rotate_token(),
+        }
+    }
+
+    pub(super) fn kubeconfig(&self, members: &Members) -> Result<String> {
+        let real = match &self.kind {
+            Kind::Real(real) => real,
+            Kind::Simulated(at) => return Ok(members.kubeconfig(*at)),
+        };
+        let layout = real.stage.cluster.layout();
+        let config = Authority::load(layout)?.kubeconfig(layout, "hub", Some(HUBS))?;
+        if !real.has_token {
+            return Ok(config);
+        }
+        let mut config: Value = serde_json::from_str(&config)?;
+        config["users"][0]["user"] = json!({"token": real.token});
+        Ok(config.to_string())
+    }
+
+    pub(super) async fn cut(&mut self, members: &mut Members, server: Server) -> Result<()> {
+        self.server = server;
+        match (&self.kind, server) {
+            (_, Server::Up) => {}
+            (Kind::Real(real), Server::Frozen) => {
+                real.stage.cluster.signal("kube-apiserver", "STOP")?;
+            }
+            (Kind::Real(real), Server::Down) => {
+                real.stage.cluster.signal("kube-apiserver", "KILL")?;
+            }
+            (Kind::Simulated(at), Server::Frozen) => members.member(*at).set_frozen(true),
+            (Kind::Simulated(at), Server::Down) => members.take_away(*at).await,
+        }
+        Ok(())
+    }
+
+    pub(super) async fn mend(&mut self, members: &mut Members) -> Result<()> {
+        match (&self.kind, self.server) {
+            (_, Server::Up) => {}
+            (Kind::Real(real), Server::Frozen) => {
+                real.stage.cluster.signal("kube-apiserver", "CONT")?;
+            }
+            (Kind::Real(real), Server::Down) => {
+                let cluster = &real.stage.cluster;
+                tokio::task::block_in_place(|| cluster.restart_api_server(Duration::ZERO))?;
+            }
+            (Kind::Simulated(at), Server::Frozen) => members.member(*at).set_frozen(false),
+            (Kind::Simulated(at), Server::Down) => members.bring_back(*at).await?,
+        }
+        self.server = Server::Up;
+        Ok(())
+    }
+
+    /// Whether the nodes of a simulated member fail.
+    pub(super) fn set_failing(&self, members: &Members, fails: bool) {
+        if let Kind::Simulated(at) = self.kind {
+            members.member(at).set_failing(fails);
+        }
+    }
+
+    pub(super) async fn secret(&self, members: &Members) -> Result<Option<Value>> {
+        match &self.kind {
+            Kind::Simulated(at) => Ok(members.member(*at).secret()),
+            Kind::Real(real) => {
+                let secret = real.secrets().get_opt(ADDITIONAL_SECRET).await?;
+                Ok(secret.map(serde_json::to_value).transpose()?)
+            }
+        }
+    }
+
+    /// Somebody takes the Secret over, with a tool that forces its fields or by a Secret of another type.
+    pub(super) async fn take_over(&mut self, members: &Members, how: Takeover) -> Result<()> {
+        if how == Takeover::Type {
+            self.delete(members).await?;
+        }
+        let is_done = match (&self.kind, how) {
+            (Kind::Simulated(at), Takeover::Content) => {
+                members.member(*at).interfere(force_content);
+                true
+            }
+            (Kind::Simulated(at), Takeover::Type) => {
+                let secret = of_type("Opaque");
+                members.member(*at).interfere(|it| *it = Some(secret));
+                true
+            }
+            (Kind::Real(real), Takeover::Content) => {
+                let patch = Patch::Apply(of_type(SECRET_TYPE));
+                let (api, params) = (real.secrets(), PatchParams::apply(PERSON).force());
+                let written = api.patch(ADDITIONAL_SECRET, &params, &patch).await;
+                // One of another type stays.
+                unless(&[422], written)?
+            }
+            (Kind::Real(real), Takeover::Type) => {
+                let secret = serde_json::from_value(of_type("Opaque"))?;
+                let created = real.secrets().create(&PostParams::default(), &secret).await;
+                // The hub may be faster.
+                unless(&[409], created)?
+            }
+        };
+        if is_done {
+            self.takeover = Some(how);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn put_key(&mut self, members: &Members) -> Result<()> {
+        let is_there = match &self.kind {
+            Kind::Simulated(at) => put_key(members.member(*at)),
+            Kind::Real(real) => {
+                let patch = Patch::Merge(json!({"data": {KEY: "eA=="}}));
+                let (api, params) = (real.secrets(), PatchParams::default());
+                unless(&[404], api.patch(ADDITIONAL_SECRET, &params, &patch).await)?
+            }
+        };
+        self.has_key |= is_there;
+        Ok(())
+    }
+
+    pub(super) async fn delete(&mut self, members: &Members) -> Result<()> {
+        match &self.kind {
+            Kind::Simulated(at) => members.member(*at).interfere(|secret| *secret = None),
+            Kind::Real(real) => {
+                let (api, params) = (real.secrets(), DeleteParams::default());
+                unless(&[404], api.delete(ADDITIONAL_SECRET, &params).await)?;
+            }
+        }
+        (self.takeover, self.has_key) = (None, false);
+        Ok(())
+    }
+}
+
+/// As the person's Secret.
+pub(super) fn theirs() -> String {
+    let config =
+        json!({"auths": {"theirs.example.com": {"auth": BASE64_STANDARD.encode("u:th3irs")}}});
+    BASE64_STANDARD.encode(config.to_string())
+}
+
+fn of_type(type_: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": type_, "data": {DATA_KEY: theirs()},
+        "metadata": {"name": ADDITIONAL_SECRET, "namespace": NAMESPACE},
+    })
+}
+
+/// The hub's fields of it stay, but for the content.
+fn force_content(secret: &mut Option<Value>) {
+    let mut taken = secret.take().unwrap_or_else(|| of_type(SECRET_TYPE));
+    taken["data"][DATA_KEY] = json!(theirs());
+    let entry = json!({
+        "manager": PERSON, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
+    });
+    taken["metadata"]["managedFields"] = json!([entry]);
+    *secret = Some(taken);
+}
+
+fn put_key(member: &Arc<Member>) -> bool {
+    let mut is_there = false;
+    member.interfere(|secret| {
+        if let Some(secret) = secret {
+            secret["data"][KEY] = json!("eA==");
+            is_there = true;
+        }
+    });
+    is_there
+}
+
+/// false: it failed with one of these codes.
+fn unless<T>(codes: &[u16], done: kube::Result<T>) -> Result<bool> {
+    match done {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if codes.contains(&status.code) => Ok(false),
+        Err(error) => bail!(error),
+    }
+}
+
+/// Of the hub in a member, by its certificate or by a token.
+fn permissions() -> Value {
+    let rbac = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": HUB, "namespace": NAMESPACE});
+    let subjects = json!([
+        {"kind": "Group", "name": HUBS, "apiGroup": rbac},
+        {"kind": "ServiceAccount", "name": HUB, "namespace": NAMESPACE},
+    ]);
+    let verbs = ["get", "list", "watch", "create", "patch", "delete"];
+    let role = |kind: &str| json!({"kind": kind, "name": HUB, "apiGroup": rbac});
+    let version = format!("{rbac}/v1");
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [ADDITIONAL_SECRET], "verbs": verbs},
+            {"apiGroups": [GROUP], "resources": ["globalpullsecrets"], "resourceNames": [GLOBAL_SECRET],
+                "verbs": ["get", "list", "watch"]},
+        ]},
+        {"apiVersion": version, "kind": "RoleBinding", "metadata": metadata, "roleRef": role("Role"),
+            "subjects": subjects},
+        {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": HUB}, "rules": [
+            {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": [NAMESPACE], "verbs": ["get"]},
+        ]},
+        {"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": HUB},
+            "roleRef": role("ClusterRole"), "subjects": subjects},
+    ]})
+}

@@ -1,0 +1,131 @@
+//! What the controller delivers into namespaces and to operators, as it is compared.
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use globalps_core::api::{GlobalPullSecret, GlobalPullSecretStatus};
+use globalps_core::names::{DATA_KEY, GLOBAL_SECRET};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Objects;
+use super::gate::Gate;
+use crate::fleet::stage::Stage;
+use crate::product::NAMESPACE;
+
+pub(super) const CONTROLLER: &str = "globalps-controller";
+
+/// Whose an object is.
+pub(super) enum Part {
+    /// The controller may not touch it: all of it is compared, with its version.
+    Others,
+    /// The controller adds something to it.
+    Shared,
+    /// A Secret of the controller's: its meaning is compared.
+    Own,
+}
+
+/// For every write of Secrets, service accounts and the configuration by the controller.
+pub(super) fn gate(stage: &Stage) -> Result<Gate> {
+    let operations = ["CREATE", "UPDATE", "DELETE"];
+    let rules = json!([
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets", "serviceaccounts"],
+            "operations": operations},
+        {"apiGroups": ["globalps.io"], "apiVersions": ["*"],
+            "resources": ["globalpullsecrets", "globalpullsecrets/status"], "operations": operations},
+    ]);
+    Gate::new(stage, CONTROLLER, &rules)
+}
+
+pub(super) async fn status(client: &Client) -> Result<GlobalPullSecretStatus> {
+    let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), NAMESPACE);
+    Ok(api.get(GLOBAL_SECRET).await?.status.unwrap_or_default())
+}
+
+/// All that there is, without the Secrets in the namespace of the pull secrets themselves. `part`: of a kind, namespace and
+/// name.
+pub(super) async fn objects(
+    client: &Client,
+    part: impl Fn(&str, &str, &str) -> Part,
+) -> Result<Objects> {
+    let all = ListParams::default();
+    let secrets = Api::<Secret>::all(client.clone()).list(&all).await?;
+    let accounts = Api::<ServiceAccount>::all(client.clone())
+        .list(&all)
+        .await?;
+    let secrets = secrets.iter().map(|one| seen(&part, "Secret", one));
+    let accounts = accounts
+        .iter()
+        .map(|one| seen(&part, "ServiceAccount", one));
+    let all: Result<Objects> = secrets.chain(accounts).collect();
+    let is_counted = |key: &String| !key.starts_with("Secret kube-system/");
+    Ok(all?
+        .into_iter()
+        .filter(|(key, _)| is_counted(key))
+        .collect())
+}
+
+fn seen(
+    part: impl Fn(&str, &str, &str) -> Part,
+    kind: &str,
+    object: &(impl ResourceExt + Serialize),
+) -> Result<(String, Value)> {
+    let (space, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let mut value = serde_json::to_value(object)?;
+    drop_field(&mut value["metadata"], "managedFields", |_| true);
+    match part(kind, &space, &name) {
+        Part::Others => {}
+        Part::Shared => {
+            let is_empty = |value: &Value| *value == json!({}) || *value == json!([]);
+            drop_field(&mut value["metadata"], "resourceVersion", |_| true);
+            drop_field(&mut value["metadata"], "annotations", is_empty);
+            drop_field(&mut value, "imagePullSecrets", is_empty);
+        }
+        Part::Own => value = meaning(&value)?,
+    }
+    Ok((format!("{kind} {space}/{name}"), value))
+}
+
+fn drop_field(of: &mut Value, field: &str, is_dropped: impl Fn(&Value) -> bool) {
+    if of.get(field).is_some_and(is_dropped)
+        && let Some(fields) = of.as_object_mut()
+    {
+        fields.remove(field);
+    }
+}
+
+fn meaning(secret: &Value) -> Result<Value> {
+    let data = secret["data"][DATA_KEY].as_str().context("no content")?;
+    let content: Value = serde_json::from_slice(&BASE64_STANDARD.decode(data)?)?;
+    let metadata = &secret["metadata"];
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let owners: Vec<&Value> = owners.map(|owner| &owner["name"]).collect();
+    Ok(own_secret(
+        &secret["type"],
+        &metadata["labels"],
+        &owners,
+        &content,
+    ))
+}
+
+/// [`Part::Own`], as it is compared. `owners`: their names.
+pub(super) fn own_secret(
+    type_: &Value,
+    labels: &Value,
+    owners: &[&Value],
+    content: &Value,
+) -> Value {
+    json!({"type": type_, "labels": labels, "owners": owners, "content": content})
+}
+
+pub(super) fn config(entries: &[(&str, u32)]) -> Value {
+    let entry = |(registry, number): &(&str, u32)| {
+        let auth = BASE64_STANDARD.encode(format!("u:p{number}"));
+        ((*registry).to_owned(), json!({"auth": auth}))
+    };
+    let auths: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
+    json!({"auths": auths})
+}

@@ -1,0 +1,116 @@
+//! What a member says that another one has taken over: anything but the truth.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::Response;
+use hyper::body::{Bytes, Frame};
+use serde_json::Value;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::time::sleep;
+
+use super::member_api::Body;
+
+/// A response without an end is as fast as this: fast enough to fill a machine within a minute or two.
+const CHUNK: usize = 64 << 10;
+const PAUSE: Duration = Duration::from_millis(5);
+/// Of events without an end, so many come with each pause.
+const EVENTS: u64 = 50;
+
+/// What the hub asks a member for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Namespace,
+    Secret,
+    List,
+    Watch,
+}
+
+#[derive(Clone, Debug)]
+pub enum Lie {
+    /// This is merged into what is so.
+    Says(Asked, Value),
+    /// Everything is at another place, with this status code.
+    Redirects(u16, String),
+    /// The response has no end.
+    Endless(Asked),
+    /// Neither have the events of the watch, each of which is made of its number.
+    Events(fn(u64) -> Value),
+    /// Instead of HTTP: this, and then this without an end.
+    Bytes(&'static str, &'static str),
+}
+
+impl Lie {
+    /// Instead of what is asked; `None`: that is answered, see [`Lie::about`].
+    pub(super) fn response(&self, asked: Asked) -> Option<Response<Body>> {
+        match self {
+            Self::Redirects(code, place) => {
+                let empty = StreamBody::new(stream::empty()).boxed_unsync();
+                let mut response = Response::new(empty);
+                *response.status_mut() = (*code).try_into().unwrap_or_default();
+                let place = place.parse().ok()?;
+                let headers = response.headers_mut();
+                headers.insert(hyper::header::LOCATION, place);
+                Some(response)
+            }
+            Self::Endless(it) if *it == asked => {
+                let text = "{\"x\": \"".to_owned() + &"x".repeat(CHUNK);
+                let text = Bytes::from(text);
+                Some(endless(stream::repeat(text)))
+            }
+            Self::Events(event) if asked == Asked::Watch => {
+                let event = *event;
+                let batch = move |at: u64| {
+                    let events = at * EVENTS..(at + 1) * EVENTS;
+                    let lines = events.map(|number| format!("{}\n", event(number)));
+                    Bytes::from(lines.collect::<String>())
+                };
+                Some(endless(stream::iter(0..).map(batch)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The object that is asked for, with the lie in it.
+    pub(super) fn about(&self, asked: Asked, object: &mut Value) {
+        if let Self::Says(it, lie) = self
+            && *it == asked
+        {
+            merge(object, lie);
+        }
+    }
+}
+
+fn endless(parts: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let frames = parts.then(|part| async {
+        sleep(PAUSE).await;
+        Ok::<_, Infallible>(Frame::data(part))
+    });
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+/// Until the other side hangs up.
+pub(super) async fn write_forever(
+    mut stream: impl AsyncWrite + Unpin,
+    (head, rest): (&str, &str),
+) -> std::io::Result<()> {
+    stream.write_all(head.as_bytes()).await?;
+    let rest = rest.repeat(CHUNK / rest.len());
+    loop {
+        stream.write_all(rest.as_bytes()).await?;
+        sleep(PAUSE).await;
+    }
+}
+
+fn merge(into: &mut Value, changes: &Value) {
+    match changes.as_object() {
+        Some(changes) if into.is_object() => {
+            for (key, value) in changes {
+                merge(&mut into[key], value);
+            }
+        }
+        _ => *into = changes.clone(),
+    }
+}

@@ -1,0 +1,423 @@
+//! Member clusters that somebody has taken over, and that answer the hub whatever they like. The hub's process, a management cluster
+//! without nodes, and simulated members: some honest, the others with a lie each.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::objects::get;
+use common::{base64, docker_config};
+use globalps_core::api::MESSAGE_LIMIT;
+use globalps_tests::fleet::hub_stage::{CLUSTERS, HubProcess, HubStage};
+use globalps_tests::fleet::lies::{Asked, Lie};
+use globalps_tests::fleet::members::Members;
+use globalps_tests::hub::{Hub, fleet, member_secret, source};
+use globalps_tests::product::DEADLINE;
+use globalps_tests::until;
+use globalps_tests::web::Server;
+use serde_json::{Value, json};
+
+const POLL: Duration = Duration::from_millis(20);
+const NAME: &str = "shared";
+/// Of the liars that are never done, which take a slot of their fleet for some time.
+const SLOW: &str = "slow";
+const HONEST: usize = 4;
+const ROUNDS: u32 = 3;
+/// Of the hub, in KiB: a hundredth of what the liars send meanwhile.
+const MEMORY: u64 = 100 << 10;
+/// How long they have for it.
+const TIME: Duration = Duration::from_secs(20);
+
+/// A lie, the fleet of the liar, and what comes of it where that is one thing: phase and reason of its object.
+type Case = (
+    &'static str,
+    &'static str,
+    Lie,
+    Option<(&'static str, &'static str)>,
+);
+
+#[test]
+fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
+    let elsewhere = Server::web(None, |_| (200, Vec::new(), "{}".to_owned())).unwrap();
+    let stage = HubStage::up("hub-liars").unwrap();
+    let hub = Hub::attach(stage.cluster());
+    let cases = lies(&stage, &elsewhere);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let honest = [NAME; HONEST].into_iter();
+    let fleets: Vec<&str> = honest.chain(cases.iter().map(|it| it.1)).collect();
+    let members = Members::start(fleets.len(), Duration::from_millis(200), false, None);
+    let mut members = runtime.block_on(members).unwrap();
+    register(&hub, &members, &fleets);
+    let process = stage.start().unwrap();
+
+    let alone = everybody_honest(&hub, &members, &fleets);
+    let begun = Instant::now();
+    let lies = cases.iter().map(|(_, _, lie, _)| Some(lie.clone()));
+    runtime.block_on(members.lie((HONEST..).zip(lies))).unwrap();
+    wait_ends(&hub, &cases, NAME);
+    let beside = rotate(&hub, &members, 2..=ROUNDS);
+    println!(
+        "a rotation, until {HONEST} honest clusters have it: {alone:.2} s, {beside:.2?} s beside {} liars",
+        cases.len()
+    );
+    hub.apply(&[source(CLUSTERS, SLOW, &content(1))]).unwrap();
+    wait_ends(&hub, &cases, SLOW);
+    std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
+    nothing_else_is_written(&hub, &members);
+    every_word_is_short_and_plain(&hub, &fleets);
+    assert_eq!(elsewhere.asked(), [""; 0], "no redirect is followed");
+    bounded(process);
+
+    whoever_claims_the_uid_of_another_stops_itself(&hub, &mut members, &runtime);
+    let usage = process.usage().unwrap();
+    println!("the hub: {} KiB at most", usage.most_resident);
+}
+
+/// Until the liars of this fleet have come to what is expected of them.
+fn wait_ends(hub: &Hub, cases: &[Case], fleet: &str) {
+    let of = cases.iter().enumerate().filter(|(_, case)| case.1 == fleet);
+    for (at, (sentence, fleet, _, expected)) in of {
+        if let Some(expected) = expected {
+            hub.wait_phase((CLUSTERS, fleet, &name(HONEST + at)), *expected)
+                .unwrap_or_else(|error| panic!("{sentence}: {error:#}"));
+        }
+    }
+}
+
+fn name(at: usize) -> String {
+    format!("member-{at}")
+}
+
+fn content(round: u32) -> String {
+    docker_config(&[("fleet.example.com", &format!("robot:l1es-{round}-s3cret"))])
+}
+
+fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
+    let hub = get(stage.cluster(), "", "namespace/kube-system");
+    let hub_uid = hub["metadata"]["uid"].as_str().unwrap();
+    let status = |status: Value| Lie::Says(Asked::Watch, json!({"status": status}));
+    let ready = |reason: &str, message: &str| {
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        status(json!({"conditions": [ready]}))
+    };
+    let secret = |changes: Value| Lie::Says(Asked::Secret, changes);
+    let redirect = |code| Lie::Redirects(code, format!("http://{}/stolen", elsewhere.address()));
+    let most = u32::MAX;
+    let counts = json!({"total": most, "synced": most, "failed": most, "blocked": most});
+    let escapes = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\n\u{9b}31m".repeat((1 << 20) / 20);
+    let away = |reason| Some(("Unreachable", reason));
+    vec![
+        (
+            "numbers without end, of the past",
+            SLOW,
+            status(json!({
+                "observedGeneration": i64::MAX, "revision": i64::MAX, "counts": counts,
+                "observedAdditional": "9".repeat(1 << 20),
+            })),
+            Some(("Syncing", "")),
+        ),
+        (
+            "numbers without end, of now",
+            NAME,
+            status(json!({"revision": i64::MAX, "counts": counts})),
+            Some(("Synced", "")),
+        ),
+        (
+            "numbers that are none",
+            NAME,
+            status(json!({"counts": {"total": -1}})),
+            away("Unreachable"),
+        ),
+        (
+            "a long message with escape sequences",
+            NAME,
+            ready("NodesBlocked", &escapes),
+            Some(("Blocked", "NodesBlocked")),
+        ),
+        (
+            "a long reason with escape sequences",
+            SLOW,
+            ready(&escapes, ""),
+            None,
+        ),
+        (
+            "it is the hub",
+            NAME,
+            Lie::Says(Asked::Namespace, json!({"metadata": {"uid": hub_uid}})),
+            None,
+        ),
+        (
+            "it has another revision, however often it gets its own",
+            SLOW,
+            secret(json!({"metadata": {"annotations": {"globalps.io/revision": "99999"}}})),
+            Some(("Syncing", "")),
+        ),
+        (
+            "its Secret is of another fleet",
+            NAME,
+            secret(
+                json!({"metadata": {"annotations": {"globalps.io/fleet": "kube-system/other"}}}),
+            ),
+            Some(("Blocked", "Conflict")),
+        ),
+        ("it is elsewhere", NAME, redirect(302), away("Unreachable")),
+        (
+            "it is elsewhere, with the same request",
+            NAME,
+            redirect(307),
+            away("Unreachable"),
+        ),
+        (
+            "it is elsewhere for ever",
+            NAME,
+            redirect(308),
+            away("Unreachable"),
+        ),
+        (
+            "which cluster it is has no end",
+            NAME,
+            Lie::Endless(Asked::Namespace),
+            away("ResponseTooLarge"),
+        ),
+        (
+            "the Secret has no end",
+            NAME,
+            Lie::Endless(Asked::Secret),
+            away("ResponseTooLarge"),
+        ),
+        (
+            "what its globalps says has no end",
+            NAME,
+            Lie::Endless(Asked::List),
+            away("ResponseTooLarge"),
+        ),
+        (
+            "an event has no end",
+            SLOW,
+            Lie::Endless(Asked::Watch),
+            None,
+        ),
+        (
+            "it has always something new to say",
+            SLOW,
+            Lie::Events(news),
+            None,
+        ),
+        (
+            "its watch goes on and on",
+            SLOW,
+            Lie::Events(bookmark),
+            None,
+        ),
+        (
+            "headers without an end",
+            NAME,
+            Lie::Bytes("HTTP/1.1 200 OK\r\n", "X: y\r\n"),
+            None,
+        ),
+        (
+            "it is about to answer",
+            NAME,
+            Lie::Bytes("", "HTTP/1.1 100 Continue\r\n\r\n"),
+            None,
+        ),
+    ]
+}
+
+/// Another status each time, about another Secret.
+fn news(number: u64) -> Value {
+    let ready = json!({
+        "type": "Ready", "status": "False", "reason": "RollingOut", "message": number.to_string(),
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    json!({"type": "MODIFIED", "object": {
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {
+            "name": "global-pull-secret", "namespace": "kube-system", "generation": 1,
+            "resourceVersion": (number + 1000).to_string(),
+        },
+        "spec": {},
+        "status": {
+            "observedGeneration": 1, "observedAdditional": number.to_string(),
+            "counts": {"total": number % 1000, "synced": number % 999}, "conditions": [ready],
+        },
+    }})
+}
+
+fn bookmark(number: u64) -> Value {
+    json!({"type": "BOOKMARK", "object": {
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
+        "metadata": {"resourceVersion": (number + 1000).to_string()},
+    }})
+}
+
+/// The members' kubeconfigs, each with its fleet, of which the first has an honest canary.
+fn register(hub: &Hub, members: &Members, fleets: &[&str]) {
+    let secrets = members.kubeconfigs().zip(fleets).enumerate();
+    let secrets = secrets.map(|(at, ((name, kubeconfig), fleet))| {
+        let canary = if at == 0 { "yes" } else { "no" };
+        let labels = json!({"globalps.io/cluster": "true", "fleet": fleet, "canary": canary});
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name, "namespace": CLUSTERS, "labels": labels},
+            "stringData": {"kubeconfig": kubeconfig},
+        })
+    });
+    hub.apply(&secrets.collect::<Vec<_>>()).unwrap();
+    for (name, canary) in [(NAME, json!({"canary": "yes"})), (SLOW, json!({}))] {
+        let canary = json!({"clusterSelector": {"matchLabels": canary}});
+        let spec = json!({
+            "registered": {"selector": {"matchLabels": {"fleet": name}}},
+            "rollout": {"canary": canary, "maxUnavailable": "100%"},
+        });
+        hub.apply(&[
+            source(CLUSTERS, name, &content(0)),
+            fleet(CLUSTERS, name, &spec),
+        ])
+        .unwrap();
+    }
+}
+
+/// Seconds of a rotation without a lie.
+fn everybody_honest(hub: &Hub, members: &Members, fleets: &[&str]) -> f32 {
+    for name in [NAME, SLOW] {
+        let number = fleets.iter().filter(|fleet| **fleet == name).count();
+        let message = hub.wait_ready(CLUSTERS, name, ("True", "Synced")).unwrap();
+        let all = format!("revision 1 is in force in {number} of {number} clusters");
+        assert_eq!(message, all);
+    }
+    rotate(hub, members, 1..=1)[0]
+}
+
+/// Seconds of each of these rotations, until the honest members have it, and their objects say so.
+fn rotate(hub: &Hub, members: &Members, rounds: impl Iterator<Item = u32>) -> Vec<f32> {
+    let one = |round: u32| {
+        let begun = Instant::now();
+        hub.apply(&[source(CLUSTERS, NAME, &content(round))])
+            .unwrap();
+        for at in 0..HONEST {
+            wait_has(hub, members, at, round);
+        }
+        begun.elapsed().as_secs_f32()
+    };
+    rounds.map(one).collect()
+}
+
+fn has(members: &Members, at: usize, round: u32) -> bool {
+    let secret = members.secret(at).unwrap_or_default();
+    secret["data"][".dockerconfigjson"] == base64(&content(round))
+}
+
+/// The first round is the second revision.
+fn wait_has(hub: &Hub, members: &Members, at: usize, round: u32) {
+    until(&format!("{} has it", name(at)), DEADLINE, POLL, || {
+        let status = hub.cluster(CLUSTERS, NAME, &name(at))?["status"].clone();
+        let is_said = status["phase"] == "Synced" && status["revision"] == round + 1;
+        Ok((is_said && has(members, at, round)).then_some(()))
+    })
+    .unwrap_or_else(|error| {
+        let fleet = hub.fleet(CLUSTERS, NAME).unwrap();
+        panic!("{error:#}: {:#}", fleet["status"])
+    });
+}
+
+/// The revision is as often counted up as the source has changed.
+fn nothing_else_is_written(hub: &Hub, members: &Members) {
+    let shared = hub.fleet(CLUSTERS, NAME).unwrap();
+    assert_eq!(shared["status"]["revision"], ROUNDS + 1);
+    let slow = hub.fleet(CLUSTERS, SLOW).unwrap();
+    assert_eq!(slow["status"]["revision"], 2);
+    let label = format!("globalps.io/fleet={NAME}");
+    let label = ["get", "secrets", "-n", CLUSTERS, "-l", &label, "-o", "name"];
+    let revisions = hub.management().kubectl(&label).unwrap();
+    let newest = format!("secret/{NAME}-revision-{}", ROUNDS + 1);
+    assert_eq!(
+        revisions.lines().last(),
+        Some(newest.as_str()),
+        "{revisions}"
+    );
+    assert!(member_secret(hub.management()).unwrap().is_null());
+    for at in 0..HONEST {
+        assert!(has(members, at, ROUNDS), "{}", name(at));
+    }
+}
+
+/// Of each object about a cluster, and of the fleet.
+fn every_word_is_short_and_plain(hub: &Hub, fleets: &[&str]) {
+    let plain = |text: &str, what: &str| {
+        assert!(
+            text.chars().count() <= MESSAGE_LIMIT,
+            "{what}: {}",
+            text.len()
+        );
+        assert!(!text.chars().any(char::is_control), "{what}: {text:?}");
+    };
+    for (at, fleet) in fleets.iter().enumerate() {
+        let status = hub.cluster(CLUSTERS, fleet, &name(at)).unwrap()["status"].clone();
+        for field in ["reason", "message"] {
+            plain(status[field].as_str().unwrap_or_default(), &name(at));
+        }
+        assert!(
+            status["revision"].as_u64() <= Some(u64::from(ROUNDS) + 1),
+            "{status:#}"
+        );
+    }
+    let status = hub.fleet(CLUSTERS, NAME).unwrap()["status"].clone();
+    let failures = status["failures"].as_array().cloned().unwrap_or_default();
+    let is_hub = failures.iter().find(|it| it["reason"] == "IsHub");
+    assert!(is_hub.is_some(), "{failures:#?}");
+    for failure in &failures {
+        plain(failure["message"].as_str().unwrap(), "of the fleet");
+    }
+    let size = status.to_string().len();
+    println!("{} clusters are named in {size} bytes", failures.len());
+    assert!(size < 64 << 10, "{size}");
+}
+
+fn bounded(process: HubProcess) {
+    let before = process.usage().unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    let usage = process.usage().unwrap();
+    let busy = (usage.processor - before.processor).as_secs_f32() / 5.0;
+    println!(
+        "the hub among liars: {} KiB, {} KiB at most, {:.0} % of a processor",
+        usage.resident,
+        usage.most_resident,
+        busy * 100.0
+    );
+    assert!(usage.most_resident < MEMORY, "{} KiB", usage.most_resident);
+}
+
+/// The one that is claimed had its content before, so that it goes on.
+fn whoever_claims_the_uid_of_another_stops_itself(
+    hub: &Hub,
+    members: &mut Members,
+    runtime: &tokio::runtime::Runtime,
+) {
+    let (claimed, liar) = (HONEST - 2, HONEST - 1);
+    let uid = format!("uid-of-{}", name(claimed));
+    let lie = Lie::Says(Asked::Namespace, json!({"metadata": {"uid": uid}}));
+    runtime.block_on(members.lie([(liar, Some(lie))])).unwrap();
+    until("the liar is named", DEADLINE, POLL, || {
+        let status = hub.fleet(CLUSTERS, NAME)?["status"].clone();
+        let failures = status["failures"].as_array().cloned().unwrap_or_default();
+        let twice = failures
+            .iter()
+            .filter(|it| it["reason"] == "DuplicateCluster");
+        let names: Vec<Value> = twice.map(|it| it["cluster"].clone()).collect();
+        Ok((names == [format!("{CLUSTERS}/{}", name(liar))]).then_some(()))
+    })
+    .unwrap();
+    let round = ROUNDS + 1;
+    hub.apply(&[source(CLUSTERS, NAME, &content(round))])
+        .unwrap();
+    for at in 0..=claimed {
+        wait_has(hub, members, at, round);
+    }
+    assert!(has(members, liar, ROUNDS), "the liar gets nothing");
+    runtime.block_on(members.lie([(liar, None)])).unwrap();
+    wait_has(hub, members, liar, round);
+}
