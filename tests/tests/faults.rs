@@ -285,9 +285,16 @@ fn run(
     })?;
     if row.is_once {
         let more = product.kubelet_starts(node)? - starts;
-        ensure!(more == 1, "{more} kubelet starts");
+        ensure!(more == 1, "{more} kubelet starts\n{}", logs(node)?);
     }
     Ok(())
+}
+
+/// What systemd and the syncers on the node last logged.
+fn logs(node: &Node) -> Result<String> {
+    let script = "journalctl -u kubelet.service -o short-precise --no-pager | grep 'systemd\\[' | tail -12; \
+        tail -n 20 /var/log/pods/*globalps*syncer*/*/*.log";
+    Ok(node.exec(&["sh", "-c", script])?.stdout)
 }
 
 /// The fault, where it comes before the rotation; the tracer that brings it about, if one does.

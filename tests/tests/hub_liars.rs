@@ -46,14 +46,14 @@ fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     let honest = [NAME; HONEST].into_iter();
     let fleets: Vec<&str> = honest.chain(cases.iter().map(|it| it.1)).collect();
     let members = Members::start(fleets.len(), Duration::from_millis(200), false, None);
-    let mut members = runtime.block_on(members).unwrap();
+    let members = runtime.block_on(members).unwrap();
     register(&hub, &members, &fleets);
     let process = stage.start().unwrap();
 
     let alone = everybody_honest(&hub, &members, &fleets);
     let begun = Instant::now();
     let lies = cases.iter().map(|(_, _, lie, _)| Some(lie.clone()));
-    runtime.block_on(members.lie((HONEST..).zip(lies))).unwrap();
+    runtime.block_on(members.lie((HONEST..).zip(lies)));
     wait_ends(&hub, &cases, NAME);
     let beside = rotate(&hub, &members, 2..=ROUNDS);
     println!(
@@ -68,7 +68,7 @@ fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     assert_eq!(elsewhere.asked(), [""; 0], "no redirect is followed");
     bounded(process);
 
-    whoever_claims_the_uid_of_another_stops_itself(&hub, &mut members, &runtime);
+    whoever_claims_the_uid_of_another_stops_itself(&hub, &members, &runtime);
     let usage = process.usage().unwrap();
     println!("the hub: {} KiB at most", usage.most_resident);
 }
@@ -394,13 +394,13 @@ fn bounded(process: HubProcess) {
 /// The one that is claimed had its content before, so that it goes on.
 fn whoever_claims_the_uid_of_another_stops_itself(
     hub: &Hub,
-    members: &mut Members,
+    members: &Members,
     runtime: &tokio::runtime::Runtime,
 ) {
     let (claimed, liar) = (HONEST - 2, HONEST - 1);
     let uid = format!("uid-of-{}", name(claimed));
     let lie = Lie::Says(Asked::Namespace, json!({"metadata": {"uid": uid}}));
-    runtime.block_on(members.lie([(liar, Some(lie))])).unwrap();
+    runtime.block_on(members.lie([(liar, Some(lie))]));
     until("the liar is named", DEADLINE, POLL, || {
         let status = hub.fleet(CLUSTERS, NAME)?["status"].clone();
         let failures = status["failures"].as_array().cloned().unwrap_or_default();
@@ -418,6 +418,6 @@ fn whoever_claims_the_uid_of_another_stops_itself(
         wait_has(hub, members, at, round);
     }
     assert!(has(members, liar, ROUNDS), "the liar gets nothing");
-    runtime.block_on(members.lie([(liar, None)])).unwrap();
+    runtime.block_on(members.lie([(liar, None)]));
     wait_has(hub, members, liar, round);
 }

@@ -232,7 +232,7 @@ impl Bench<'_> {
 
     async fn back(&mut self, number: usize, away: usize) -> Result<Step> {
         let from = Mark::now(&self.members, self.hub).await?;
-        self.members.bring_all_back().await?;
+        self.members.bring_all_back();
         self.wait_in_force(number).await?;
         self.since(from, waves(number - away, number, number / 10))
             .await

@@ -1,11 +1,12 @@
 //! Clusters that no machine could hold: each has an address of its own on the loopback, where one program plays its API server.
+//! All share one listener: a process may not have as many files as ten thousand members with a listener each.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::server::conn::http1;
@@ -14,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
@@ -28,24 +29,34 @@ const SERVER_NAME: &str = "member.example.com";
 /// Long enough for the hub to find out.
 const AWAY: Duration = Duration::from_millis(300);
 
+/// Until the next connection is accepted, where none could be.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
 /// Addresses of the members in one network of the loopback.
 const IN_NETWORK: usize = 250;
 
 pub struct Members {
-    places: Vec<Place>,
+    places: Arc<[Place]>,
     counts: Arc<Counts>,
     authority: Authority,
-    /// `None`: they speak plain HTTP.
-    tls: Option<TlsAcceptor>,
-    /// `None`: every write is admitted.
-    admission: Option<Admission>,
+    has_tls: bool,
+    /// It ends with this.
+    _accepting: JoinSet<()>,
 }
 
 struct Place {
     member: Arc<Member>,
     address: SocketAddr,
-    /// `None`: connections are refused.
-    serving: Option<JoinHandle<()>>,
+    /// Its connections; `None`: the member is away, and each is reset.
+    connections: Mutex<Option<JoinSet<()>>>,
+}
+
+/// How all members talk.
+struct Terms {
+    /// `None`: plain HTTP.
+    tls: Option<TlsAcceptor>,
+    /// `None`: every write is admitted.
+    admission: Option<Admission>,
 }
 
 impl Members {
@@ -60,29 +71,27 @@ impl Members {
         let authority = Authority::new()?;
         let identity = authority.issue(&[SERVER_NAME], Validity::Now)?;
         let tls = has_tls.then(|| acceptor(&identity)).transpose()?;
-        let mut places: Vec<Place> = Vec::new();
-        for at in 0..number {
-            // One that is free for the first is free for all, on addresses that nobody else has.
-            let port = places.first().map_or(0, |first| first.address.port());
-            let listener = TcpListener::bind((address(at)?, port)).await?;
-            let member = Arc::new(Member::new(format!("member-{at}"), time, &counts));
-            places.push(Place {
-                address: listener.local_addr()?,
-                serving: Some(tokio::spawn(serve(
-                    Arc::clone(&member),
-                    listener,
-                    tls.clone(),
-                    admission.clone(),
-                ))),
-                member,
-            });
-        }
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let place = |at: usize| {
+            let member = Member::new(format!("member-{at}"), time, &counts);
+            Ok(Place {
+                member: Arc::new(member),
+                address: (address(at)?, port).into(),
+                connections: Mutex::new(Some(JoinSet::new())),
+            })
+        };
+        let places: Result<Arc<[Place]>> = (0..number).map(place).collect();
+        let places = places?;
+        let mut accepting = JoinSet::new();
+        let terms = Arc::new(Terms { tls, admission });
+        accepting.spawn(serve(listener, Arc::clone(&places), terms));
         Ok(Self {
             places,
             counts,
             authority,
-            tls,
-            admission,
+            has_tls,
+            _accepting: accepting,
         })
     }
 
@@ -99,7 +108,7 @@ impl Members {
     /// With the authority in any case: a client without one would keep all those that the machine knows.
     pub(super) fn kubeconfig(&self, at: usize) -> String {
         let place = &self.places[at];
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.has_tls { "https" } else { "http" };
         let cluster = json!({
             "server": format!("{scheme}://{}", place.address), "tls-server-name": SERVER_NAME,
             "certificate-authority-data": BASE64_STANDARD.encode(self.authority.pem()),
@@ -113,8 +122,8 @@ impl Members {
         .to_string()
     }
 
-    /// Every third member closes its connections and takes no other. How many that are.
-    pub(super) async fn take_third_away(&mut self) -> usize {
+    /// Every third member resets its connections, old and new. Returns how many members that are.
+    pub(super) async fn take_third_away(&self) -> usize {
         let third = (0..self.places.len()).step_by(3);
         for at in third.clone() {
             self.take_away(at).await;
@@ -123,16 +132,13 @@ impl Members {
     }
 
     /// Each of these says that from now on, and `None` what is so. It is away for a moment, so that the hub connects again.
-    pub async fn lie(
-        &mut self,
-        lies: impl IntoIterator<Item = (usize, Option<Lie>)>,
-    ) -> Result<()> {
+    pub async fn lie(&self, lies: impl IntoIterator<Item = (usize, Option<Lie>)>) {
         for (at, lie) in lies {
             self.places[at].member.set_lie(lie);
             self.take_away(at).await;
         }
         sleep(AWAY).await;
-        self.bring_all_back().await
+        self.bring_all_back();
     }
 
     /// The Secret that a member has.
@@ -140,34 +146,20 @@ impl Members {
         self.places[at].member.secret()
     }
 
-    pub(super) async fn take_away(&mut self, at: usize) {
-        if let Some(serving) = self.places[at].serving.take() {
-            serving.abort();
-            // It ends as cancelled.
-            let _ = serving.await;
+    pub(super) async fn take_away(&self, at: usize) {
+        let connections = self.places[at].connections.lock().unwrap().take();
+        if let Some(mut connections) = connections {
+            connections.shutdown().await;
         }
     }
 
-    pub(super) async fn bring_back(&mut self, at: usize) -> Result<()> {
-        let place = &mut self.places[at];
-        if place.serving.is_none() {
-            let listener = TcpListener::bind(place.address).await;
-            let listener = listener.context("a member's address")?;
-            place.serving = Some(tokio::spawn(serve(
-                Arc::clone(&place.member),
-                listener,
-                self.tls.clone(),
-                self.admission.clone(),
-            )));
-        }
-        Ok(())
+    pub(super) fn bring_back(&self, at: usize) {
+        let mut connections = self.places[at].connections.lock().unwrap();
+        connections.get_or_insert_default();
     }
 
-    pub(super) async fn bring_all_back(&mut self) -> Result<()> {
-        for at in 0..self.places.len() {
-            self.bring_back(at).await?;
-        }
-        Ok(())
+    pub(super) fn bring_all_back(&self) {
+        (0..self.places.len()).for_each(|at| self.bring_back(at));
     }
 
     /// The most members that ever had nodes on their way to what the hub wrote last.
@@ -192,30 +184,46 @@ fn address(at: usize) -> Result<Ipv4Addr> {
     Ok(Ipv4Addr::new(127, 1, third, fourth))
 }
 
-/// Until it is aborted, with all its connections.
-async fn serve(
-    member: Arc<Member>,
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    admission: Option<Admission>,
-) {
-    let mut connections = JoinSet::new();
+/// Which member has this address; `None`: it is of no network of the members.
+fn number(address: IpAddr) -> Option<usize> {
+    let IpAddr::V4(address) = address else {
+        return None;
+    };
+    let [127, 1, third, fourth] = address.octets() else {
+        return None;
+    };
+    let fourth = usize::from(fourth).checked_sub(1)?;
+    Some(usize::from(third) * IN_NETWORK + fourth)
+}
+
+/// Until it is aborted.
+async fn serve(listener: TcpListener, places: Arc<[Place]>, terms: Arc<Terms>) {
     loop {
-        tokio::select! {
-            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                connections.spawn(accept(Arc::clone(&member), stream, tls.clone(), admission.clone()));
-            },
-            Some(_) = connections.join_next() => {}
-        }
+        let Ok((stream, _)) = listener.accept().await else {
+            // Too many files: connections wait until some have ended.
+            sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let at = stream.local_addr().ok().and_then(|it| number(it.ip()));
+        let Some(place) = at.and_then(|at| places.get(at)) else {
+            continue;
+        };
+        let mut connections = place.connections.lock().unwrap();
+        let Some(connections) = &mut *connections else {
+            // With a reset. An error means that the hub hung up before.
+            let _ = stream.set_zero_linger();
+            continue;
+        };
+        while connections.try_join_next().is_some() {}
+        connections.spawn(accept(
+            Arc::clone(&place.member),
+            stream,
+            Arc::clone(&terms),
+        ));
     }
 }
 
-async fn accept(
-    member: Arc<Member>,
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
-    admission: Option<Admission>,
-) {
+async fn accept(member: Arc<Member>, stream: TcpStream, terms: Arc<Terms>) {
     // As Go's servers do.
     let _ = stream.set_nodelay(true);
     if let Some(Lie::Bytes(head, rest)) = member.lie() {
@@ -223,12 +231,12 @@ async fn accept(
         let _ = write_forever(stream, (head, rest)).await;
         return;
     }
-    match tls {
-        None => talk(member, stream, admission).await,
+    match &terms.tls {
+        None => talk(member, stream, terms).await,
         // A handshake that fails is the hub's to report.
         Some(tls) => {
             if let Ok(stream) = tls.accept(stream).await {
-                talk(member, stream, admission).await;
+                talk(member, stream, terms).await;
             }
         }
     }
@@ -237,15 +245,29 @@ async fn accept(
 async fn talk(
     member: Arc<Member>,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    admission: Option<Admission>,
+    terms: Arc<Terms>,
 ) {
     let service = service_fn(move |request| {
-        let (member, admission) = (Arc::clone(&member), admission.clone());
+        let (member, terms) = (Arc::clone(&member), Arc::clone(&terms));
         async move {
-            Ok::<_, std::convert::Infallible>(member.answer(request, admission.as_ref()).await)
+            let answer = member.answer(request, terms.admission.as_ref());
+            Ok::<_, std::convert::Infallible>(answer.await)
         }
     });
     let talked = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     // The hub may hang up at any time.
     let _ = talked.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_member_has_an_address_of_its_own() {
+        for at in [0, 249, 250, 9_999] {
+            assert_eq!(number(address(at).unwrap().into()), Some(at));
+        }
+        assert_eq!(number([127, 0, 0, 1].into()), None);
+    }
 }

@@ -233,9 +233,9 @@ impl<'a> World<'a> {
             17 | 18 if is_up => {
                 self.outcome.outages += 1;
                 let server = [Server::Frozen, Server::Down][self.rng.usize(0..2)];
-                place.cut(&mut self.members, server).await
+                place.cut(&self.members, server).await
             }
-            17..20 => place.mend(&mut self.members).await,
+            17..20 => place.mend(&self.members).await,
             20 | 21 => {
                 let fails = self.rng.u8(0..3) == 0;
                 place.set_failing(&self.members, fails);
@@ -290,7 +290,7 @@ impl<'a> World<'a> {
     /// Everything can go on. What others have taken over stays theirs.
     async fn heal(&mut self) -> Result<()> {
         for at in 0..self.places.len() {
-            self.places[at].mend(&mut self.members).await?;
+            self.places[at].mend(&self.members).await?;
             self.places[at].set_failing(&self.members, false);
             self.register(at, true).await?;
         }

@@ -131,7 +131,7 @@ impl Place {
         Ok(config.to_string())
     }
 
-    pub(super) async fn cut(&mut self, members: &mut Members, server: Server) -> Result<()> {
+    pub(super) async fn cut(&mut self, members: &Members, server: Server) -> Result<()> {
         self.server = server;
         match (&self.kind, server) {
             (_, Server::Up) => {}
@@ -147,7 +147,7 @@ impl Place {
         Ok(())
     }
 
-    pub(super) async fn mend(&mut self, members: &mut Members) -> Result<()> {
+    pub(super) async fn mend(&mut self, members: &Members) -> Result<()> {
         match (&self.kind, self.server) {
             (_, Server::Up) => {}
             (Kind::Real(real), Server::Frozen) => {
@@ -158,7 +158,7 @@ impl Place {
                 tokio::task::block_in_place(|| cluster.restart_api_server(Duration::ZERO))?;
             }
             (Kind::Simulated(at), Server::Frozen) => members.member(*at).set_frozen(false),
-            (Kind::Simulated(at), Server::Down) => members.bring_back(*at).await?,
+            (Kind::Simulated(at), Server::Down) => members.bring_back(*at),
         }
         self.server = Server::Up;
         Ok(())
