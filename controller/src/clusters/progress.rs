@@ -8,6 +8,8 @@ use kube::ResourceExt as _;
 
 /// A cluster that can't be reached for this long is passed over.
 const AWAY_AFTER: SignedDuration = SignedDuration::from_secs(30);
+/// Progress extends the deadline of an assignment until then: a cluster may report progress without an end.
+const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 /// A blocked cluster is asked to try again after this long.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
@@ -93,15 +95,21 @@ fn has(status: &ClusterPullSecretStatus, goal: Goal) -> bool {
     goal == Goal::Revision(status.revision)
 }
 
-/// Since the assignment, or since the cluster's last step after it: a large cluster takes as long as its nodes do.
+/// Since the assignment, or since the cluster's last progress after it: a large cluster takes as long as its nodes do.
 fn assigned_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     let assigned = object.spec.assigned_at.as_ref();
     let Some(assigned) = assigned else {
         return SignedDuration::ZERO;
     };
-    let step = up_to_date(object).and_then(|status| status.last_progress_time.as_ref());
-    let since = step.map_or(assigned.0, |step| step.0.max(assigned.0));
-    now.duration_since(since).max(SignedDuration::ZERO)
+    let in_all = now.duration_since(assigned.0).max(SignedDuration::ZERO);
+    let progress = up_to_date(object).and_then(|status| status.last_progress_time.as_ref());
+    match progress {
+        Some(progress) if in_all < LONGEST => {
+            let since = now.duration_since(progress.0);
+            since.clamp(SignedDuration::ZERO, in_all)
+        }
+        _ => in_all,
+    }
 }
 
 fn in_phase_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
@@ -122,4 +130,44 @@ fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedD
     } else {
         time
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::api::{ClusterPullSecretSpec, ClusterPullSecretStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn progress_extends_the_deadline_but_not_without_an_end() {
+        let at = |minute: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute);
+        let mut object = ClusterPullSecret::new(
+            "a",
+            ClusterPullSecretSpec {
+                assigned_at: Some(Time(at(10))),
+                ..ClusterPullSecretSpec::default()
+            },
+        );
+        object.metadata.generation = Some(1);
+        for (progress, now, expected) in [
+            (None, 15, 5),
+            (Some(14), 15, 1),
+            (Some(5), 15, 5),
+            (Some(69), 69, 0),
+            (Some(70), 70, 60),
+            (Some(99), 100, 90),
+        ] {
+            object.status = Some(ClusterPullSecretStatus {
+                observed_generation: 1,
+                last_progress_time: progress.map(|minute| Time(at(minute))),
+                ..ClusterPullSecretStatus::default()
+            });
+            assert_eq!(
+                assigned_for(&object, at(now)),
+                SignedDuration::from_mins(expected),
+                "{progress:?} {now}"
+            );
+        }
+    }
 }

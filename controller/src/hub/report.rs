@@ -25,6 +25,8 @@ struct Found {
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
     unreachable: Vec<ClusterFailure>,
+    /// Their assignment was revoked, so that other clusters go first.
+    timed_out: Vec<ClusterFailure>,
     waiting: u32,
 }
 
@@ -48,7 +50,12 @@ pub(super) fn report(
         .into_iter()
         .map(|new| dated(new, conditions, generation, now))
         .collect();
-    let failures = [&found.failed, &found.blocked, &found.unreachable];
+    let failures = [
+        &found.failed,
+        &found.blocked,
+        &found.unreachable,
+        &found.timed_out,
+    ];
     let failures = failures.into_iter().flatten().take(STATUS_CLUSTERS);
     FleetPullSecretStatus {
         observed_generation: generation,
@@ -92,6 +99,13 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
             found.counts.progressing += 1;
         } else {
             found.waiting += 1;
+            if member.is_revoked {
+                found.timed_out.push(ClusterFailure {
+                    reason: "TimedOut".to_owned(),
+                    message: "not done in time: other clusters go first".to_owned(),
+                    ..failure()
+                });
+            }
         }
     }
     found
@@ -151,10 +165,13 @@ fn ready(
         return no("ClustersBlocked", list(&found.blocked));
     }
     if found.waiting + counts.progressing > 0 {
-        let message = format!(
+        let mut message = format!(
             "revision {} is in force in {} of {} clusters",
             plan.revision, counts.synced, counts.total
         );
+        if !found.timed_out.is_empty() {
+            message = format!("{message}; timed out: {}", list(&found.timed_out));
+        }
         return no("RollingOut", message);
     }
     let rejected = revisions.iter().rev().find_map(|it| it.rejected.clone());
@@ -221,4 +238,59 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
         format!("{message}{stays}")
     };
     statement(SOURCE_VALID, status, reason, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::rollout::{Member, Progress};
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_not_done_in_time_is_named() {
+        let member = Member {
+            name: "ns/slow".to_owned(),
+            goal: Goal::Revision(2),
+            not_ready: None,
+            assigned: Some((Goal::Revision(1), Progress::Done)),
+            assigned_for: SignedDuration::ZERO,
+            is_up_to_date: true,
+            is_revoked: true,
+            retry: false,
+            zone: String::new(),
+            is_last: false,
+            is_canary: false,
+            is_skipped: false,
+            in_place: false,
+        };
+        let plan = FleetPlan {
+            verdict: Verdict::Valid,
+            hold: None,
+            revision: 2,
+            revisions: Vec::new(),
+            outdated: Vec::new(),
+            members: vec![(("ns".to_owned(), "slow".to_owned()), member)],
+            obstacles: Vec::new(),
+            assignments: Vec::new(),
+            released: Vec::new(),
+            is_first_step: false,
+            is_finished: false,
+        };
+        let fleet = FleetPullSecret::new("shared", serde_json::from_str("{}").unwrap());
+        let status = report(&fleet, &plan, &[], &BTreeMap::new(), Timestamp::UNIX_EPOCH);
+        let failure = &status.failures[0];
+        assert_eq!(
+            (&*failure.cluster, &*failure.reason),
+            ("ns/slow", "TimedOut")
+        );
+        let ready = &status.conditions[0];
+        assert_eq!(ready.reason, "RollingOut");
+        assert!(
+            ready.message.contains("timed out: `ns/slow`"),
+            "{}",
+            ready.message
+        );
+    }
 }
