@@ -278,7 +278,8 @@ mod tests {
             is_first_step: false,
             is_finished: false,
         };
-        let fleet = FleetPullSecret::new("shared", serde_json::from_str("{}").unwrap());
+        let spec = r#"{"secretRef": {"name": "shared"}}"#;
+        let fleet = FleetPullSecret::new("shared", serde_json::from_str(spec).unwrap());
         let status = report(&fleet, &plan, &[], &BTreeMap::new(), Timestamp::UNIX_EPOCH);
         let failure = &status.failures[0];
         assert_eq!(
