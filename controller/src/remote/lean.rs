@@ -19,6 +19,9 @@ use crate::leader::fencing::Fence;
 /// A connection that nothing was asked on for so long is closed: the watch has its own.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// Of one connection. The watch of a member, which is always open, sees a few kilobytes at a time.
+const READ_BUFFER: usize = 4096;
+
 /// A client that writes only behind the fence. Beside kube's own, it has one queue of requests instead of two, keeps no TLS
 /// session for later and no idle connection: 80 KB less for each cluster. `Err`: the end of a sentence about the kubeconfig.
 pub(crate) fn lean_client(config: Config, fence: &Fence) -> Result<Client, String> {
@@ -43,6 +46,7 @@ pub(crate) fn lean_client(config: Config, fence: &Fence) -> Result<Client, Strin
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
+        .http1_read_buf_exact_size(READ_BUFFER)
         .pool_idle_timeout(IDLE)
         .pool_timer(TokioTimer::new())
         .build(connector);
