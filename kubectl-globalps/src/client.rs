@@ -1,22 +1,21 @@
 //! From flags to a cluster: the kubeconfig as kubectl reads it, and a deadline on every call.
 
 use std::future::Future;
-use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
 use hyper::Uri;
-use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::NamespaceResourceScope;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 
 use crate::cli::{Connection, Span};
 use crate::error::{Failure, without_user};
+use crate::kubeconfig;
 use crate::printer::Printer;
+use crate::proxy::Proxies;
 
 pub(crate) struct Cluster<'a> {
     pub client: Client,
@@ -32,8 +31,8 @@ impl<'a> Cluster<'a> {
         if let Some(warning) = warning(flags) {
             printer.warning(warning);
         }
-        let mut config = config(flags).await?;
-        let server = prepare(&mut config, printer);
+        let mut config = config(flags)?;
+        let server = prepare(&mut config, printer)?;
         let client = Client::try_from(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
         Ok(Self {
@@ -47,16 +46,16 @@ impl<'a> Cluster<'a> {
 
     /// Another cluster, by a kubeconfig that somebody else wrote. `Err`: the end of a sentence that begins with what the
     /// kubeconfig is; it quotes nothing of it.
-    pub(crate) async fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
+    pub(crate) fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
         reject_unsupported(&kubeconfig).map_err(|why| match why {
             Unsupported::NoContext => "has no context that `current-context` names",
             Unsupported::Program => "runs a program to log in, which is not started for it here",
             Unsupported::File(_) => "names a file, which is not read for it here",
         })?;
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let mut config = config.map_err(|_| "has a context without a server or a user")?;
-        let server = prepare(&mut config, self.printer);
+        let config = kubeconfig::config(kubeconfig, &KubeConfigOptions::default());
+        let mut config = config.map_err(|_| "has a cluster or a login that can't be used")?;
+        let server = prepare(&mut config, self.printer)
+            .map_err(|_| "is reached through a proxy, and the environment's can't be used")?;
         let client = Client::try_from(config)
             .map_err(|_| "has a certificate, key, token or proxy that can't be used")?;
         Ok(Self {
@@ -117,14 +116,14 @@ fn warning(flags: &Connection) -> Option<&'static str> {
     })
 }
 
-async fn config(flags: &Connection) -> Result<Config, Failure> {
+fn config(flags: &Connection) -> Result<Config, Failure> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
         cluster: flags.cluster.clone(),
         user: flags.user.clone(),
     };
-    let mut config = match kubeconfig(flags) {
-        Ok(Some(kubeconfig)) => from_kubeconfig(kubeconfig, &options, flags).await?,
+    let mut config = match kubeconfig::read(flags) {
+        Ok(Some(kubeconfig)) => from_kubeconfig(kubeconfig, &options, flags)?,
         Ok(None) => match &flags.server {
             Some(server) => Config::new(address(server)?),
             // As kubectl in a pod.
@@ -141,36 +140,18 @@ async fn config(flags: &Connection) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Drops a proxy that is not for this server. Returns the address of the server, for messages.
-fn prepare(config: &mut Config, printer: &Printer) -> String {
-    if !is_proxied(&config.cluster_url, &Matcher::from_env()) {
-        let proxy = config.proxy_url.take();
-        config.proxy_url = proxy.filter(|proxy| !is_of_environment(proxy));
+/// Adds the proxy that the environment names for this server. Returns the address of the server, for messages.
+fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
+    if config.proxy_url.is_none() {
+        config.proxy_url = Proxies::from_env().of(&config.cluster_url)?;
     }
     let server = without_user(&config.cluster_url.to_string());
     let server = server.trim_end_matches('/').to_owned();
     printer.detail(format_args!("API server {server}"));
-    server
+    Ok(server)
 }
 
-/// Whether the environment names a proxy for this server. kube asks `NO_PROXY` for the proxy, not for the server; and
-/// kubectl, as a program in Go, never uses one for the machine itself.
-fn is_proxied(server: &Uri, proxies: &Matcher) -> bool {
-    let host = server.host().unwrap_or_default();
-    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-    let is_here = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-    !is_here && proxies.intercept(server).is_some()
-}
-
-/// Whether the proxy is one that kube found in the environment, and not the kubeconfig's own.
-fn is_of_environment(proxy: &Uri) -> bool {
-    ["HTTPS_PROXY", "https_proxy"]
-        .iter()
-        .filter_map(|name| std::env::var(name).ok())
-        .any(|value| value.parse().is_ok_and(|value: Uri| value == *proxy))
-}
-
-async fn from_kubeconfig(
+fn from_kubeconfig(
     kubeconfig: Kubeconfig,
     options: &KubeConfigOptions,
     flags: &Connection,
@@ -182,40 +163,7 @@ async fn from_kubeconfig(
     {
         return Ok(Config::new(address(server)?));
     }
-    Config::from_custom_kubeconfig(kubeconfig, options)
-        .await
-        .map_err(|error| Failure::from_kubeconfig(&error))
-}
-
-/// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
-pub(crate) fn kubeconfig(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
-    if let Some(path) = &flags.kubeconfig {
-        return Kubeconfig::read_from(path).map(Some);
-    }
-    let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
-        .map(|list| std::env::split_paths(&list).collect())
-        .unwrap_or_default();
-    let mut paths: Vec<PathBuf> = listed
-        .into_iter()
-        .filter(|path| !path.as_os_str().is_empty())
-        .collect();
-    if paths.is_empty() {
-        paths.extend(std::env::home_dir().map(|home| home.join(".kube").join("config")));
-    }
-    let mut merged: Option<Kubeconfig> = None;
-    for path in paths {
-        let next = match Kubeconfig::read_from(&path) {
-            Err(KubeconfigError::ReadConfig(cause, _)) if cause.kind() == ErrorKind::NotFound => {
-                continue;
-            }
-            other => other?,
-        };
-        merged = Some(match merged {
-            Some(first) => first.merge(next)?,
-            None => next,
-        });
-    }
-    Ok(merged)
+    kubeconfig::config(kubeconfig, options)
 }
 
 fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
@@ -379,7 +327,7 @@ pub(crate) mod tests {
                  clusters: [{{name: c, cluster: {{server: 'https://m1:6443'}}}}], users: [{{name: u, user: {{{user}}}}}]}}"
             );
             let kubeconfig = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
-            let found = cluster.of_others(kubeconfig).await;
+            let found = cluster.of_others(kubeconfig);
             let Some(expected) = expected else {
                 let member = found
                     .map_err(str::to_owned)
@@ -405,36 +353,11 @@ pub(crate) mod tests {
         let flags = parse("--server https://u:hunter2@h:6443 --token t");
         assert!(warning(&flags).is_some_and(|text| text.contains("can be seen by others")));
         let mut config = Config::new(address("https://u:hunter2@h:6443").expect("a URL"));
-        assert_eq!(prepare(&mut config, &printer), "https://h:6443");
+        let server = prepare(&mut config, &printer);
+        assert_eq!(server.ok().as_deref(), Some("https://h:6443"));
         let flags = parse("");
         assert_eq!(warning(&flags), None);
         let failure = address("u:hunter2@h h").expect_err("no URL");
         assert!(!failure.message.contains("hunter2"), "{failure:?}");
-    }
-
-    #[test]
-    fn a_server_is_reached_through_a_proxy_as_by_kubectl() {
-        for (server, no_proxy, expected) in [
-            ("https://api.example.com:6443", "", true),
-            ("https://api.example.com:6443", "example.com", false),
-            ("https://api.example.com:6443", "proxy.example.org", true),
-            ("https://10.0.0.1:6443", "10.0.0.0/8", false),
-            ("https://10.0.0.1:6443", "", true),
-            ("http://api.example.com", "", false),
-            ("https://127.0.0.1:6443", "", false),
-            ("https://[::1]:6443", "", false),
-            ("https://localhost:6443", "", false),
-        ] {
-            let proxies = Matcher::builder()
-                .https("http://proxy.example.org:3128")
-                .no(no_proxy)
-                .build();
-            let server: Uri = server.parse().expect("a URL");
-            assert_eq!(
-                is_proxied(&server, &proxies),
-                expected,
-                "{server} {no_proxy:?}"
-            );
-        }
     }
 }

@@ -21,6 +21,7 @@ mod follow;
 mod following;
 mod history;
 mod hypershift;
+mod kubeconfig;
 mod logins;
 mod manifest;
 mod migration;
@@ -29,6 +30,7 @@ mod password;
 mod permission;
 mod printer;
 mod prompt;
+mod proxy;
 mod pull;
 #[cfg(test)]
 mod reference;

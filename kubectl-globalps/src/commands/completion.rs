@@ -13,9 +13,10 @@ use kube::api::ListParams;
 use super::{additional, history};
 use crate::additional::data_of;
 use crate::cli::{Cli, Completion, Connection};
-use crate::client::{Cluster, kubeconfig};
+use crate::client::Cluster;
 use crate::completion::{Choice, Live, Wanted, wanted};
 use crate::error::{Exit, Failure};
+use crate::kubeconfig;
 use crate::printer::Printer;
 use crate::scope::shown;
 use crate::status::has_failed;
@@ -75,7 +76,7 @@ fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
 }
 
 fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Choice> {
-    let Ok(Some(config)) = kubeconfig(flags) else {
+    let Ok(Some(config)) = kubeconfig::read(flags) else {
         return Vec::new();
     };
     let names: Vec<String> = match live {

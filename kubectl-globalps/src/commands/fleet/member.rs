@@ -45,7 +45,7 @@ pub(super) async fn connect<'a>(
     let kubeconfig = text.and_then(|text| Kubeconfig::from_yaml(text).ok());
     let kubeconfig = kubeconfig.ok_or_else(|| unusable("is not a kubeconfig"))?;
     Ok(Member {
-        cluster: hub.of_others(kubeconfig).await.map_err(unusable)?,
+        cluster: hub.of_others(kubeconfig).map_err(unusable)?,
         title: title.to_owned(),
         secret: Some(secret),
     })

@@ -1,0 +1,200 @@
+//! The proxy between this machine and a server: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go's `net/http`, and so kubectl,
+//! reads them. kube's own reader takes no trailing comma, no port and no address without a scheme.
+
+use std::net::IpAddr;
+
+use hyper::Uri;
+
+use crate::error::Failure;
+
+/// The variables as they are set; empty: not set.
+#[derive(Default)]
+pub(crate) struct Proxies {
+    pub https: String,
+    pub http: String,
+    /// Hosts that are reached without a proxy.
+    pub none: String,
+}
+
+impl Proxies {
+    pub(crate) fn from_env() -> Self {
+        let set = |name: &str| {
+            let names = [name.to_owned(), name.to_ascii_lowercase()];
+            let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
+            values.find(|value| !value.is_empty()).unwrap_or_default()
+        };
+        Self {
+            https: set("HTTPS_PROXY"),
+            http: set("HTTP_PROXY"),
+            none: set("NO_PROXY"),
+        }
+    }
+
+    /// The proxy for this server; `None`: it is reached directly.
+    pub(crate) fn of(&self, server: &Uri) -> Result<Option<Uri>, Failure> {
+        let (name, proxy) = match server.scheme_str() {
+            Some("http") => ("HTTP_PROXY", &self.http),
+            _ => ("HTTPS_PROXY", &self.https),
+        };
+        if proxy.is_empty() || is_direct(server, &self.none) {
+            return Ok(None);
+        }
+        address(proxy).map(Some).ok_or_else(|| {
+            Failure::new(
+                format!("`{name}` is not the address of a proxy"),
+                "the form is `http://HOST:PORT`, `https://HOST:PORT` or `socks5://HOST:PORT`",
+            )
+        })
+    }
+}
+
+/// The address of a proxy, which may have no scheme; `None`: it is none.
+pub(crate) fn address(proxy: &str) -> Option<Uri> {
+    let proxy = match proxy.split_once("://") {
+        Some(("http" | "https" | "socks5", _)) => proxy.to_owned(),
+        // The proxy resolves names in either case.
+        Some(("socks5h", rest)) => format!("socks5://{rest}"),
+        Some(_) => return None,
+        None => format!("http://{proxy}"),
+    };
+    proxy.parse().ok().filter(|uri: &Uri| uri.host().is_some())
+}
+
+fn is_direct(server: &Uri, none: &str) -> bool {
+    let host = server.host().unwrap_or_default().to_ascii_lowercase();
+    let host = host.trim_matches(['[', ']']);
+    let port = server.port_u16().unwrap_or(match server.scheme_str() {
+        Some("http") => 80,
+        _ => 443,
+    });
+    let ip: Option<IpAddr> = host.parse().ok();
+    host == "localhost"
+        || ip.is_some_and(|ip| ip.is_loopback())
+        || none.split(',').any(|entry| {
+            let entry = entry.trim().to_ascii_lowercase();
+            !entry.is_empty() && (entry == "*" || matches(&entry, host, ip, port))
+        })
+}
+
+fn matches(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
+    if let Some((network, bits)) = entry.split_once('/')
+        && let (Ok(network), Ok(bits)) = (network.parse(), bits.parse())
+    {
+        return ip.is_some_and(|ip| is_in(ip, network, bits));
+    }
+    let (name, of_port) = with_port(entry);
+    let is_port = of_port.is_none_or(|it| it.parse() == Ok(port));
+    let name = name.trim_matches(['[', ']']);
+    if let Ok(other) = name.parse::<IpAddr>() {
+        return is_port && ip == Some(other);
+    }
+    // `example.com` is the host and all below it; `.example.com` and `*.example.com` are those below it alone.
+    let below = name.strip_prefix('*').filter(|it| it.starts_with('.'));
+    let below = below.unwrap_or(name);
+    let is_below = match below.strip_prefix('.') {
+        Some("") => false,
+        Some(_) => host.ends_with(below),
+        None => {
+            host == below
+                || host
+                    .strip_suffix(below)
+                    .is_some_and(|rest| rest.ends_with('.'))
+        }
+    };
+    is_port && !name.is_empty() && is_below
+}
+
+/// `host:port`; an address of IP version 6 with a port is in brackets.
+fn with_port(entry: &str) -> (&str, Option<&str>) {
+    match entry.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),
+        _ => (entry, None),
+    }
+}
+
+fn is_in(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
+    let same = |ip: u128, network: u128, width: u32| {
+        bits <= width && (bits == 0 || ip >> (width - bits) == network >> (width - bits))
+    };
+    match (ip, network) {
+        (IpAddr::V4(ip), IpAddr::V4(network)) => {
+            same(ip.to_bits().into(), network.to_bits().into(), 32)
+        }
+        (IpAddr::V6(ip), IpAddr::V6(network)) => same(ip.to_bits(), network.to_bits(), 128),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_reached_through_a_proxy_as_by_kubectl() {
+        const API: &str = "https://api.example.com:6443";
+        for (server, none, expected) in [
+            (API, "", true),
+            (API, "example.com", false),
+            (API, ".example.com", false),
+            (API, "*.example.com", false),
+            (API, "API.Example.com", false),
+            (API, "ample.com", true),
+            (API, "*", false),
+            (API, " , other.org , example.com,", false),
+            (API, "example.com:6443", false),
+            (API, "example.com:443", true),
+            (API, ":6443", true),
+            (API, ".", true),
+            ("https://example.com", ".example.com", true),
+            ("https://example.com", "example.com:443", false),
+            ("https://10.0.0.1:6443", "10.0.0.0/8", false),
+            ("https://10.0.0.1:6443", "10.0.0.0/33", true),
+            ("https://11.0.0.1:6443", "10.0.0.0/8", true),
+            ("https://11.0.0.1:6443", "0.0.0.0/0", false),
+            ("https://10.0.0.1:6443", "10.0.0.1:6443", false),
+            ("https://10.0.0.1:6443", "10.0.0.1:443", true),
+            ("https://[fd00::1]:6443", "fd00::/8", false),
+            ("https://[fd00::1]:6443", "fd00::1", false),
+            ("https://[fd00::1]:6443", "[fd00::1]:6443", false),
+            ("https://[fd00::1]:6443", "fd00::2", true),
+            ("http://api.example.com", "", false),
+            ("https://127.0.0.1:6443", "", false),
+            ("https://[::1]:6443", "", false),
+            ("https://localhost:6443", "", false),
+        ] {
+            let proxies = Proxies {
+                https: "proxy.example.org:3128".to_owned(),
+                none: none.to_owned(),
+                ..Proxies::default()
+            };
+            let proxy = proxies.of(&server.parse().expect("a URL"));
+            let proxy = proxy.expect("a proxy").map(|it| it.to_string());
+            let wanted = expected.then(|| "http://proxy.example.org:3128/".to_owned());
+            assert_eq!(proxy, wanted, "{server} {none:?}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_proxy_needs_no_scheme_and_is_not_quoted() {
+        for (text, expected) in [
+            ("p:3128", Some("http://p:3128/")),
+            ("https://p", Some("https://p/")),
+            ("socks5://u:w@p:1080", Some("socks5://u:w@p:1080/")),
+            ("socks5h://p:1080", Some("socks5://p:1080/")),
+            ("ftp://p", None),
+            ("u:hunter2@p q", None),
+        ] {
+            let found = address(text).map(|it| it.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+        let proxies = Proxies {
+            https: "u:hunter2@p q".to_owned(),
+            ..Proxies::default()
+        };
+        let failure = proxies
+            .of(&Uri::from_static("https://h"))
+            .expect_err("none");
+        assert!(failure.message.contains("`HTTPS_PROXY`"), "{failure:?}");
+        assert!(!failure.message.contains("hunter2"), "{failure:?}");
+    }
+}
