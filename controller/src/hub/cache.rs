@@ -7,6 +7,7 @@ use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::fleet_revision;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
+use kube::runtime::watcher::Event;
 
 use super::views::{
     ClusterObject, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, revision, slim,
@@ -73,7 +74,10 @@ impl HubCache {
         match event {
             HubEvent::Namespace(_) => false,
             HubEvent::Fleet(update) => scope.fleets.handle(update),
-            HubEvent::Object(update) => scope.objects.handle(update),
+            HubEvent::Object(update) => {
+                let is_own = shard.plans() || is_own(shard, &update);
+                scope.objects.handle(update) && is_own
+            }
             HubEvent::Cluster(Update::Failed(error)) => {
                 let before = scope.has_no_clusters;
                 scope.has_no_clusters |= error.is_not_served;
@@ -228,5 +232,46 @@ impl HubCache {
                 .map(|it| (false, it.id.uid.clone()))
         };
         cluster.or_else(registered)
+    }
+}
+
+/// Only its own clusters give a shard that plans for nobody something to do.
+fn is_own(shard: Shard, update: &Update<Box<ClusterPullSecret>>) -> bool {
+    match update {
+        Update::Event(Event::Apply(object) | Event::Delete(object)) => {
+            let namespace = object.namespace().unwrap_or_default();
+            shard.has(&(namespace, object.spec.cluster.clone()))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use globalps_core::api::ClusterPullSecretSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_shard_is_not_woken_by_the_clusters_of_others_unless_it_plans() {
+        let event = |cluster: &str| {
+            let spec = ClusterPullSecretSpec {
+                cluster: cluster.to_owned(),
+                ..ClusterPullSecretSpec::default()
+            };
+            let mut object = ClusterPullSecret::new(cluster, spec);
+            object.metadata.namespace = Some("fleet".to_owned());
+            let event = Event::Apply(Box::new(object));
+            (String::new(), HubEvent::Object(Update::Event(event)))
+        };
+        let woken_by = |shard: &str| -> usize {
+            let mut cache = HubCache::new(&[], shard.parse().unwrap());
+            let names = (0..100).map(|number| format!("cluster-{number}"));
+            names.filter(|name| cache.handle(event(name))).count()
+        };
+        assert_eq!(woken_by("0/4"), 100);
+        let others = woken_by("1/4") + woken_by("2/4") + woken_by("3/4");
+        assert!((50..100).contains(&others), "{others}");
     }
 }
