@@ -1,4 +1,4 @@
-//! What a member cluster has, what is written into it, and what its object says then. Pure.
+//! The observed state of a member cluster, the next write into it, and its status. Pure.
 
 use std::sync::Arc;
 
@@ -15,30 +15,30 @@ use kube::ResourceExt as _;
 use super::installation::Installation;
 use crate::content::source::Data;
 
-/// A reason for the status, and a sentence.
+/// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
 
-/// What a cluster shall have.
+/// Desired state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Nothing is known to be wanted: it is looked at, and nothing is written.
+    /// No desired state is known: the hub reads the cluster and writes nothing.
     Nothing,
     Revision(Release),
     Removed,
 }
 
-/// A revision as it is written.
+/// A revision to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
     pub(crate) number: i64,
     pub(crate) content: Arc<Data>,
-    /// globalps itself; `None`: it is not the hub's affair.
+    /// What to install; `None`: the hub does not install globalps.
     pub(crate) install: Option<Arc<Installation>>,
-    /// Each new value asks globalps there for one more try on every node that failed; empty: nobody asks.
+    /// With each new value, the cluster's globalps retries its failed nodes. Empty: no retry requested.
     pub(crate) retry: String,
 }
 
-/// The target Secret as it was found.
+/// The target Secret in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TargetView {
     pub(crate) uid: String,
@@ -51,16 +51,16 @@ pub(crate) struct TargetView {
     revision: Option<i64>,
     retry: String,
     content: Arc<Data>,
-    /// It has more keys than the hub's.
+    /// It has other keys besides the hub's.
     has_other_keys: bool,
-    /// Who else owns the content, by the API server's record.
+    /// Another field manager that owns the content.
     other_manager: Option<String>,
-    /// The content was the hub's, and somebody forced another one.
+    /// Another client owns the content, and the hub no longer does.
     is_taken_over: bool,
 }
 
 impl TargetView {
-    /// `manager`: the hub's field manager. `wanted`: what it may be, so that the same content is held once.
+    /// `manager`: the hub's field manager. `wanted`: if it has the same content, both share it, to save memory.
     pub(crate) fn new(secret: &Secret, manager: &str, wanted: &Wanted) -> Self {
         let content = Data::of(secret, DATA_KEY);
         let content = match wanted {
@@ -103,7 +103,7 @@ impl TargetView {
         }
     }
 
-    /// The hub's annotations and the content are as wanted.
+    /// Whether content and annotations match.
     fn has(&self, fleet: &str, release: &Release) -> bool {
         self.fleet.as_deref() == Some(fleet)
             && self.revision == Some(release.number)
@@ -114,12 +114,11 @@ impl TargetView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It is as wanted.
     Keep,
     Apply(Release),
-    /// The Secret with this uid and `resourceVersion`.
+    /// Deletes the Secret with this uid and `resourceVersion`.
     Delete(String, String),
-    /// It is left as it is.
+    /// The hub must not change the Secret.
     Refuse(Reason),
 }
 
@@ -134,13 +133,13 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                 return refuse(
                     "KeysOfOthers",
                     format!(
-                        "the Secret has keys of others, and none of its type is without `{DATA_KEY}`: delete it there"
+                        "the Secret has keys of other clients, and its type requires `{DATA_KEY}`: delete the Secret in the cluster"
                     ),
                 );
             }
             Action::Delete(target.uid.clone(), target.version.clone())
         }
-        // What somebody else has taken over stays.
+        // A Secret that another client or fleet owns now stays.
         (Wanted::Nothing | Wanted::Removed, _) => Action::Keep,
         (Wanted::Revision(release), None) => Action::Apply(release.clone()),
         (Wanted::Revision(release), Some(target)) => {
@@ -148,14 +147,16 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
             if let Some(other) = target.fleet.as_deref().filter(|other| *other != fleet) {
                 return refuse(
                     "Conflict",
-                    format!("FleetPullSecret `{other}`, perhaps of another hub, writes the Secret"),
+                    format!(
+                        "FleetPullSecret `{other}`, possibly of another hub, writes the Secret"
+                    ),
                 );
             }
             if let (Some(other), false) = (&target.other_manager, is_same) {
                 return refuse(
                     "Conflict",
                     format!(
-                        "the Secret's content is of `{other}`: delete the Secret there, or exclude the cluster"
+                        "`{other}` owns the Secret's content: delete the Secret in the cluster, or exclude the cluster"
                     ),
                 );
             }
@@ -163,7 +164,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                 return refuse(
                     "WrongType",
                     format!(
-                        "the Secret is of type `{}`, which can't be changed: delete it there",
+                        "the Secret has the type `{}`, which can't be changed: delete the Secret in the cluster",
                         target.type_
                     ),
                 );
@@ -174,7 +175,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
             if target.is_immutable && !is_same {
                 return refuse(
                     "Immutable",
-                    "the Secret is immutable: delete it there".to_owned(),
+                    "the Secret is immutable: delete it in the cluster".to_owned(),
                 );
             }
             Action::Apply(release.clone())
@@ -182,7 +183,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
     }
 }
 
-/// What the cluster's own globalps says.
+/// What the cluster's own globalps reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Answer {
     /// Not known yet.
@@ -190,15 +191,15 @@ pub(crate) enum Answer {
     Unknown,
     /// It is not installed.
     NoGlobalps,
-    /// It is installed, and has said nothing yet.
+    /// It is installed, but its status is missing or outdated.
     Silent,
     Said(Box<Said>),
 }
 
-/// What of a `GlobalPullSecret` counts.
+/// The relevant part of a `GlobalPullSecret`'s status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Said {
-    /// `resourceVersion` of the additional Secret that it is about.
+    /// `resourceVersion` of the additional Secret that it refers to.
     about: String,
     is_ready: bool,
     reason: String,
@@ -207,7 +208,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// `None`: its status is not about its spec yet.
+    /// `None`: its status is outdated.
     pub(crate) fn of(object: &GlobalPullSecret) -> Option<Self> {
         let generation = object.metadata.generation.unwrap_or_default();
         let status: &GlobalPullSecretStatus = object.status.as_ref()?;
@@ -226,7 +227,7 @@ impl Said {
     }
 }
 
-/// Numbers are whatever a member says, and a status takes those of 32 bits with a sign.
+/// A member can report any number, but the CRD accepts only signed 32-bit numbers.
 fn storable(counts: Counts) -> Counts {
     let most = |count: u32| count.min(i32::MAX.unsigned_abs());
     Counts {
@@ -239,34 +240,34 @@ fn storable(counts: Counts) -> Counts {
 }
 
 impl Said {
-    /// Whether it is about this `resourceVersion` of the target.
+    /// Whether it refers to this `resourceVersion` of the target.
     pub(crate) fn is_about(&self, version: &str) -> bool {
         self.about == version
     }
 }
 
-/// All that is known of a member.
+/// Observed state of a member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Why it can't be reached; `None`: it can.
+    /// `None`: it is reachable.
     pub(crate) unreachable: Option<Reason>,
     pub(crate) target: Option<TargetView>,
     pub(crate) answer: Answer,
-    /// globalps is installed there, and does not run yet.
+    /// The hub has installed globalps, but it does not run yet.
     pub(crate) is_installing: bool,
-    /// Why the last write was not done.
+    /// Why the hub did not write, or the cluster rejected the write.
     pub(crate) refused: Option<Reason>,
 }
 
-/// How a cluster becomes done.
+/// When a cluster counts as done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) require_nodes: bool,
-    /// The target is the Secret that the cluster's globalps reports on.
+    /// The cluster's globalps reports on the target.
     pub(crate) is_additional: bool,
 }
 
-/// Phase, reason, message and nodes. The rest is the caller's.
+/// Phase, reason, message and nodes. The caller sets the other fields.
 pub(crate) fn status(
     facts: &Facts,
     wanted: &Wanted,
@@ -316,7 +317,7 @@ fn phase<'a>(
     let installing = (
         ClusterPhase::Syncing,
         "Installing",
-        "globalps is installed there, and its controller has not begun yet".to_owned(),
+        "the hub has installed globalps, and its controller has not started yet".to_owned(),
     );
     if facts.is_installing {
         return installing;
@@ -334,8 +335,8 @@ fn phase<'a>(
             Answer::NoGlobalps => (
                 ClusterPhase::Blocked,
                 "NoGlobalps",
-                "the Secret is there, and globalps is not installed: no node has it; \
-                 `spec.requireNodes: false` takes the Secret for enough"
+                "the cluster has the Secret, but no node uses it because globalps is not installed; \
+                 with `spec.requireNodes: false` the Secret alone is enough"
                     .to_owned(),
             ),
             _ => none(ClusterPhase::Syncing),
@@ -353,7 +354,7 @@ fn phase<'a>(
     (phase, &said.reason, said.message.clone())
 }
 
-/// What another cluster says, as a status may have it: without control characters, and not longer.
+/// Sanitizes text from another cluster for a status: removes control characters and limits the length.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let text = text.chars().filter(|c| !c.is_control());
     text.take(most).collect()
@@ -382,7 +383,7 @@ mod tests {
         })
     }
 
-    /// The Secret with `A` as the hub wrote it, and with changes.
+    /// The Secret with content `A` as the hub writes it, with these changes.
     fn target(changes: &Value) -> TargetView {
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_the_hubs_own_or_nobodys_is_written_and_removed() {
+    fn the_hub_writes_and_removes_only_its_own_secret() {
         let foreign = json!({"metadata": {
             "annotations": null, "managedFields": [owner("kubectl")],
         }});
@@ -436,42 +437,42 @@ mod tests {
         let other_fleet = json!({"metadata": {"annotations": {"globalps.io/fleet": "ns/other"}}});
         let a = || wanted(1, "A", "");
         let b = || wanted(2, "B", "");
-        for (sentence, target, wanted, expected) in [
-            ("nothing is there", None, a(), "apply 1"),
-            ("it is as wanted", Some(target(&json!({}))), a(), "keep"),
+        for (case, target, wanted, expected) in [
+            ("no Secret", None, a(), "apply 1"),
+            ("the wanted Secret", Some(target(&json!({}))), a(), "keep"),
             ("another revision", Some(target(&json!({}))), b(), "apply 2"),
             (
-                "the same content as another revision",
+                "the same content in another revision",
                 Some(target(&json!({}))),
                 wanted(2, "A", ""),
                 "apply 2",
             ),
             (
-                "one more try",
+                "a retry",
                 Some(target(&json!({}))),
                 wanted(1, "A", "1"),
                 "apply 1",
             ),
             (
-                "a person's Secret",
+                "a user's Secret",
                 Some(target(&foreign)),
                 b(),
                 "refuse Conflict",
             ),
             (
-                "a person's, with the same content",
+                "a user's Secret with the same content",
                 Some(target(&foreign)),
                 a(),
                 "apply 1",
             ),
             (
-                "somebody changed it by force",
+                "a forced change by a user",
                 Some(target(&of_two)),
                 b(),
                 "refuse Conflict",
             ),
             (
-                "another fleet's",
+                "another fleet's Secret",
                 Some(target(&other_fleet)),
                 a(),
                 "refuse Conflict",
@@ -489,7 +490,7 @@ mod tests {
                 "refuse Immutable",
             ),
             (
-                "immutable, and as wanted",
+                "immutable, with the wanted content",
                 Some(target(&json!({"immutable": true}))),
                 a(),
                 "keep",
@@ -514,13 +515,13 @@ mod tests {
             ),
             ("removed already", None, Wanted::Removed, "keep"),
             (
-                "somebody took it over",
+                "a user owns the Secret now",
                 Some(target(&foreign)),
                 Wanted::Removed,
                 "keep",
             ),
             (
-                "somebody forced other content",
+                "a user forced other content",
                 Some(target(
                     &json!({"metadata": {"managedFields": [owner("kubectl")]}}),
                 )),
@@ -528,20 +529,20 @@ mod tests {
                 "keep",
             ),
             (
-                "somebody has the same content",
+                "a user owns the same content too",
                 Some(target(&json!({"metadata": {"managedFields": of_both}}))),
                 Wanted::Removed,
                 "delete u 7",
             ),
             (
-                "another fleet took it over",
+                "another fleet owns the Secret now",
                 Some(target(&other_fleet)),
                 Wanted::Removed,
                 "keep",
             ),
         ] {
             let found = action(target.as_ref(), &wanted, FLEET);
-            assert_eq!(in_one_line(&found), expected, "{sentence}");
+            assert_eq!(in_one_line(&found), expected, "{case}");
         }
     }
 
@@ -562,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_member_fit_into_a_status() {
+    fn counts_of_a_member_are_limited_to_what_the_status_accepts() {
         let counts: Counts = serde_json::from_value(json!({
             "total": u32::MAX, "synced": 3, "progressing": u32::MAX, "failed": u32::MAX, "unreachable": u32::MAX,
         }))
@@ -575,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_done_when_its_own_globalps_has_this_content_in_force() {
+    fn a_cluster_is_done_when_its_own_globalps_reports_the_content_in_force() {
         let has = || Some(target(&json!({})));
         let nodes = Terms {
             require_nodes: true,
@@ -590,9 +591,9 @@ mod tests {
             is_additional: false,
         };
         let a = || wanted(1, "A", "");
-        for (sentence, target, answer, wanted, terms, expected) in [
+        for (case, target, answer, wanted, terms, expected) in [
             (
-                "nothing asked",
+                "nothing assigned",
                 None,
                 Answer::Unknown,
                 Wanted::Nothing,
@@ -601,7 +602,7 @@ mod tests {
             ),
             ("not written", None, Answer::Silent, a(), nodes, "Syncing "),
             (
-                "nothing said",
+                "nothing reported",
                 has(),
                 Answer::Silent,
                 a(),
@@ -625,7 +626,7 @@ mod tests {
                 "Synced ",
             ),
             (
-                "ready, for what was wanted before",
+                "ready with the previous revision",
                 has(),
                 said("7", "True", "Synced"),
                 wanted(2, "B", ""),
@@ -633,7 +634,7 @@ mod tests {
                 "Syncing ",
             ),
             (
-                "under way",
+                "in progress",
                 has(),
                 said("7", "False", "RollingOut"),
                 a(),
@@ -681,7 +682,7 @@ mod tests {
                 "Blocked NoGlobalps",
             ),
             (
-                "no globalps, and none is needed",
+                "no globalps, and it is not required",
                 has(),
                 Answer::NoGlobalps,
                 a(),
@@ -720,18 +721,18 @@ mod tests {
             };
             let status = status(&facts, &wanted, FLEET, terms);
             let found = format!("{} {}", status.phase, status.reason);
-            assert_eq!(found, expected, "{sentence}");
-            assert!(!status.message.contains('\u{1b}'), "{sentence}");
+            assert_eq!(found, expected, "{case}");
+            assert!(!status.message.contains('\u{1b}'), "{case}");
         }
         let mut facts = Facts {
             target: has(),
             answer: said("7", "True", "Synced"),
-            refused: Some(("Conflict", "of somebody".to_owned())),
+            refused: Some(("Conflict", "another owner".to_owned())),
             ..Facts::default()
         };
         let phase = |facts: &Facts| status(facts, &a(), FLEET, nodes).phase;
         assert_eq!(phase(&facts), ClusterPhase::Blocked);
-        facts.unreachable = Some(("Timeout", "no answer".to_owned()));
+        facts.unreachable = Some(("Timeout", "no response".to_owned()));
         assert_eq!(phase(&facts), ClusterPhase::Unreachable);
         assert_eq!(status(&facts, &a(), FLEET, nodes).nodes.unwrap().synced, 2);
     }

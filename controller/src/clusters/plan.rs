@@ -1,4 +1,4 @@
-//! The plan for one `FleetPullSecret`: what the hub writes next.
+//! The plan for one `FleetPullSecret`: the hub's next writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use super::progress::{member, up_to_date};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Source, Verdict};
 
-/// Assignments of one plan, at most.
+/// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 256;
 
-/// Why nothing changes.
+/// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// A selector can't be used.
+    /// A selector is invalid.
     Selector(String),
-    /// There is no valid source, and nothing is in force yet.
+    /// There is no valid source, and no revision yet.
     NothingYet,
-    /// globalps itself can't be installed, for this reason: every cluster keeps what it has.
+    /// globalps can't be installed.
     Install(String),
-    /// There is no valid source: every cluster keeps what it has.
+    /// There is no valid source.
     NoValidContent,
-    /// The revision can't be counted up.
+    /// The revision number has reached its maximum.
     NoRevisionLeft,
 }
 
@@ -39,22 +39,22 @@ pub(crate) enum Hold {
 pub(crate) struct FleetPlan {
     pub(crate) verdict: Verdict,
     pub(crate) hold: Option<Hold>,
-    /// The revision that is rolled out; 0: none.
+    /// Newest revision; 0: none.
     pub(crate) revision: i64,
-    /// Revisions to write, before anything else.
+    /// Revisions to write before anything else.
     pub(crate) revisions: Vec<Revision>,
     /// Numbers of revisions to delete.
     pub(crate) outdated: Vec<i64>,
     /// The clusters with a goal.
     pub(crate) members: Vec<(ClusterKey, Member)>,
-    /// Why a selected cluster gets nothing: a reason and a sentence.
+    /// Selected clusters that get nothing, with reason and message.
     pub(crate) obstacles: Vec<(ClusterKey, &'static str, String)>,
     pub(crate) assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
-    /// Objects to delete: nothing of the fleet is in these clusters any more.
+    /// Clusters whose objects are deleted: they no longer have anything from the fleet, or it stays there unmanaged.
     pub(crate) released: Vec<ClusterKey>,
-    /// A new revision is written, and nothing else is planned before that.
+    /// The plan only writes a new revision. The next one plans the rest.
     pub(crate) is_first_step: bool,
-    /// The `FleetPullSecret` is being deleted, and no cluster has anything of it.
+    /// The `FleetPullSecret` is being deleted, and none of its objects is left.
     pub(crate) is_finished: bool,
 }
 
@@ -88,7 +88,6 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
                 plan.revision = revision.number;
                 plan.revisions.push(revision);
                 plan.is_first_step = true;
-                // Nobody is assigned what is not written yet.
                 return plan;
             }
             Next::Hold(hold) => plan.hold = Some(hold),
@@ -125,7 +124,7 @@ enum Next {
     Hold(Hold),
 }
 
-/// Whether the source is another content than the newest revision. One that was rolled back stays so until it changes.
+/// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
 fn next_revision(input: &Input, data: Option<&Data>) -> Next {
     let newest = input.revisions.last();
     let Some(data) = data else {
@@ -153,8 +152,8 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
     if newest.is_some_and(|newest| newest.brings(&content, install.as_deref())) {
         return Next::Same;
     }
-    // Also where somebody deleted the newest one, or an earlier FleetPullSecret of this name has left its own: a number never
-    // gets another meaning.
+    // A number is never reused, even if somebody deleted the newest revision, or if an earlier FleetPullSecret with this name
+    // has left revisions.
     let assigned = input.objects.values().map(|object| object.spec.revision);
     let written = newest.map(|newest| newest.number);
     let last = assigned.chain(written).chain([input.last_number]).max();
@@ -169,7 +168,7 @@ fn last_rolled_out(revisions: &[Revision]) -> Option<&Revision> {
     revisions.iter().rev().find(|it| it.rolled_out.is_some())
 }
 
-/// The limits, as the rollout of members has them.
+/// The limits in the form that `core`'s `rollout` takes.
 fn limits(rollout: &FleetRollout) -> Rollout {
     Rollout {
         max_unavailable: rollout.max_unavailable.clone(),
@@ -204,7 +203,7 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         let obstacle = match (input.taken.get(key), &cluster.obstacle) {
             (Some(other), _) => Some((
                 "TargetTaken",
-                format!("FleetPullSecret `{other}`, which is older, writes the same Secret"),
+                format!("the older FleetPullSecret `{other}` writes the same Secret"),
             )),
             (None, obstacle) => obstacle.clone(),
         };
@@ -214,7 +213,7 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped = cluster.is_deleting || obstacle.is_some();
         if let Some((reason, message)) = obstacle {
-            // Nothing is written there, so that nobody waits for it.
+            // The hub writes nothing there, so the cluster must not occupy a slot.
             if let Some((_, progress @ Progress::InFlight)) = &mut member.assigned {
                 *progress = Progress::Blocked;
             }
@@ -238,7 +237,7 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
     }
 }
 
-/// The newest revision with what its members say of it, where that is new.
+/// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
 fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) -> Option<Revision> {
     let limits = limits(&input.fleet.spec.rollout);
     let goal = Goal::Revision(newest.number);
@@ -270,7 +269,8 @@ fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) ->
     (revision != *newest).then_some(revision)
 }
 
-/// A missing object first, so that the status of each cluster has a place; then revocations, new clusters and the rollout.
+/// Creates missing objects first, because they hold the clusters' statuses. Then it assigns new clusters, revokes, and
+/// assigns by the rollout's rules.
 fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let missing = plan.members.iter().map(|(key, _)| key);
     let missing = missing.filter(|key| !input.objects.contains_key(key));
@@ -337,7 +337,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     plan.assignments.extend(rest);
 }
 
-/// Of a cluster that was assigned nothing.
+/// The spec without an assignment.
 fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
     let fleet = input.fleet;
     ClusterPullSecretSpec {
@@ -363,7 +363,7 @@ fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpe
     }
 }
 
-/// What the cluster has, instead of what it was assigned. A number that is no revision is none.
+/// Assigns what the cluster has instead of what it was assigned. 0 if that revision no longer exists.
 fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
     let status = object.and_then(|object| object.status.as_ref());

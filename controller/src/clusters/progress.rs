@@ -1,4 +1,4 @@
-//! How far a cluster is with its assignment, from its object. Pure.
+//! The progress of a cluster with its assignment, from its `ClusterPullSecret`. Pure.
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
@@ -6,14 +6,14 @@ use globalps_core::rollout::{Goal, Member, Progress, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-/// A cluster that can't be reached for this long is passed over.
+/// The rollout skips a cluster that is unreachable for this long.
 const AWAY_AFTER: SignedDuration = SignedDuration::from_secs(30);
-/// Progress extends the deadline of an assignment until then: a cluster may report progress without an end.
+/// Progress extends the deadline of an assignment to this age at most, because a cluster can report progress forever.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// A blocked cluster is asked to try again after this long.
+/// The hub retries a blocked cluster after this time.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// The cluster as a member of the rollout. `fleet_has_content`: it has something that a new cluster gets beside the limits.
+/// The cluster as a member of the rollout. `fleet_has_content`: there is a revision that new clusters get outside the limits.
 pub(super) fn member(
     name: String,
     object: Option<&ClusterPullSecret>,
@@ -44,7 +44,7 @@ pub(super) fn member(
     member
 }
 
-/// The status, if it is about the spec as it is.
+/// The status, if it refers to the current spec.
 pub(crate) fn up_to_date(object: &ClusterPullSecret) -> Option<&ClusterPullSecretStatus> {
     let generation = object.metadata.generation.unwrap_or_default();
     let status = object.status.as_ref();
@@ -56,7 +56,7 @@ fn is_asked_again(object: &ClusterPullSecret) -> bool {
     asked.is_some_and(|asked| *asked != object.spec.retry)
 }
 
-/// What it was assigned and how far it is; `None`: nothing yet.
+/// The assignment and its progress; `None`: nothing assigned yet.
 fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal, Progress)> {
     let spec = &object.spec;
     let goal = match (spec.remove, spec.revision) {
@@ -70,7 +70,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
     } else {
         Progress::InFlight
     };
-    // A revoked cluster is asked for what it had, and nothing is written there.
+    // A revoked cluster is assigned what it has, so there is nothing to write.
     if spec.revoked {
         return Some((goal, Progress::Done));
     }
@@ -90,12 +90,12 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
     Some((goal, progress))
 }
 
-/// What is in force there is what it was asked for, as far as anybody knows.
+/// Whether the last known revision in the cluster is the goal.
 fn has(status: &ClusterPullSecretStatus, goal: Goal) -> bool {
     goal == Goal::Revision(status.revision)
 }
 
-/// Since the assignment, or since the cluster's last progress after it: a large cluster takes as long as its nodes do.
+/// Time since the assignment, or since the cluster's last progress after it: a large cluster needs more time.
 fn assigned_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     let assigned = object.spec.assigned_at.as_ref();
     let Some(assigned) = assigned else {
@@ -118,7 +118,8 @@ fn in_phase_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since.0))
 }
 
-/// A cluster that is away holds its slot for a shorter time than a node: nothing there waits for the hub.
+/// How long the cluster is unreachable. From [`AWAY_AFTER`] on, this is at least the limit for nodes: a cluster must release
+/// its slot earlier than a node, since nothing in the cluster waits for the hub.
 fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedDuration> {
     let status = object.status.as_ref()?;
     if status.phase != ClusterPhase::Unreachable {
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_extends_the_deadline_but_not_without_an_end() {
+    fn progress_extends_the_deadline_up_to_a_limit() {
         let at = |minute: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute);
         let mut object = ClusterPullSecret::new(
             "a",

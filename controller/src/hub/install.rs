@@ -1,4 +1,4 @@
-//! Installs globalps in a member, where nobody else did.
+//! Installs globalps in a member cluster that does not have it.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use super::requests::within;
 use crate::clusters::installation::Installation;
 use crate::content::source::Data;
 
-/// A new kind of object is served after a moment.
+/// Attempts and pause for an object whose CRD is not served yet.
 const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
-    /// As it is wanted, and its controller runs; or somebody else looks after it.
+    /// The controller of this release runs, or somebody else installed globalps.
     Runs,
-    /// Its controller does not run yet, or one of before runs still. `written`: something was only now.
+    /// The controller of this release does not run yet, or pods of an earlier one still do. `written`: this call applied objects.
     Waits { written: bool },
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn install(
     Ok(Installed::Waits { written: true })
 }
 
-/// Every pod is of the newest template and ready: what the cluster says then, this release says.
+/// Every pod has the newest template and is ready, so the cluster's status comes from this release.
 fn runs(deployment: &Deployment) -> bool {
     let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
         return false;
@@ -101,7 +101,7 @@ async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), Opti
     } else {
         Api::namespaced_with(client.clone(), &namespace, &resource)
     };
-    // What is ours is put right where somebody changed it.
+    // Reverts out-of-band changes.
     let params = PatchParams::apply(manager).force();
     let patch = Patch::Apply(object);
     let (attempts, pause) = SERVED;

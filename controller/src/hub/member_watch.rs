@@ -1,4 +1,4 @@
-//! The one watch of a member.
+//! The hub's only watch in a member cluster.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use tokio::time::sleep;
 use super::order::Order;
 use crate::clusters::member::{Answer, Said};
 
-/// Seconds until the API server ends a watch, which then resumes; one that is silent for longer counts as dead.
+/// The API server ends a watch after this time, and the watch resumes. A watch without a response for longer counts as dead.
 const WATCH_SECONDS: u32 = 60;
-/// Whether globalps is installed there is looked up so often.
+/// Interval of the attempts to watch, while globalps is not installed.
 const NOT_SERVED: Duration = Duration::from_secs(30);
 
-/// A watch of either object.
+/// An event of the watch.
 pub(super) enum Seen {
     Answer(Answer),
     Target,
     Failed(watcher::Error),
 }
 
-/// The one watch: of what the cluster's globalps says where that counts, else of the target.
+/// Watches the cluster's `GlobalPullSecret` if the order requires its status, otherwise the target.
 pub(super) fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
     let config = |name: &str| {
         let config = watcher::Config::default().timeout(WATCH_SECONDS);
@@ -61,7 +61,6 @@ pub(super) fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen
         watcher(secrets, config(&order.target.name))
             .filter_map(|event| {
                 let seen = match event {
-                    // Nothing was asked yet.
                     Ok(Event::Init) => None,
                     Ok(_) => Some(Seen::Target),
                     Err(error) => Some(Seen::Failed(error)),
@@ -72,7 +71,7 @@ pub(super) fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen
     }
 }
 
-/// The same, once globalps may have been installed there.
+/// Watches again after a pause: globalps may be installed by then.
 pub(super) fn later(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
     let (client, order) = (client.clone(), order.clone());
     futures::stream::once(async move {

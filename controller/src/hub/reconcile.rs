@@ -1,4 +1,4 @@
-//! One pass of the hub: what the connections say is written, each fleet is planned, and the connections get their orders.
+//! One reconcile of the hub: writes the statuses from the sessions, plans each fleet, and sends new orders to the sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::objects::apply::ApplyError;
 
-/// Until the next look at clusters in flight: some of what they wait for is time.
+/// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);
 
-/// Clusters of one fleet by their key.
+/// `ClusterPullSecret`s of one fleet, by cluster.
 type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 
-/// What the fleets of one reconcile have in common.
+/// State that the fleets of one reconcile share.
 #[derive(Default)]
 struct Pass {
-    /// Which fleet has which cluster, for each target.
+    /// Fleet that writes a target (`NAMESPACE/NAME`) in a cluster.
     taken: BTreeMap<(String, ClusterKey), String>,
     counts: Counts,
     is_at_rest: bool,
@@ -66,7 +66,7 @@ impl Hub {
         };
         let mut failed = None;
         for fleet in fleets {
-            // What is refused to one fleet holds up no other.
+            // A failed write for one fleet must not block other fleets.
             if let Err(error) = self
                 .roll_out(fleet, &clusters, &namespaces, &mut pass)
                 .await
@@ -79,7 +79,7 @@ impl Hub {
         if let Some(error) = failed {
             return Err(error);
         }
-        // The watch events of these writes are no changes any more, but the next plan depends on them.
+        // The responses are in the cache already, so the watch events of these writes don't cause the next reconcile.
         Ok(match (pass.has_written, pass.is_at_rest) {
             (true, _) => Duration::ZERO,
             (false, true) => RESYNC,
@@ -133,7 +133,7 @@ impl Hub {
         Ok(())
     }
 
-    /// The clusters, each with why nothing may be written into it.
+    /// The clusters with their obstacles.
     fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
         let mut clusters = self.cache.clusters();
         let found = self.cache.objects().filter_map(|object| {
@@ -184,8 +184,8 @@ impl Hub {
         Ok(fleet)
     }
 
-    /// Writes what the plan says: revisions first, so that nobody is assigned what is not there. Whether the next plan is another
-    /// one by that.
+    /// Performs the writes of the plan. Revisions come first, since assignments refer to them. Returns whether the writes affect the
+    /// next plan.
     async fn perform(
         &mut self,
         fleet: &FleetPullSecret,
@@ -195,7 +195,7 @@ impl Hub {
             tracing::info!(
                 fleet = fleet_title(fleet),
                 revision = revision.number,
-                "writing the revision"
+                "writing revision"
             );
             let secret = self.writer.revision(fleet, revision).await?;
             self.cache.put_revision(&secret);
@@ -263,7 +263,7 @@ impl Hub {
         revisions: &[Revision],
         observed_secret: &str,
     ) -> Result<Counts, ApplyError> {
-        // A revision that was written only now is planned with next.
+        // The plan after a new revision reports the counts.
         if plan.is_finished || plan.is_first_step {
             let before = fleet.status.as_ref().filter(|_| !plan.is_finished);
             return Ok(before.map(|before| before.counts).unwrap_or_default());
@@ -283,7 +283,7 @@ impl Hub {
         Ok(counts)
     }
 
-    /// Tells each connection of this shard what is wanted now.
+    /// Sends the desired state to each session of this shard.
     fn order(&mut self, clusters: &BTreeMap<ClusterKey, ClusterView>) {
         let fleets = self.cache.fleets().into_iter();
         let fleets: BTreeMap<String, (FleetPullSecret, Vec<Revision>)> = fleets
@@ -346,13 +346,13 @@ fn source_of(fleet: &FleetPullSecret) -> SourceRef {
     reference(fleet, &fleet.spec.secret_ref)
 }
 
-/// Its source, and the pull secret of what it installs.
+/// Its source, and the pull secret of globalps' own images.
 fn sources_of(fleet: &FleetPullSecret) -> impl Iterator<Item = SourceRef> {
     let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
     [source_of(fleet)].into_iter().chain(pull_secret)
 }
 
-/// What this names in the namespace of the `FleetPullSecret`.
+/// The reference with the namespace of the `FleetPullSecret`.
 fn reference(fleet: &FleetPullSecret, reference: &FleetSecretRef) -> SourceRef {
     (
         fleet.namespace().unwrap_or_default(),
@@ -365,7 +365,7 @@ fn fleet_title(fleet: &FleetPullSecret) -> String {
     title(&(fleet.namespace().unwrap_or_default(), fleet.name_any()))
 }
 
-/// A revoked cluster is left as it is: it goes on in its own time.
+/// The hub writes nothing into a revoked cluster, which continues at its own pace.
 fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
     let spec = &object.spec;
     if spec.revoked {

@@ -16,7 +16,7 @@ use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
 use crate::report::statement::{Statement, dated, sentences, statement};
 
-/// Only of a `FleetPullSecret`: whether its source can be used.
+/// Condition that only a `FleetPullSecret` has.
 const SOURCE_VALID: &str = "SourceValid";
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Found {
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
     unreachable: Vec<ClusterFailure>,
-    /// Their assignment was revoked, so that other clusters go first.
+    /// Clusters with a revoked assignment.
     timed_out: Vec<ClusterFailure>,
     waiting: u32,
 }
@@ -102,7 +102,7 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
             if member.is_revoked {
                 found.timed_out.push(ClusterFailure {
                     reason: "TimedOut".to_owned(),
-                    message: "not done in time: other clusters go first".to_owned(),
+                    message: "not done in time; other clusters continue first".to_owned(),
                     ..failure()
                 });
             }
@@ -111,7 +111,7 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
     found
 }
 
-/// The first three, each with its reason.
+/// The first three clusters, each with its message or reason.
 fn list(failures: &[ClusterFailure]) -> String {
     let one = |it: &ClusterFailure| match (it.reason.as_str(), it.message.as_str()) {
         ("", "") => format!("`{}`", it.cluster),
@@ -148,13 +148,16 @@ fn ready(
         Some(Hold::Install(reason)) => return no("NoImagePullSecret", reason.clone()),
         Some(Hold::NoValidContent) => {
             let message = format!(
-                "revision {} stays in force: the source is absent or not valid, and only deleting the FleetPullSecret removes it",
+                "revision {} stays in force because the source is absent or invalid; to remove it, delete the FleetPullSecret",
                 plan.revision
             );
             return no("Held", message);
         }
         Some(Hold::NoRevisionLeft) => {
-            return no("Held", "the revision can't be counted up".to_owned());
+            return no(
+                "Held",
+                "the revision number has reached its maximum".to_owned(),
+            );
         }
         None => {}
     }
@@ -176,7 +179,7 @@ fn ready(
     }
     let rejected = revisions.iter().rev().find_map(|it| it.rejected.clone());
     if let Some(reason) = rejected.filter(|_| is_rolled_back(plan, revisions)) {
-        let hint = "the content from before is in force until the source changes";
+        let hint = "the previous content is in force until the source changes";
         return no("TakenBack", format!("{reason}; {hint}"));
     }
     let mut message = format!(
@@ -212,7 +215,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, found: &Found) -> Stat
             "`spec.rollout.paused` is true".to_owned(),
         ),
         () if is_halted => ("False", "Halted", list(&found.failed)),
-        () => ("True", "RollingOut", format!("{open} clusters are left")),
+        () => ("True", "RollingOut", format!("clusters left: {open}")),
     };
     statement(condition::PROGRESSING, status, reason, message)
 }
@@ -224,8 +227,12 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
         ""
     };
     let (status, reason, message) = match verdict {
-        Verdict::Absent => ("False", "Absent", "there is no such Secret".to_owned()),
-        Verdict::Forbidden => ("False", "Forbidden", "the hub may not read it".to_owned()),
+        Verdict::Absent => ("False", "Absent", "the Secret does not exist".to_owned()),
+        Verdict::Forbidden => (
+            "False",
+            "Forbidden",
+            "the hub is not allowed to read the Secret".to_owned(),
+        ),
         Verdict::Unreadable(reason) => ("False", "Unreadable", reason.clone()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
             ("False", "Invalid", sentences(findings))
@@ -249,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_is_not_done_in_time_is_named() {
+    fn a_cluster_that_timed_out_is_named() {
         let member = Member {
             name: "ns/slow".to_owned(),
             goal: Goal::Revision(2),

@@ -1,4 +1,4 @@
-//! The requests to a member: each with a deadline, and with a reason where the member is away.
+//! Requests to a member cluster, each with a deadline.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) fn secrets(client: &Client, order: &Order) -> Api<Secret> {
     Api::namespaced(client.clone(), &order.target.namespace)
 }
 
-/// With a version the write is for the Secret that was seen, and for no other.
+/// `version`: the API server rejects the write unless the Secret still has this `resourceVersion`.
 pub(super) fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json::Value {
     let mut annotations = json!({
         FLEET_ANNOTATION: order.fleet,
@@ -58,7 +58,7 @@ pub(super) async fn within<T>(
 
 pub(super) fn away(error: Option<kube::Error>) -> Reason {
     if let Some(error) = &error {
-        tracing::debug!(error = without_content(error), "a member is away");
+        tracing::debug!(error = without_content(error), "member unreachable");
     }
     error.map_or_else(unreachable::timeout, |error| unreachable::reason(&error))
 }

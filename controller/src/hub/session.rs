@@ -1,5 +1,5 @@
-//! One member cluster: its connection, its one watch, and what is written into it. A task of its own, so that a cluster that
-//! is away holds up no other.
+//! The session with one member cluster: its connection, its watch and the writes into it. Each session is a task, so an
+//! unreachable cluster does not delay others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +28,14 @@ use crate::remote::{kubeconfig, unreachable};
 
 /// First and longest pause before another attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Between two looks at the target where no event asks for one.
+/// Interval of reading the target without an event.
 const RESYNC: Duration = Duration::from_mins(10);
-/// Between two attempts of a write that was not done.
+/// Pause before the retry of a failed write.
 const WRITE_RETRY: Duration = Duration::from_secs(10);
 
-/// Between two looks at whether it runs, where globalps was installed.
+/// Interval of checks whether an installed controller runs.
 const INSTALLING: Duration = Duration::from_secs(2);
-/// Of the uid of a member's `kube-system`, which is as long as a member says.
+/// Maximum length of the uid of a member's `kube-system`: a member can report any text.
 const IDENTITY: usize = 64;
 
 pub(super) struct Session {
@@ -44,23 +44,23 @@ pub(super) struct Session {
     pub(super) orders: watch::Receiver<Order>,
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
-    /// What is installed there, as far as this connection knows.
+    /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
-    /// What was reported last.
+    /// Last reported status.
     pub(super) reported: Option<ClusterPullSecretStatus>,
 }
 
-/// Why the present connection is not used any more.
+/// Why the current connection ends.
 enum Left {
     /// Another kubeconfig, or another target.
     Order,
     Failed,
-    /// The hub wants nothing of it any more.
+    /// The hub ended the session.
     Ended,
 }
 
 impl Session {
-    /// Until the hub wants nothing of the member any more.
+    /// Runs until the hub ends the session.
     pub(super) async fn run(mut self) {
         let mut retries = 0_u32;
         loop {
@@ -81,7 +81,7 @@ impl Session {
         }
     }
 
-    /// Until the time, or another kubeconfig. false: the hub wants nothing any more.
+    /// Waits until this time, or until the kubeconfig or the target changes. false: the hub ended the session.
     async fn wait(&mut self, order: &Order, until: Instant) -> bool {
         loop {
             tokio::select! {
@@ -108,7 +108,7 @@ impl Session {
         let Some(data) = &order.kubeconfig else {
             return self.fail((
                 "NoKubeconfig",
-                "there is no Secret with its kubeconfig".to_owned(),
+                "the Secret with its kubeconfig does not exist or has no kubeconfig".to_owned(),
             ));
         };
         let permit = Arc::clone(&self.shared.connecting).acquire_owned().await;
@@ -116,7 +116,7 @@ impl Session {
         let client = match config.and_then(|it| lean_client(it, &self.shared.fence)) {
             Ok(client) => client,
             Err(reason) => {
-                let reason = format!("the key of its kubeconfig {reason}");
+                let reason = format!("its kubeconfig {reason}");
                 return self.fail(("KubeconfigInvalid", reason));
             }
         };
@@ -139,7 +139,7 @@ impl Session {
                 }
             };
             if has_installed {
-                // What it was not served before, it is now.
+                // `GlobalPullSecret` is served now, so the watch must start again.
                 self.facts.answer = Answer::Unknown;
                 events = watched(&client, order);
             }
@@ -196,13 +196,14 @@ impl Session {
         }
     }
 
-    /// Not before its watch says something: a cluster that answers some requests and never that one would seem to come and go.
+    /// Marks the cluster as reachable. Only an event of its watch does so: otherwise the phase would flap for a cluster that
+    /// responds to other requests but never to the watch.
     fn reached(&mut self, retries: &mut u32) {
         *retries = 0;
         self.facts.unreachable = None;
     }
 
-    /// A watch that failed. `Err`: the cluster is away.
+    /// Handles an error of the watch. `Err`: the cluster is unreachable.
     fn after(&mut self, error: watcher::Error) -> Result<(), Reason> {
         match error {
             watcher::Error::InitialListFailed(error)
@@ -218,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Which cluster it is. One that may not be asked is taken for itself.
+    /// Reads the cluster's identity. It is empty if the kubeconfig does not allow that.
     async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         match within(namespaces.get_metadata("kube-system")).await {
@@ -240,12 +241,12 @@ impl Session {
         Ok(())
     }
 
-    /// Does what the newest order wants; whether it installed globalps. `Err`: the cluster is away.
+    /// Applies the newest order. Returns whether it installed globalps. `Err`: the cluster is unreachable.
     async fn write(&mut self, client: &Client, place: &Order) -> Result<bool, Reason> {
         let order = self.orders.borrow().clone();
         self.facts.refused = None;
         self.facts.is_installing = false;
-        // A kubeconfig may be of another cluster than the one before it.
+        // A new kubeconfig may lead to another cluster than before.
         let is_accepted = order.identity.is_some() && order.identity == self.identity;
         if !is_accepted || !order.has_same_place(place) {
             return Ok(false);
@@ -257,14 +258,14 @@ impl Session {
             }
             _ => false,
         };
-        // What proves the credentials is the globalps that comes with them.
+        // The new globalps must run before the Secret changes, because it verifies the credentials.
         if self.facts.refused.is_none() && !self.facts.is_installing {
             self.put(client, &order, action).await?;
         }
         Ok(has_installed)
     }
 
-    /// Whether anything was installed. What is known to be installed is not looked at again.
+    /// Returns whether it applied objects. It skips the check of an installation that is known to run.
     async fn install(
         &mut self,
         client: &Client,
@@ -342,14 +343,14 @@ impl Session {
                     _ => "NotWritten",
                 };
                 self.facts.refused = Some((reason, status.message.clone()));
-                // What is there may be another one by now.
+                // The Secret may have changed since it was read.
                 self.look(client, order).await
             }
             Err(error) => Err(away(error)),
         }
     }
 
-    /// Reports what is new to the hub.
+    /// Reports a changed status to the hub.
     fn report(&mut self) {
         let order = self.orders.borrow().clone();
         let Some(status) = self.status(&order) else {
@@ -359,7 +360,7 @@ impl Session {
             return;
         }
         self.reported = Some(status.clone());
-        // An error means that the hub's term is over, and this task with it.
+        // An error means that the hub's term has ended, which also ends this task.
         let _ = self.shared.observations.send(Observation {
             fleet: order.fleet.clone(),
             cluster: self.cluster.clone(),
@@ -367,7 +368,8 @@ impl Session {
         });
     }
 
-    /// `None`: what is in force was not asked after yet, so that nothing is known to have changed.
+    /// `None`: the cluster had the wanted revision, and its watch has not reported yet. A status now would only show a brief
+    /// `Syncing` after each restart of the hub.
     fn status(&self, order: &Order) -> Option<ClusterPullSecretStatus> {
         let facts = &self.facts;
         let terms = Terms {
@@ -383,7 +385,7 @@ impl Session {
             return None;
         }
         let mut status = status(facts, &order.wanted, &order.fleet, terms);
-        // Not of one that says that it is another: nothing was written there.
+        // A cluster with another identity did not get this revision from the hub.
         let is_accepted = order.identity.is_some() && order.identity == self.identity;
         status.revision = match (status.phase, &order.wanted) {
             (ClusterPhase::Synced, Wanted::Revision(release)) if is_accepted => release.number,

@@ -1,4 +1,4 @@
-//! The connections to the clusters: one task for each cluster of a fleet.
+//! The sessions with the clusters: one task for each fleet and cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Facts;
 use crate::leader::fencing::Fence;
 
-/// Connections that are made at the same time: after a start there may be a thousand to make.
+/// Maximum number of sessions that connect at the same time: after a start there may be a thousand to connect.
 const CONNECTING: usize = 16;
 
 /// A fleet, as `NAMESPACE/NAME`, and a cluster.
@@ -46,7 +46,7 @@ impl Sessions {
         }
     }
 
-    /// Starts the session of this cluster, or tells it what is new.
+    /// Starts the session of this cluster, or sends it the new order.
     pub(super) fn order(&mut self, pair: Pair, order: Order, manager: &Arc<str>) {
         if let Some(running) = self.running.get(&pair) {
             running.orders.send_if_modified(|known| {
@@ -78,7 +78,7 @@ impl Sessions {
         self.running.insert(pair, Running { orders, task });
     }
 
-    /// Ends the sessions of all others.
+    /// Ends all other sessions.
     pub(super) fn keep(&mut self, wanted: &BTreeSet<Pair>) {
         self.running.retain(|pair, _| wanted.contains(pair));
     }

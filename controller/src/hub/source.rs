@@ -1,4 +1,4 @@
-//! The source of a `FleetPullSecret`.
+//! Watch of a source of a `FleetPullSecret`.
 
 use std::future::ready;
 
@@ -19,8 +19,7 @@ pub(super) struct Found {
     pub(super) version: String,
 }
 
-/// Watches it. A failure is reported only while nothing is known yet: an outage of the API server does
-/// not change the Secret.
+/// Watches a source. It reports an error only while the source is unknown: an outage of the API server does not change the Secret.
 pub(super) fn source(
     client: &Client,
     (namespace, name, key): &SourceRef,

@@ -1,5 +1,5 @@
-//! Bounds of what another cluster may answer: its API server is somebody else's. With one response that has no end it could fill
-//! this process, and with events or requests without an end keep it from everything else.
+//! Limits on responses of another cluster, whose API server is not trusted. An endless response could exhaust this process's
+//! memory, and endless events or requests its CPU.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,13 @@ use kube::client::Body;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
 
-/// Bytes of a response, and of an event of a watch, at most. etcd takes no object of more than 1.5 MiB, and nothing here asks
-/// for two.
+/// Maximum size of a response, and of an event of a watch, in bytes. etcd accepts objects of up to 1.5 MiB, and each request here
+/// is for one object.
 pub(super) const MOST: usize = 2 << 20;
-/// Time for a response at most. A watch may go on.
+/// Maximum duration of a response. A watch has no limit.
 const TIME: Duration = Duration::from_secs(30);
-/// Bytes a second that one client reads, and how many more after it was at rest. A request counts as some, whatever the response.
+/// Bytes per second that one client reads, after an initial burst worth this time. Each request counts as [`REQUEST`] bytes in
+/// addition to its response.
 const RATE: u32 = 512 << 10;
 const BURST: Duration = Duration::from_secs(2);
 const REQUEST: usize = 8 << 10;
@@ -27,11 +28,11 @@ const REQUEST: usize = 8 << 10;
 pub(super) enum Exceeded {
     #[error("a response of more than {} MiB", MOST >> 20)]
     Size,
-    #[error("the response has not ended within {} s: timed out", TIME.as_secs())]
+    #[error("the response did not end within {} s: timed out", TIME.as_secs())]
     Time,
 }
 
-/// The layer of a client whose responses are bounded.
+/// Client layer that limits responses.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds;
 
@@ -47,12 +48,12 @@ impl<S> Layer<S> for Bounds {
     }
 }
 
-/// When all that was read until now would have been read at the rate.
+/// The time at which everything read so far would have been read at [`RATE`].
 #[derive(Clone, Default)]
 struct Pace(Arc<Mutex<Option<Instant>>>);
 
 impl Pace {
-    /// When the next bytes may be read, after these.
+    /// Adds these bytes, and returns when the next ones may be read.
     fn after(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -71,7 +72,7 @@ fn pause(until: Instant) -> Option<Pin<Box<Sleep>>> {
 pub(super) struct BoundedService<S> {
     inner: S,
     pace: Pace,
-    /// Until another request may be made.
+    /// Delay before the next request.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -106,15 +107,15 @@ where
     }
 }
 
-/// A body that ends with an error where it exceeds the bounds.
+/// A body that ends with an error if it exceeds a limit.
 pub(super) struct Bounded<B> {
     inner: B,
-    /// Bytes of the response, or of the event that has begun.
+    /// Bytes of the response, or of the current event of a watch.
     used: usize,
-    /// `None`: of a watch.
+    /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
     pace: Pace,
-    /// Until more may be read.
+    /// Delay before the next read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -191,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// The same part, so many times, and then nothing for ever.
+    /// The same part, this many times. Then the body never ends.
     struct Parts(Bytes, usize);
 
     impl HttpBody for Parts {
@@ -210,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Each of 64 KiB.
+    /// Parts of 64 KiB.
     fn parts(byte: u8, number: usize) -> Parts {
         Parts(vec![byte; 1 << 16].into(), number)
     }
@@ -228,10 +229,10 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_response_without_an_end_is_cut() {
-        for (sentence, byte, is_watch) in [
+    async fn an_endless_response_is_cut() {
+        for (case, byte, is_watch) in [
             ("a response", b'x', false),
-            ("one of empty lines", b'\n', false),
+            ("a response of empty lines", b'\n', false),
             ("an event", b'x', true),
         ] {
             let body = Bounded::new(parts(byte, usize::MAX), Pace::default(), is_watch);
@@ -239,18 +240,18 @@ mod tests {
             assert_eq!(
                 (bytes, error.as_str()),
                 (MOST, "a response of more than 2 MiB"),
-                "{sentence}"
+                "{case}"
             );
         }
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_response_that_stops_is_over_in_time_and_a_watch_goes_on() {
+    async fn a_stalled_response_times_out_and_a_watch_does_not() {
         let parts = Parts(Bytes::from_static(b"x"), 7);
         let (bytes, error) = read(Bounded::new(parts, Pace::default(), false)).await;
         assert_eq!(bytes, 7);
         assert!(error.contains("within 30 s"), "{error}");
-        // Many events are more than one may be.
+        // All events together exceed the limit of one.
         let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MOST);
         let watch = read(Bounded::new(events, Pace::default(), true));
         let goes_on = tokio::time::timeout(Duration::from_mins(5), watch).await;
@@ -258,18 +259,18 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn more_than_the_rate_waits_whatever_it_is() {
+    async fn reads_and_requests_wait_for_the_rate_limit() {
         let (pace, begun) = (Pace::default(), Instant::now());
-        assert_eq!(pace.after(2 * RATE as usize), begun, "after a rest");
+        assert_eq!(pace.after(2 * RATE as usize), begun, "the first burst");
         let later = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(pace.after(RATE as usize), later(1));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(pace.after(RATE as usize), later(10), "it has rested");
+        assert_eq!(pace.after(RATE as usize), later(10), "a new burst");
         for _ in 1..640 {
             pace.after(REQUEST);
         }
         assert_eq!(pace.after(REQUEST), later(19), "64 a second");
-        // 6 MiB at half of one a second, of which the first is at once.
+        // 6 MiB at 0.5 MiB a second, with a burst of 1 MiB.
         let begun = Instant::now();
         let mut rest = Bounded::new(parts(b'\n', 96), Pace::default(), true);
         for _ in 0..96 {
