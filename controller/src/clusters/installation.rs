@@ -27,7 +27,7 @@ pub(crate) fn pull_secret_of(fleet: &FleetPullSecret) -> Option<&FleetSecretRef>
 }
 
 /// The installation that the spec requests. `Err`: a message about its pull secret.
-pub(crate) fn wanted(
+pub(crate) fn requested(
     fleet: &FleetPullSecret,
     pull_secret: Option<&Source>,
 ) -> Result<Option<Installation>, String> {
@@ -73,7 +73,7 @@ impl Installation {
 
     /// Fingerprint in an annotation of the controller's Deployment, which is applied last. It contains the hub's version because
     /// another release has other manifests.
-    pub(crate) fn mark(&self) -> String {
+    pub(crate) fn fingerprint(&self) -> String {
         let (controller, syncer) = (&self.controller_image, &self.syncer_image);
         format!("{} {controller} {syncer}", env!("CARGO_PKG_VERSION"))
     }
@@ -101,7 +101,7 @@ impl Installation {
         for object in &mut objects {
             if object["kind"] == "Deployment" {
                 object["metadata"]["annotations"] =
-                    json!({FLEET_ANNOTATION: fleet, INSTALLATION_ANNOTATION: self.mark()});
+                    json!({FLEET_ANNOTATION: fleet, INSTALLATION_ANNOTATION: self.fingerprint()});
             }
         }
         objects
@@ -165,7 +165,7 @@ mod tests {
                 Err(()),
             ),
         ] {
-            let found = wanted(&fleet(&install), source.as_ref());
+            let found = requested(&fleet(&install), source.as_ref());
             let found = found.map(|it| it.is_some()).map_err(drop);
             assert_eq!(found, expected, "{case}");
         }
@@ -203,7 +203,7 @@ mod tests {
         );
         let marks = &objects[deployment]["metadata"]["annotations"];
         assert_eq!(marks[FLEET_ANNOTATION], "fleet/f");
-        assert_eq!(marks[INSTALLATION_ANNOTATION], installation.mark());
+        assert_eq!(marks[INSTALLATION_ANNOTATION], installation.fingerprint());
 
         let without = Installation {
             pull_secret: None,

@@ -20,7 +20,7 @@ pub(crate) type Reason = (&'static str, String);
 
 /// Desired state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum Desired {
     /// No desired state is known: the hub reads the cluster and writes nothing.
     Nothing,
     Revision(Release),
@@ -60,11 +60,11 @@ pub(crate) struct TargetView {
 }
 
 impl TargetView {
-    /// `manager`: the hub's field manager. `wanted`: if it has the same content, both share it, to save memory.
-    pub(crate) fn new(secret: &Secret, manager: &str, wanted: &Wanted) -> Self {
+    /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
+    pub(crate) fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
         let content = Data::of(secret, DATA_KEY);
-        let content = match wanted {
-            Wanted::Revision(release) if *release.content == content => {
+        let content = match desired {
+            Desired::Revision(release) if *release.content == content => {
                 Arc::clone(&release.content)
             }
             _ => Arc::new(content),
@@ -119,18 +119,18 @@ pub(crate) enum Action {
     /// Deletes the Secret with this uid and `resourceVersion`.
     Delete(String, String),
     /// The hub must not change the Secret.
-    Refuse(Reason),
+    Block(Reason),
 }
 
 /// What to write into the cluster. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
-pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) -> Action {
-    let refuse = |reason, message| Action::Refuse((reason, message));
-    match (wanted, target) {
-        (Wanted::Removed, Some(target))
+pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str) -> Action {
+    let block = |reason, message| Action::Block((reason, message));
+    match (desired, target) {
+        (Desired::Removed, Some(target))
             if target.fleet.as_deref() == Some(fleet) && !target.is_taken_over =>
         {
             if target.has_other_keys {
-                return refuse(
+                return block(
                     "KeysOfOthers",
                     format!(
                         "the Secret has keys of other clients, and its type requires `{DATA_KEY}`: delete the Secret in the cluster"
@@ -140,12 +140,12 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
             Action::Delete(target.uid.clone(), target.version.clone())
         }
         // A Secret that another client or fleet owns now stays.
-        (Wanted::Nothing | Wanted::Removed, _) => Action::Keep,
-        (Wanted::Revision(release), None) => Action::Apply(release.clone()),
-        (Wanted::Revision(release), Some(target)) => {
+        (Desired::Nothing | Desired::Removed, _) => Action::Keep,
+        (Desired::Revision(release), None) => Action::Apply(release.clone()),
+        (Desired::Revision(release), Some(target)) => {
             let is_same = target.content == release.content;
             if let Some(other) = target.fleet.as_deref().filter(|other| *other != fleet) {
-                return refuse(
+                return block(
                     "Conflict",
                     format!(
                         "FleetPullSecret `{other}`, possibly of another hub, writes the Secret"
@@ -153,7 +153,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                 );
             }
             if let (Some(other), false) = (&target.other_manager, is_same) {
-                return refuse(
+                return block(
                     "Conflict",
                     format!(
                         "`{other}` owns the Secret's content: delete the Secret in the cluster, or exclude the cluster"
@@ -161,7 +161,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                 );
             }
             if target.type_ != SECRET_TYPE {
-                return refuse(
+                return block(
                     "WrongType",
                     format!(
                         "the Secret has the type `{}`, which can't be changed: delete the Secret in the cluster",
@@ -173,7 +173,7 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                 return Action::Keep;
             }
             if target.is_immutable && !is_same {
-                return refuse(
+                return block(
                     "Immutable",
                     "the Secret is immutable: delete it in the cluster".to_owned(),
                 );
@@ -185,29 +185,29 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
 
 /// What the cluster's own globalps reports.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum MemberReport {
     /// Not known yet.
     #[default]
     Unknown,
     /// It is not installed.
     NoGlobalps,
     /// It is installed, but its status is missing or outdated.
-    Silent,
-    Said(Box<Said>),
+    NoStatus,
+    Status(Box<MemberStatus>),
 }
 
 /// The relevant part of a `GlobalPullSecret`'s status.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct MemberStatus {
     /// `resourceVersion` of the additional Secret that it refers to.
-    about: String,
+    additional_version: String,
     is_ready: bool,
     reason: String,
     message: String,
     counts: Counts,
 }
 
-impl Said {
+impl MemberStatus {
     /// `None`: its status is outdated.
     pub(crate) fn of(object: &GlobalPullSecret) -> Option<Self> {
         let generation = object.metadata.generation.unwrap_or_default();
@@ -218,7 +218,7 @@ impl Said {
         let mut conditions = status.conditions.iter();
         let ready = conditions.find(|it| it.type_ == condition::READY)?;
         Some(Self {
-            about: status.observed_additional.clone(),
+            additional_version: status.observed_additional.clone(),
             is_ready: ready.status == "True",
             reason: ready.reason.clone(),
             message: ready.message.clone(),
@@ -239,10 +239,10 @@ fn storable(counts: Counts) -> Counts {
     }
 }
 
-impl Said {
+impl MemberStatus {
     /// Whether it refers to this `resourceVersion` of the target.
-    pub(crate) fn is_about(&self, version: &str) -> bool {
-        self.about == version
+    pub(crate) fn refers_to(&self, version: &str) -> bool {
+        self.additional_version == version
     }
 }
 
@@ -252,16 +252,16 @@ pub(crate) struct Facts {
     /// `None`: it is reachable.
     pub(crate) unreachable: Option<Reason>,
     pub(crate) target: Option<TargetView>,
-    pub(crate) answer: Answer,
+    pub(crate) report: MemberReport,
     /// The hub has installed globalps, but it does not run yet.
     pub(crate) is_installing: bool,
     /// Why the hub did not write, or the cluster rejected the write.
-    pub(crate) refused: Option<Reason>,
+    pub(crate) blocked: Option<Reason>,
 }
 
 /// When a cluster counts as done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct DoneCriteria {
     pub(crate) require_nodes: bool,
     /// The cluster's globalps reports on the target.
     pub(crate) is_additional: bool,
@@ -270,49 +270,49 @@ pub(crate) struct Terms {
 /// Phase, reason, message and nodes. The caller sets the other fields.
 pub(crate) fn status(
     facts: &Facts,
-    wanted: &Wanted,
+    desired: &Desired,
     fleet: &str,
-    terms: Terms,
+    criteria: DoneCriteria,
 ) -> ClusterPullSecretStatus {
-    let said = match &facts.answer {
-        Answer::Said(said) => Some(&**said),
+    let reported = match &facts.report {
+        MemberReport::Status(reported) => Some(&**reported),
         _ => None,
     };
-    let (phase, reason, message) = phase(facts, wanted, fleet, terms, said);
+    let (phase, reason, message) = phase(facts, desired, fleet, criteria, reported);
     ClusterPullSecretStatus {
         phase,
-        reason: shown(reason, 64),
-        message: shown(&message, MESSAGE_LIMIT),
-        nodes: said.map(|said| said.counts),
+        reason: sanitized(reason, 64),
+        message: sanitized(&message, MESSAGE_LIMIT),
+        nodes: reported.map(|reported| reported.counts),
         ..ClusterPullSecretStatus::default()
     }
 }
 
 fn phase<'a>(
     facts: &'a Facts,
-    wanted: &Wanted,
+    desired: &Desired,
     fleet: &str,
-    terms: Terms,
-    said: Option<&'a Said>,
+    criteria: DoneCriteria,
+    reported: Option<&'a MemberStatus>,
 ) -> (ClusterPhase, &'a str, String) {
     let none = |phase| (phase, "", String::new());
     if let Some((reason, message)) = &facts.unreachable {
         return (ClusterPhase::Unreachable, reason, message.clone());
     }
-    if let Some((reason, message)) = &facts.refused {
+    if let Some((reason, message)) = &facts.blocked {
         return (ClusterPhase::Blocked, reason, message.clone());
     }
-    let release = match wanted {
-        Wanted::Nothing => return none(ClusterPhase::Pending),
-        Wanted::Removed => {
-            let is_gone = action(facts.target.as_ref(), wanted, fleet) == Action::Keep;
+    let release = match desired {
+        Desired::Nothing => return none(ClusterPhase::Pending),
+        Desired::Removed => {
+            let is_gone = action(facts.target.as_ref(), desired, fleet) == Action::Keep;
             return none(if is_gone {
                 ClusterPhase::Removed
             } else {
                 ClusterPhase::Removing
             });
         }
-        Wanted::Revision(release) => release,
+        Desired::Revision(release) => release,
     };
     let installing = (
         ClusterPhase::Syncing,
@@ -326,13 +326,13 @@ fn phase<'a>(
     let Some(target) = target.filter(|target| target.has(fleet, release)) else {
         return none(ClusterPhase::Syncing);
     };
-    if !terms.require_nodes || !terms.is_additional {
+    if !criteria.require_nodes || !criteria.is_additional {
         return none(ClusterPhase::Synced);
     }
-    let Some(said) = said else {
-        return match facts.answer {
+    let Some(reported) = reported else {
+        return match facts.report {
             _ if release.install.is_some() => installing,
-            Answer::NoGlobalps => (
+            MemberReport::NoGlobalps => (
                 ClusterPhase::Blocked,
                 "NoGlobalps",
                 "the cluster has the Secret, but no node uses it because globalps is not installed; \
@@ -342,20 +342,20 @@ fn phase<'a>(
             _ => none(ClusterPhase::Syncing),
         };
     };
-    if !said.is_about(&target.version) {
+    if !reported.refers_to(&target.version) {
         return none(ClusterPhase::Syncing);
     }
-    let phase = match said.reason.as_str() {
-        _ if said.is_ready => return none(ClusterPhase::Synced),
+    let phase = match reported.reason.as_str() {
+        _ if reported.is_ready => return none(ClusterPhase::Synced),
         "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
         "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" => ClusterPhase::Blocked,
         _ => ClusterPhase::Syncing,
     };
-    (phase, &said.reason, said.message.clone())
+    (phase, &reported.reason, reported.message.clone())
 }
 
 /// Sanitizes text from another cluster for a status: removes control characters and limits the length.
-pub(crate) fn shown(text: &str, most: usize) -> String {
+pub(crate) fn sanitized(text: &str, most: usize) -> String {
     let text = text.chars().filter(|c| !c.is_control());
     text.take(most).collect()
 }
@@ -374,8 +374,8 @@ mod tests {
         Arc::new(Data(Some(text.as_bytes().to_vec())))
     }
 
-    fn wanted(number: i64, text: &str, retry: &str) -> Wanted {
-        Wanted::Revision(Release {
+    fn desired(number: i64, text: &str, retry: &str) -> Desired {
+        Desired::Revision(Release {
             number,
             content: content(text),
             install: None,
@@ -398,7 +398,7 @@ mod tests {
         TargetView::new(
             &serde_json::from_value(secret).unwrap(),
             MANAGER,
-            &Wanted::Nothing,
+            &Desired::Nothing,
         )
     }
 
@@ -421,7 +421,7 @@ mod tests {
             Action::Keep => "keep".to_owned(),
             Action::Apply(release) => format!("apply {}", release.number),
             Action::Delete(uid, version) => format!("delete {uid} {version}"),
-            Action::Refuse((reason, _)) => format!("refuse {reason}"),
+            Action::Block((reason, _)) => format!("block {reason}"),
         }
     }
 
@@ -435,29 +435,29 @@ mod tests {
         }});
         let of_both = [owner(MANAGER), owner("kubectl")];
         let other_fleet = json!({"metadata": {"annotations": {"globalps.io/fleet": "ns/other"}}});
-        let a = || wanted(1, "A", "");
-        let b = || wanted(2, "B", "");
-        for (case, target, wanted, expected) in [
+        let a = || desired(1, "A", "");
+        let b = || desired(2, "B", "");
+        for (case, target, desired, expected) in [
             ("no Secret", None, a(), "apply 1"),
-            ("the wanted Secret", Some(target(&json!({}))), a(), "keep"),
+            ("the desired Secret", Some(target(&json!({}))), a(), "keep"),
             ("another revision", Some(target(&json!({}))), b(), "apply 2"),
             (
                 "the same content in another revision",
                 Some(target(&json!({}))),
-                wanted(2, "A", ""),
+                desired(2, "A", ""),
                 "apply 2",
             ),
             (
                 "a retry",
                 Some(target(&json!({}))),
-                wanted(1, "A", "1"),
+                desired(1, "A", "1"),
                 "apply 1",
             ),
             (
                 "a user's Secret",
                 Some(target(&foreign)),
                 b(),
-                "refuse Conflict",
+                "block Conflict",
             ),
             (
                 "a user's Secret with the same content",
@@ -469,55 +469,55 @@ mod tests {
                 "a forced change by a user",
                 Some(target(&of_two)),
                 b(),
-                "refuse Conflict",
+                "block Conflict",
             ),
             (
                 "another fleet's Secret",
                 Some(target(&other_fleet)),
                 a(),
-                "refuse Conflict",
+                "block Conflict",
             ),
             (
                 "another type",
                 Some(target(&json!({"type": "Opaque"}))),
                 a(),
-                "refuse WrongType",
+                "block WrongType",
             ),
             (
                 "immutable",
                 Some(target(&json!({"immutable": true}))),
                 b(),
-                "refuse Immutable",
+                "block Immutable",
             ),
             (
-                "immutable, with the wanted content",
+                "immutable, with the desired content",
                 Some(target(&json!({"immutable": true}))),
                 a(),
                 "keep",
             ),
             (
-                "nothing is wanted",
+                "nothing is desired",
                 Some(target(&json!({}))),
-                Wanted::Nothing,
+                Desired::Nothing,
                 "keep",
             ),
             (
                 "removed",
                 Some(target(&json!({}))),
-                Wanted::Removed,
+                Desired::Removed,
                 "delete u 7",
             ),
             (
                 "removed, with keys of others",
                 Some(target(&json!({"data": {"ours": "QQ=="}}))),
-                Wanted::Removed,
-                "refuse KeysOfOthers",
+                Desired::Removed,
+                "block KeysOfOthers",
             ),
-            ("removed already", None, Wanted::Removed, "keep"),
+            ("removed already", None, Desired::Removed, "keep"),
             (
                 "a user owns the Secret now",
                 Some(target(&foreign)),
-                Wanted::Removed,
+                Desired::Removed,
                 "keep",
             ),
             (
@@ -525,28 +525,28 @@ mod tests {
                 Some(target(
                     &json!({"metadata": {"managedFields": [owner("kubectl")]}}),
                 )),
-                Wanted::Removed,
+                Desired::Removed,
                 "keep",
             ),
             (
                 "a user owns the same content too",
                 Some(target(&json!({"metadata": {"managedFields": of_both}}))),
-                Wanted::Removed,
+                Desired::Removed,
                 "delete u 7",
             ),
             (
                 "another fleet owns the Secret now",
                 Some(target(&other_fleet)),
-                Wanted::Removed,
+                Desired::Removed,
                 "keep",
             ),
         ] {
-            let found = action(target.as_ref(), &wanted, FLEET);
+            let found = action(target.as_ref(), &desired, FLEET);
             assert_eq!(in_one_line(&found), expected, "{case}");
         }
     }
 
-    fn said(about: &str, status: &str, reason: &str) -> Answer {
+    fn reported(about: &str, status: &str, reason: &str) -> MemberReport {
         let object = json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
             "metadata": {"name": "global-pull-secret", "generation": 1}, "spec": {},
@@ -559,7 +559,7 @@ mod tests {
             },
         });
         let object = serde_json::from_value(object).unwrap();
-        Answer::Said(Box::new(Said::of(&object).unwrap()))
+        MemberReport::Status(Box::new(MemberStatus::of(&object).unwrap()))
     }
 
     #[test]
@@ -578,33 +578,40 @@ mod tests {
     #[test]
     fn a_cluster_is_done_when_its_own_globalps_reports_the_content_in_force() {
         let has = || Some(target(&json!({})));
-        let nodes = Terms {
+        let nodes = DoneCriteria {
             require_nodes: true,
             is_additional: true,
         };
-        let secret = Terms {
+        let secret = DoneCriteria {
             require_nodes: false,
             is_additional: true,
         };
-        let other = Terms {
+        let other = DoneCriteria {
             require_nodes: true,
             is_additional: false,
         };
-        let a = || wanted(1, "A", "");
-        for (case, target, answer, wanted, terms, expected) in [
+        let a = || desired(1, "A", "");
+        for (case, target, report, desired, criteria, expected) in [
             (
                 "nothing assigned",
                 None,
-                Answer::Unknown,
-                Wanted::Nothing,
+                MemberReport::Unknown,
+                Desired::Nothing,
                 nodes,
                 "Pending ",
             ),
-            ("not written", None, Answer::Silent, a(), nodes, "Syncing "),
+            (
+                "not written",
+                None,
+                MemberReport::NoStatus,
+                a(),
+                nodes,
+                "Syncing ",
+            ),
             (
                 "nothing reported",
                 has(),
-                Answer::Silent,
+                MemberReport::NoStatus,
                 a(),
                 nodes,
                 "Syncing ",
@@ -612,7 +619,7 @@ mod tests {
             (
                 "about an older Secret",
                 has(),
-                said("6", "True", "Synced"),
+                reported("6", "True", "Synced"),
                 a(),
                 nodes,
                 "Syncing ",
@@ -620,7 +627,7 @@ mod tests {
             (
                 "ready",
                 has(),
-                said("7", "True", "Synced"),
+                reported("7", "True", "Synced"),
                 a(),
                 nodes,
                 "Synced ",
@@ -628,15 +635,15 @@ mod tests {
             (
                 "ready with the previous revision",
                 has(),
-                said("7", "True", "Synced"),
-                wanted(2, "B", ""),
+                reported("7", "True", "Synced"),
+                desired(2, "B", ""),
                 nodes,
                 "Syncing ",
             ),
             (
                 "in progress",
                 has(),
-                said("7", "False", "RollingOut"),
+                reported("7", "False", "RollingOut"),
                 a(),
                 nodes,
                 "Syncing RollingOut",
@@ -644,7 +651,7 @@ mod tests {
             (
                 "a node failed",
                 has(),
-                said("7", "False", "NodesFailed"),
+                reported("7", "False", "NodesFailed"),
                 a(),
                 nodes,
                 "Failed NodesFailed",
@@ -652,7 +659,7 @@ mod tests {
             (
                 "it rejects the content",
                 has(),
-                said("7", "False", "AdditionalInvalid"),
+                reported("7", "False", "AdditionalInvalid"),
                 a(),
                 nodes,
                 "Failed AdditionalInvalid",
@@ -660,7 +667,7 @@ mod tests {
             (
                 "it rolled it back",
                 has(),
-                said("7", "False", "TakenBack"),
+                reported("7", "False", "TakenBack"),
                 a(),
                 nodes,
                 "Failed TakenBack",
@@ -668,7 +675,7 @@ mod tests {
             (
                 "a full disk",
                 has(),
-                said("7", "False", "NodesBlocked"),
+                reported("7", "False", "NodesBlocked"),
                 a(),
                 nodes,
                 "Blocked NodesBlocked",
@@ -676,7 +683,7 @@ mod tests {
             (
                 "no globalps",
                 has(),
-                Answer::NoGlobalps,
+                MemberReport::NoGlobalps,
                 a(),
                 nodes,
                 "Blocked NoGlobalps",
@@ -684,7 +691,7 @@ mod tests {
             (
                 "no globalps, and it is not required",
                 has(),
-                Answer::NoGlobalps,
+                MemberReport::NoGlobalps,
                 a(),
                 secret,
                 "Synced ",
@@ -692,7 +699,7 @@ mod tests {
             (
                 "a Secret that globalps does not report on",
                 has(),
-                Answer::Unknown,
+                MemberReport::Unknown,
                 a(),
                 other,
                 "Synced ",
@@ -700,34 +707,34 @@ mod tests {
             (
                 "removing",
                 has(),
-                Answer::Silent,
-                Wanted::Removed,
+                MemberReport::NoStatus,
+                Desired::Removed,
                 nodes,
                 "Removing ",
             ),
             (
                 "removed",
                 None,
-                Answer::Silent,
-                Wanted::Removed,
+                MemberReport::NoStatus,
+                Desired::Removed,
                 nodes,
                 "Removed ",
             ),
         ] {
             let facts = Facts {
                 target,
-                answer,
+                report,
                 ..Facts::default()
             };
-            let status = status(&facts, &wanted, FLEET, terms);
+            let status = status(&facts, &desired, FLEET, criteria);
             let found = format!("{} {}", status.phase, status.reason);
             assert_eq!(found, expected, "{case}");
             assert!(!status.message.contains('\u{1b}'), "{case}");
         }
         let mut facts = Facts {
             target: has(),
-            answer: said("7", "True", "Synced"),
-            refused: Some(("Conflict", "another owner".to_owned())),
+            report: reported("7", "True", "Synced"),
+            blocked: Some(("Conflict", "another owner".to_owned())),
             ..Facts::default()
         };
         let phase = |facts: &Facts| status(facts, &a(), FLEET, nodes).phase;

@@ -18,7 +18,7 @@ use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Source, Verdict};
 
 /// Maximum number of assignments in one plan.
-const AT_ONCE: usize = 256;
+const MAX_ASSIGNMENTS: usize = 256;
 
 /// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,8 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     }
     with_members(input, &selection, is_deleted, &mut plan);
     if let Some(newest) = input.revisions.last().filter(|_| !is_deleted) {
-        plan.revisions.extend(marked(input, newest, &plan.members));
+        plan.revisions
+            .extend(with_progress(input, newest, &plan.members));
     }
     assign(input, is_deleted, &mut plan);
     let assigned = input.objects.values().map(|object| object.spec.revision);
@@ -143,13 +144,13 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
         .iter()
         .rev()
         .find(|it| it.rejected.is_some());
-    let is_rejected = rejected.is_some_and(|it| it.brings(data, install.as_deref()));
+    let is_rejected = rejected.is_some_and(|it| it.is_equivalent(data, install.as_deref()));
     let good = last_rolled_out(&input.revisions).filter(|_| is_rejected);
     let (content, install) = match good {
         Some(good) => (Arc::clone(&good.content), good.install.clone()),
         None => (Arc::new(data.clone()), install),
     };
-    if newest.is_some_and(|newest| newest.brings(&content, install.as_deref())) {
+    if newest.is_some_and(|newest| newest.is_equivalent(&content, install.as_deref())) {
         return Next::Same;
     }
     // A number is never reused, even if somebody deleted the newest revision, or if an earlier FleetPullSecret with this name
@@ -238,7 +239,11 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
 }
 
 /// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
-fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) -> Option<Revision> {
+fn with_progress(
+    input: &Input,
+    newest: &Revision,
+    members: &[(ClusterKey, Member)],
+) -> Option<Revision> {
     let limits = limits(&input.fleet.spec.rollout);
     let goal = Goal::Revision(newest.number);
     let members: Vec<Member> = members.iter().map(|(_, it)| it.clone()).collect();
@@ -252,13 +257,13 @@ fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) ->
     if is_complete {
         revision.rolled_out.get_or_insert(input.now);
     }
-    let goes_back = limits.on_failure == OnFailure::Rollback
+    let rolls_back = limits.on_failure == OnFailure::Rollback
         && !limits.paused
         && revision.rolled_out.is_none()
         && rollout::is_halted(failed.len(), &limits, members.len())
         && last_rolled_out(&input.revisions)
-            .is_some_and(|good| !good.brings(&newest.content, newest.install.as_deref()));
-    if goes_back && revision.rejected.is_none() {
+            .is_some_and(|good| !good.is_equivalent(&newest.content, newest.install.as_deref()));
+    if rolls_back && revision.rejected.is_none() {
         let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
         let names = names.join(", ");
         revision.rejected = Some(format!(
@@ -281,9 +286,9 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let newest = input.revisions.last();
     let canary_passed = newest.is_some_and(|newest| newest.canary_passed);
     let failed = members.iter().filter(|it| it.has_failed()).count();
-    let goes_on = !limits.paused && !rollout::is_halted(failed, &limits, members.len());
+    let continues = !limits.paused && !rollout::is_halted(failed, &limits, members.len());
     let for_new = match last_rolled_out(&input.revisions) {
-        Some(_) if canary_passed && goes_on => newest,
+        Some(_) if canary_passed && continues => newest,
         good => good,
     };
     for (key, member) in &plan.members {
@@ -328,7 +333,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let assignments = next.assignments.iter().filter_map(key_of);
     let assignments = assignments
         .filter(|(key, _)| input.objects.contains_key(key) && !has.contains(key))
-        .take(AT_ONCE)
+        .take(MAX_ASSIGNMENTS)
         .map(|(key, goal)| {
             let spec = assigned(input, &key, goal);
             (key, spec)

@@ -95,7 +95,7 @@ fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
     }
 }
 
-fn object(name: &str, state: &str, is_away: bool) -> ClusterPullSecret {
+fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
     let (assigned, phase) = state.split_once(':').unwrap_or((state, ""));
     let is_removal = assigned == "R";
     let mut object = ClusterPullSecret::new(
@@ -121,7 +121,7 @@ fn object(name: &str, state: &str, is_away: bool) -> ClusterPullSecret {
             1
         },
         phase: match phase {
-            _ if is_away => ClusterPhase::Unreachable,
+            _ if is_unreachable => ClusterPhase::Unreachable,
             Some(phase) => phase,
             None => ClusterPhase::Pending,
         },
@@ -131,7 +131,7 @@ fn object(name: &str, state: &str, is_away: bool) -> ClusterPullSecret {
             _ if revision > 1 => revision - 1,
             _ => 0,
         },
-        last_transition_time: is_away.then(|| since.clone()).flatten(),
+        last_transition_time: is_unreachable.then(|| since.clone()).flatten(),
         ..ClusterPullSecretStatus::default()
     });
     object
@@ -425,14 +425,14 @@ fn canaries_limits_pauses_and_retries_work_as_for_nodes() {
 fn a_cluster_that_becomes_unreachable_keeps_its_slot_for_half_a_minute() {
     let revisions = [(1, A, "r"), (2, B, "p")];
     let mut hub = hub(found(B), &revisions, "~a=2 b=1:Synced");
-    let mut away_for = |seconds| {
+    let mut unreachable_for = |seconds| {
         let status = hub.objects.get_mut(&key("a")).unwrap().status.as_mut();
         let since = now() - SignedDuration::from_secs(seconds);
         status.unwrap().last_transition_time = Some(Time(since));
         hub.line()
     };
-    assert_eq!(away_for(29), "");
-    assert_eq!(away_for(30), "a=1? b=2");
+    assert_eq!(unreachable_for(29), "");
+    assert_eq!(unreachable_for(30), "a=1? b=2");
 }
 
 #[test]

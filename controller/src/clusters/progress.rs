@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 /// The rollout skips a cluster that is unreachable for this long.
-const AWAY_AFTER: SignedDuration = SignedDuration::from_secs(30);
+const SKIPPED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Progress extends the deadline of an assignment to this age at most, because a cluster can report progress forever.
-const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+const MAX_EXTENSION: SignedDuration = SignedDuration::from_hours(1);
 /// The hub retries a blocked cluster after this time.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
@@ -31,7 +31,7 @@ pub(super) fn member(
         assigned_for: object.map_or(SignedDuration::ZERO, |object| assigned_for(object, now)),
         is_up_to_date,
         is_revoked: object.is_some_and(|object| object.spec.revoked),
-        retry: object.is_some_and(is_asked_again),
+        retry: object.is_some_and(is_retry_requested),
         zone: String::new(),
         is_last: false,
         is_canary: false,
@@ -51,9 +51,9 @@ pub(crate) fn up_to_date(object: &ClusterPullSecret) -> Option<&ClusterPullSecre
     status.filter(|status| status.observed_generation == generation && generation > 0)
 }
 
-fn is_asked_again(object: &ClusterPullSecret) -> bool {
-    let asked = object.annotations().get(RETRY_ANNOTATION);
-    asked.is_some_and(|asked| *asked != object.spec.retry)
+fn is_retry_requested(object: &ClusterPullSecret) -> bool {
+    let requested = object.annotations().get(RETRY_ANNOTATION);
+    requested.is_some_and(|requested| *requested != object.spec.retry)
 }
 
 /// The assignment and its progress; `None`: nothing assigned yet.
@@ -65,7 +65,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         (false, revision) => Goal::Revision(revision),
     };
     let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
-    let on_its_way = if fleet_has_content && has_nothing && !spec.remove {
+    let in_progress = if fleet_has_content && has_nothing && !spec.remove {
         Progress::Bootstrapping
     } else {
         Progress::InFlight
@@ -75,7 +75,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         return Some((goal, Progress::Done));
     }
     let Some(status) = up_to_date(object) else {
-        return Some((goal, on_its_way));
+        return Some((goal, in_progress));
     };
     let progress = match (status.phase, goal) {
         (ClusterPhase::Synced, Goal::Revision(revision)) if status.revision == revision => {
@@ -85,7 +85,7 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         (ClusterPhase::Failed, _) => Progress::Failed,
         (ClusterPhase::Blocked, _) => Progress::Blocked,
         (ClusterPhase::Unreachable, _) if has(status, goal) => Progress::Done,
-        _ => on_its_way,
+        _ => in_progress,
     };
     Some((goal, progress))
 }
@@ -101,14 +101,14 @@ fn assigned_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     let Some(assigned) = assigned else {
         return SignedDuration::ZERO;
     };
-    let in_all = now.duration_since(assigned.0).max(SignedDuration::ZERO);
+    let total = now.duration_since(assigned.0).max(SignedDuration::ZERO);
     let progress = up_to_date(object).and_then(|status| status.last_progress_time.as_ref());
     match progress {
-        Some(progress) if in_all < LONGEST => {
+        Some(progress) if total < MAX_EXTENSION => {
             let since = now.duration_since(progress.0);
-            since.clamp(SignedDuration::ZERO, in_all)
+            since.clamp(SignedDuration::ZERO, total)
         }
-        _ => in_all,
+        _ => total,
     }
 }
 
@@ -118,7 +118,7 @@ fn in_phase_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since.0))
 }
 
-/// How long the cluster is unreachable. From [`AWAY_AFTER`] on, this is at least the limit for nodes: a cluster must release
+/// How long the cluster is unreachable. From [`SKIPPED_AFTER`] on, this is at least the limit for nodes: a cluster must release
 /// its slot earlier than a node, since nothing in the cluster waits for the hub.
 fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedDuration> {
     let status = object.status.as_ref()?;
@@ -126,7 +126,7 @@ fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedD
         return None;
     }
     let time = in_phase_for(object, now).max(SignedDuration::ZERO);
-    Some(if time >= AWAY_AFTER {
+    Some(if time >= SKIPPED_AFTER {
         time.max(UNREACHABLE_AFTER)
     } else {
         time

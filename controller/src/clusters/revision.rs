@@ -110,13 +110,13 @@ impl Revision {
 
 impl Revision {
     /// Whether it has the same credentials and the same installation.
-    pub(super) fn brings(&self, content: &Data, install: Option<&Installation>) -> bool {
-        self.install.as_deref() == install && means_the_same(&self.content, content)
+    pub(super) fn is_equivalent(&self, content: &Data, install: Option<&Installation>) -> bool {
+        self.install.as_deref() == install && has_same_credentials(&self.content, content)
     }
 }
 
 /// Whether both contain the same credentials, possibly in another form.
-fn means_the_same(one: &Data, other: &Data) -> bool {
+fn has_same_credentials(one: &Data, other: &Data) -> bool {
     let parsed = |data: &Data| dockerconfig::parse(data.0.as_deref()?).ok();
     one == other
         || parsed(one)

@@ -80,12 +80,12 @@ impl HubCache {
                 before != scope.has_no_clusters
             }
             HubEvent::Cluster(update) => scope.clusters.handle(update),
-            HubEvent::Kubeconfig(update) => {
-                scope.kubeconfigs.handle(update.map(|it| it.kept_by(shard)))
-            }
-            HubEvent::Registered(update) => {
-                scope.registered.handle(update.map(|it| it.kept_by(shard)))
-            }
+            HubEvent::Kubeconfig(update) => scope
+                .kubeconfigs
+                .handle(update.map(|it| it.for_shard(shard))),
+            HubEvent::Registered(update) => scope
+                .registered
+                .handle(update.map(|it| it.for_shard(shard))),
             HubEvent::Revision(update) => scope.revisions.handle(update),
         }
     }

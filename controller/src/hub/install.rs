@@ -24,9 +24,9 @@ const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
     /// The controller of this release runs, or somebody else installed globalps.
-    Runs,
+    Running,
     /// The controller of this release does not run yet, or pods of an earlier one still do. `written`: this call applied objects.
-    Waits { written: bool },
+    Starting { written: bool },
 }
 
 /// `manager`: the hub's field manager. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
@@ -40,19 +40,23 @@ pub(super) async fn install(
     if let Some(found) = within(deployments.get_opt(CONTROLLER)).await? {
         let is = |key, value: &str| found.annotations().get(key).is_some_and(|it| it == value);
         if !is(FLEET_ANNOTATION, fleet) {
-            return Ok(Installed::Runs);
+            return Ok(Installed::Running);
         }
-        if is(INSTALLATION_ANNOTATION, &installation.mark())
+        if is(INSTALLATION_ANNOTATION, &installation.fingerprint())
             && has_pull_secret(client, installation).await?
         {
-            let waits = Installed::Waits { written: false };
-            return Ok(if runs(&found) { Installed::Runs } else { waits });
+            let starting = Installed::Starting { written: false };
+            return Ok(if runs(&found) {
+                Installed::Running
+            } else {
+                starting
+            });
         }
     }
     for object in installation.objects(fleet) {
         apply(client, object, manager).await?;
     }
-    Ok(Installed::Waits { written: true })
+    Ok(Installed::Starting { written: true })
 }
 
 /// Every pod has the newest template and is ready, so the cluster's status comes from this release.
@@ -60,7 +64,7 @@ fn runs(deployment: &Deployment) -> bool {
     let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
         return false;
     };
-    let wanted = Some(spec.replicas.unwrap_or(1));
+    let desired = Some(spec.replicas.unwrap_or(1));
     status.observed_generation == deployment.metadata.generation
         && [
             status.replicas,
@@ -68,20 +72,20 @@ fn runs(deployment: &Deployment) -> bool {
             status.available_replicas,
         ]
         .iter()
-        .all(|count| *count == wanted)
+        .all(|count| *count == desired)
 }
 
 async fn has_pull_secret(
     client: &Client,
     installation: &Installation,
 ) -> Result<bool, Option<kube::Error>> {
-    let Some(wanted) = &installation.pull_secret else {
+    let Some(desired) = &installation.pull_secret else {
         return Ok(true);
     };
     for namespace in [CONTROLLER_NAMESPACE, NAMESPACE] {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
         let found = within(secrets.get_opt(IMAGES_SECRET)).await?;
-        if found.is_none_or(|secret| Data::of(&secret, DATA_KEY) != *wanted) {
+        if found.is_none_or(|secret| Data::of(&secret, DATA_KEY) != *desired) {
             return Ok(false);
         }
     }

@@ -3,7 +3,7 @@
 mod cache;
 mod install;
 mod member_watch;
-mod order;
+mod messages;
 mod reconcile;
 mod report;
 mod requests;
@@ -38,9 +38,9 @@ use crate::process::{self, Process, ProcessArgs};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use cache::HubCache;
-use order::Observation;
+use messages::Observation;
 use sessions::Sessions;
-use source::{Found, SourceRef};
+use source::{SourceRef, SourceState};
 use watches::Scoped;
 use writes::Writer;
 
@@ -113,8 +113,8 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 
 struct Hub {
     events: SelectAll<BoxStream<'static, Scoped>>,
-    source_events: SelectAll<BoxStream<'static, (SourceRef, Found)>>,
-    sources: BTreeMap<SourceRef, Option<Found>>,
+    source_events: SelectAll<BoxStream<'static, (SourceRef, SourceState)>>,
+    sources: BTreeMap<SourceRef, Option<SourceState>>,
     observations: mpsc::UnboundedReceiver<Observation>,
     /// Statuses from the sessions that are not written yet.
     observed: BTreeMap<(String, ClusterKey), ClusterPullSecretStatus>,
@@ -223,7 +223,7 @@ impl Hub {
         changed
     }
 
-    fn on_source(&mut self, source: SourceRef, found: Found) -> bool {
+    fn on_source(&mut self, source: SourceRef, found: SourceState) -> bool {
         self.sources.insert(source, Some(found));
         true
     }
@@ -239,8 +239,8 @@ impl Hub {
     }
 
     /// Watches exactly these sources. Returns whether the content of each one is known.
-    fn watch_sources(&mut self, wanted: &BTreeSet<SourceRef>) -> bool {
-        let is_same = wanted.iter().eq(self.sources.keys());
+    fn watch_sources(&mut self, desired: &BTreeSet<SourceRef>) -> bool {
+        let is_same = desired.iter().eq(self.sources.keys());
         if !is_same {
             let watch = |reference: &SourceRef| {
                 let reference = reference.clone();
@@ -248,9 +248,9 @@ impl Hub {
                     .map(move |found| (reference.clone(), found))
                     .boxed()
             };
-            self.source_events = futures::stream::select_all(wanted.iter().map(watch));
-            self.sources.retain(|known, _| wanted.contains(known));
-            for reference in wanted {
+            self.source_events = futures::stream::select_all(desired.iter().map(watch));
+            self.sources.retain(|known, _| desired.contains(known));
+            for reference in desired {
                 self.sources.entry(reference.clone()).or_default();
             }
         }

@@ -20,7 +20,7 @@ use crate::report::statement::{Statement, dated, sentences, statement};
 const SOURCE_VALID: &str = "SourceValid";
 
 #[derive(Default)]
-struct Found {
+struct Summary {
     counts: Counts,
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
@@ -39,10 +39,10 @@ pub(super) fn report(
 ) -> FleetPullSecretStatus {
     let generation = fleet.metadata.generation.unwrap_or_default();
     let before = fleet.status.as_ref();
-    let found = count(plan, objects);
+    let summary = count(plan, objects);
     let statements = [
-        ready(fleet, plan, revisions, &found),
-        progressing(fleet, plan, &found),
+        ready(fleet, plan, revisions, &summary),
+        progressing(fleet, plan, &summary),
         source_valid(&plan.verdict, plan.revision > 0),
     ];
     let conditions = before.map_or(&[][..], |before| before.conditions.as_slice());
@@ -51,24 +51,24 @@ pub(super) fn report(
         .map(|new| dated(new, conditions, generation, now))
         .collect();
     let failures = [
-        &found.failed,
-        &found.blocked,
-        &found.unreachable,
-        &found.timed_out,
+        &summary.failed,
+        &summary.blocked,
+        &summary.unreachable,
+        &summary.timed_out,
     ];
     let failures = failures.into_iter().flatten().take(STATUS_CLUSTERS);
     FleetPullSecretStatus {
         observed_generation: generation,
         observed_secret: String::new(),
         revision: plan.revision,
-        counts: found.counts,
+        counts: summary.counts,
         failures: failures.cloned().collect(),
         conditions,
     }
 }
 
-fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -> Found {
-    let mut found = Found::default();
+fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -> Summary {
+    let mut summary = Summary::default();
     for (key, member) in &plan.members {
         let status = objects.get(key).and_then(|object| object.status.as_ref());
         let obstacle = plan.obstacles.iter().find(|(other, ..)| other == key);
@@ -83,24 +83,24 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
                 |(_, _, message)| message.clone(),
             ),
         };
-        found.counts.total += 1;
-        let is_away = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
+        summary.counts.total += 1;
+        let is_unreachable = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
         if obstacle.is_some() || member.is_blocked() {
-            found.blocked.push(failure());
-        } else if is_away {
-            found.counts.unreachable += 1;
-            found.unreachable.push(failure());
+            summary.blocked.push(failure());
+        } else if is_unreachable {
+            summary.counts.unreachable += 1;
+            summary.unreachable.push(failure());
         } else if member.is_done() {
-            found.counts.synced += 1;
+            summary.counts.synced += 1;
         } else if member.has_failed() {
-            found.counts.failed += 1;
-            found.failed.push(failure());
+            summary.counts.failed += 1;
+            summary.failed.push(failure());
         } else if member.assigned.is_some_and(|(goal, _)| goal == member.goal) {
-            found.counts.progressing += 1;
+            summary.counts.progressing += 1;
         } else {
-            found.waiting += 1;
+            summary.waiting += 1;
             if member.is_revoked {
-                found.timed_out.push(ClusterFailure {
+                summary.timed_out.push(ClusterFailure {
                     reason: "TimedOut".to_owned(),
                     message: "not done in time; other clusters continue first".to_owned(),
                     ..failure()
@@ -108,7 +108,7 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
             }
         }
     }
-    found
+    summary
 }
 
 /// The first three clusters, each with its message or reason.
@@ -129,7 +129,7 @@ fn ready(
     fleet: &FleetPullSecret,
     plan: &FleetPlan,
     revisions: &[Revision],
-    found: &Found,
+    summary: &Summary,
 ) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     if fleet.metadata.deletion_timestamp.is_some() {
@@ -139,7 +139,7 @@ fn ready(
             format!("clusters that still have the Secret: {left}"),
         );
     }
-    let counts = &found.counts;
+    let counts = &summary.counts;
     match &plan.hold {
         Some(Hold::Selector(reason)) => return no("SelectorInvalid", reason.clone()),
         Some(Hold::NothingYet) => {
@@ -161,19 +161,19 @@ fn ready(
         }
         None => {}
     }
-    if !found.failed.is_empty() {
-        return no("ClustersFailed", list(&found.failed));
+    if !summary.failed.is_empty() {
+        return no("ClustersFailed", list(&summary.failed));
     }
-    if !found.blocked.is_empty() {
-        return no("ClustersBlocked", list(&found.blocked));
+    if !summary.blocked.is_empty() {
+        return no("ClustersBlocked", list(&summary.blocked));
     }
-    if found.waiting + counts.progressing > 0 {
+    if summary.waiting + counts.progressing > 0 {
         let mut message = format!(
             "revision {} is in force in {} of {} clusters",
             plan.revision, counts.synced, counts.total
         );
-        if !found.timed_out.is_empty() {
-            message = format!("{message}; timed out: {}", list(&found.timed_out));
+        if !summary.timed_out.is_empty() {
+            message = format!("{message}; timed out: {}", list(&summary.timed_out));
         }
         return no("RollingOut", message);
     }
@@ -189,8 +189,8 @@ fn ready(
     if counts.synced == 0 {
         return no("NoClusters", message);
     }
-    if !found.unreachable.is_empty() {
-        message = format!("{message}; unreachable: {}", list(&found.unreachable));
+    if !summary.unreachable.is_empty() {
+        message = format!("{message}; unreachable: {}", list(&summary.unreachable));
     }
     statement(condition::READY, "True", "Synced", message)
 }
@@ -201,8 +201,8 @@ fn is_rolled_back(plan: &FleetPlan, revisions: &[Revision]) -> bool {
     before.is_some_and(|it| it.rejected.is_some())
 }
 
-fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, found: &Found) -> Statement {
-    let open = found.waiting + found.counts.progressing;
+fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
+    let open = summary.waiting + summary.counts.progressing;
     let selected = plan.members.iter().map(|(_, member)| member);
     let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
     let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
@@ -214,7 +214,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, found: &Found) -> Stat
             "Paused",
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        () if is_halted => ("False", "Halted", list(&found.failed)),
+        () if is_halted => ("False", "Halted", list(&summary.failed)),
         () => ("True", "RollingOut", format!("clusters left: {open}")),
     };
     statement(condition::PROGRESSING, status, reason, message)

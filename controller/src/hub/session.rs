@@ -14,13 +14,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
-use super::member_watch::{Seen, later, watched};
-use super::order::{Observation, Order, Shared};
-use super::requests::{away, body, secrets, within};
+use super::member_watch::{WatchEvent, member_events, member_events_later};
+use super::messages::{MemberSpec, Observation, Shared};
+use super::requests::{body, secrets, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
 use crate::clusters::member::{
-    Action, Answer, Facts, Reason, Release, TargetView, Terms, Wanted, action, shown, status,
+    Action, Desired, DoneCriteria, Facts, MemberReport, Reason, Release, TargetView, action,
+    sanitized, status,
 };
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
@@ -41,7 +42,7 @@ const IDENTITY: usize = 64;
 pub(super) struct Session {
     pub(super) cluster: ClusterKey,
     pub(super) shared: Shared,
-    pub(super) orders: watch::Receiver<Order>,
+    pub(super) specs: watch::Receiver<MemberSpec>,
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
     /// Installation that this session has found running.
@@ -51,9 +52,9 @@ pub(super) struct Session {
 }
 
 /// Why the current connection ends.
-enum Left {
+enum Disconnect {
     /// Another kubeconfig, or another target.
-    Order,
+    Changed,
     Failed,
     /// The hub ended the session.
     Ended,
@@ -64,16 +65,16 @@ impl Session {
     pub(super) async fn run(mut self) {
         let mut retries = 0_u32;
         loop {
-            let order = self.orders.borrow_and_update().clone();
-            let left = self.connected(&order, &mut retries).await;
-            match left {
-                Left::Ended => return,
-                Left::Order => retries = 0,
-                Left::Failed => {
+            let spec = self.specs.borrow_and_update().clone();
+            let disconnect = self.run_connection(&spec, &mut retries).await;
+            match disconnect {
+                Disconnect::Ended => return,
+                Disconnect::Changed => retries = 0,
+                Disconnect::Failed => {
                     self.report();
                     let until = Instant::now() + backoff(RETRY, retries);
                     retries = retries.saturating_add(1);
-                    if !self.wait(&order, until).await {
+                    if !self.wait(&spec, until).await {
                         return;
                     }
                 }
@@ -82,16 +83,16 @@ impl Session {
     }
 
     /// Waits until this time, or until the kubeconfig or the target changes. false: the hub ended the session.
-    async fn wait(&mut self, order: &Order, until: Instant) -> bool {
+    async fn wait(&mut self, spec: &MemberSpec, until: Instant) -> bool {
         loop {
             tokio::select! {
                 () = sleep_until(until) => return true,
-                changed = self.orders.changed() => {
+                changed = self.specs.changed() => {
                     if changed.is_err() {
                         return false;
                     }
                     self.report();
-                    if !self.orders.borrow().has_same_place(order) {
+                    if !self.specs.borrow().has_same_place(spec) {
                         return true;
                     }
                 }
@@ -99,13 +100,13 @@ impl Session {
         }
     }
 
-    fn fail(&mut self, reason: Reason) -> Left {
+    fn fail(&mut self, reason: Reason) -> Disconnect {
         self.facts.unreachable = Some(reason);
-        Left::Failed
+        Disconnect::Failed
     }
 
-    async fn connected(&mut self, order: &Order, retries: &mut u32) -> Left {
-        let Some(data) = &order.kubeconfig else {
+    async fn run_connection(&mut self, spec: &MemberSpec, retries: &mut u32) -> Disconnect {
+        let Some(data) = &spec.kubeconfig else {
             return self.fail((
                 "NoKubeconfig",
                 "the Secret with its kubeconfig does not exist or has no kubeconfig".to_owned(),
@@ -124,14 +125,14 @@ impl Session {
             return self.fail(reason);
         }
         drop(permit);
-        if let Err(reason) = self.look(&client, order).await {
+        if let Err(reason) = self.read_target(&client, spec).await {
             return self.fail(reason);
         }
         self.installed = None;
-        let mut events = watched(&client, order);
-        let mut again = Instant::now() + RESYNC;
+        let mut events = member_events(&client, spec);
+        let mut next_read = Instant::now() + RESYNC;
         loop {
-            let has_installed = match self.write(&client, order).await {
+            let has_installed = match self.write(&client, spec).await {
                 Ok(has_installed) => has_installed,
                 Err(reason) => {
                     self.report();
@@ -140,49 +141,49 @@ impl Session {
             };
             if has_installed {
                 // `GlobalPullSecret` is served now, so the watch must start again.
-                self.facts.answer = Answer::Unknown;
-                events = watched(&client, order);
+                self.facts.report = MemberReport::Unknown;
+                events = member_events(&client, spec);
             }
             self.report();
             if self.facts.is_installing {
-                again = again.min(Instant::now() + INSTALLING);
+                next_read = next_read.min(Instant::now() + INSTALLING);
             }
-            if self.facts.refused.is_some() {
-                again = again.min(Instant::now() + WRITE_RETRY);
+            if self.facts.blocked.is_some() {
+                next_read = next_read.min(Instant::now() + WRITE_RETRY);
             }
-            let looks = tokio::select! {
-                () = sleep_until(again) => {
-                    again = Instant::now() + RESYNC;
+            let is_outdated = tokio::select! {
+                () = sleep_until(next_read) => {
+                    next_read = Instant::now() + RESYNC;
                     self.installed = None;
                     true
                 }
-                changed = self.orders.changed() => {
+                changed = self.specs.changed() => {
                     if changed.is_err() {
-                        return Left::Ended;
+                        return Disconnect::Ended;
                     }
-                    if !self.orders.borrow_and_update().has_same_place(order) {
-                        return Left::Order;
+                    if !self.specs.borrow_and_update().has_same_place(spec) {
+                        return Disconnect::Changed;
                     }
                     false
                 }
-                seen = events.next() => match seen {
-                    Some(Seen::Answer(answer)) => {
+                event = events.next() => match event {
+                    Some(WatchEvent::Report(report)) => {
                         self.reached(retries);
-                        let is_other = match (&answer, &self.facts.target) {
-                            (Answer::Said(said), Some(target)) => !said.is_about(&target.version),
+                        let is_other = match (&report, &self.facts.target) {
+                            (MemberReport::Status(status), Some(target)) => !status.refers_to(&target.version),
                             _ => true,
                         };
-                        self.facts.answer = answer;
+                        self.facts.report = report;
                         is_other
                     }
-                    Some(Seen::Target) => {
+                    Some(WatchEvent::Target) => {
                         self.reached(retries);
                         true
                     }
-                    Some(Seen::Failed(error)) => match self.after(error) {
+                    Some(WatchEvent::Failed(error)) => match self.watch_failed(error) {
                         Ok(()) => {
                             self.reached(retries);
-                            events = later(&client, order);
+                            events = member_events_later(&client, spec);
                             false
                         }
                         Err(reason) => return self.fail(reason),
@@ -190,7 +191,7 @@ impl Session {
                     None => return self.fail(unreachable::timeout()),
                 },
             };
-            if looks && let Err(reason) = self.look(&client, order).await {
+            if is_outdated && let Err(reason) = self.read_target(&client, spec).await {
                 return self.fail(reason);
             }
         }
@@ -204,13 +205,13 @@ impl Session {
     }
 
     /// Handles an error of the watch. `Err`: the cluster is unreachable.
-    fn after(&mut self, error: watcher::Error) -> Result<(), Reason> {
+    fn watch_failed(&mut self, error: watcher::Error) -> Result<(), Reason> {
         match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => match &error {
                 kube::Error::Api(status) if status.code == 404 => {
-                    self.facts.answer = Answer::NoGlobalps;
+                    self.facts.report = MemberReport::NoGlobalps;
                     Ok(())
                 }
                 _ => Err(unreachable::reason(&error)),
@@ -223,44 +224,44 @@ impl Session {
     async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         match within(namespaces.get_metadata("kube-system")).await {
-            Ok(found) => self.identity = found.metadata.uid.map(|uid| shown(&uid, IDENTITY)),
+            Ok(found) => self.identity = found.metadata.uid.map(|uid| sanitized(&uid, IDENTITY)),
             Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
                 self.identity.get_or_insert_with(String::new);
             }
-            Err(error) => return Err(away(error)),
+            Err(error) => return Err(unreachable_reason(error)),
         }
         Ok(())
     }
 
-    async fn look(&mut self, client: &Client, order: &Order) -> Result<(), Reason> {
-        let found = within(secrets(client, order).get_opt(&order.target.name)).await;
-        let found = found.map_err(away)?;
+    async fn read_target(&mut self, client: &Client, spec: &MemberSpec) -> Result<(), Reason> {
+        let found = within(secrets(client, spec).get_opt(&spec.target.name)).await;
+        let found = found.map_err(unreachable_reason)?;
         let manager = &self.shared.manager;
-        let wanted = self.orders.borrow().wanted.clone();
-        self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &wanted));
+        let desired = self.specs.borrow().desired.clone();
+        self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &desired));
         Ok(())
     }
 
-    /// Applies the newest order. Returns whether it installed globalps. `Err`: the cluster is unreachable.
-    async fn write(&mut self, client: &Client, place: &Order) -> Result<bool, Reason> {
-        let order = self.orders.borrow().clone();
-        self.facts.refused = None;
+    /// Applies the newest spec. Returns whether it installed globalps. `Err`: the cluster is unreachable.
+    async fn write(&mut self, client: &Client, place: &MemberSpec) -> Result<bool, Reason> {
+        let spec = self.specs.borrow().clone();
+        self.facts.blocked = None;
         self.facts.is_installing = false;
         // A new kubeconfig may lead to another cluster than before.
-        let is_accepted = order.identity.is_some() && order.identity == self.identity;
-        if !is_accepted || !order.has_same_place(place) {
+        let is_accepted = spec.identity.is_some() && spec.identity == self.identity;
+        if !is_accepted || !spec.has_same_place(place) {
             return Ok(false);
         }
-        let action = action(self.facts.target.as_ref(), &order.wanted, &order.fleet);
-        let has_installed = match &order.wanted {
-            Wanted::Revision(release) if !matches!(action, Action::Refuse(_)) => {
-                self.install(client, release, &order.fleet).await?
+        let action = action(self.facts.target.as_ref(), &spec.desired, &spec.fleet);
+        let has_installed = match &spec.desired {
+            Desired::Revision(release) if !matches!(action, Action::Block(_)) => {
+                self.install(client, release, &spec.fleet).await?
             }
             _ => false,
         };
         // The new globalps must run before the Secret changes, because it verifies the credentials.
-        if self.facts.refused.is_none() && !self.facts.is_installing {
-            self.put(client, &order, action).await?;
+        if self.facts.blocked.is_none() && !self.facts.is_installing {
+            self.write_target(client, &spec, action).await?;
         }
         Ok(has_installed)
     }
@@ -279,11 +280,11 @@ impl Session {
             return Ok(false);
         }
         match install(client, installation, &self.shared.manager, fleet).await {
-            Ok(Installed::Runs) => {
+            Ok(Installed::Running) => {
                 self.installed = Some(Arc::clone(installation));
                 Ok(false)
             }
-            Ok(Installed::Waits { written }) => {
+            Ok(Installed::Starting { written }) => {
                 self.facts.is_installing = true;
                 Ok(written)
             }
@@ -292,25 +293,30 @@ impl Session {
                     401 | 403 => "InstallForbidden",
                     _ => "NotInstalled",
                 };
-                self.facts.refused = Some((reason, format!("globalps: {}", status.message)));
+                self.facts.blocked = Some((reason, format!("globalps: {}", status.message)));
                 Ok(false)
             }
-            Err(error) => Err(away(error)),
+            Err(error) => Err(unreachable_reason(error)),
         }
     }
 
-    async fn put(&mut self, client: &Client, order: &Order, action: Action) -> Result<(), Reason> {
-        let api = secrets(client, order);
-        let name = &order.target.name;
+    async fn write_target(
+        &mut self,
+        client: &Client,
+        spec: &MemberSpec,
+        action: Action,
+    ) -> Result<(), Reason> {
+        let api = secrets(client, spec);
+        let name = &spec.target.name;
         let written = match action {
             Action::Keep => return Ok(()),
-            Action::Refuse(reason) => {
-                self.facts.refused = Some(reason);
+            Action::Block(reason) => {
+                self.facts.blocked = Some(reason);
                 return Ok(());
             }
             Action::Apply(release) => {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
-                let body = body(order, release, version);
+                let body = body(spec, release, version);
                 let params = PatchParams::apply(&self.shared.manager);
                 let patch = Patch::Apply(&body);
                 within(api.patch(name, &params, &patch)).await.map(Some)
@@ -326,13 +332,13 @@ impl Session {
         match written {
             Ok(secret) => {
                 let manager = &self.shared.manager;
-                let view = |secret| TargetView::new(&secret, manager, &order.wanted);
+                let view = |secret| TargetView::new(&secret, manager, &spec.desired);
                 self.facts.target = secret.map(view);
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code == 404 => {
                 self.facts.target = None;
-                self.facts.refused = Some(("NotFound", status.message.clone()));
+                self.facts.blocked = Some(("NotFound", status.message.clone()));
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {
@@ -342,18 +348,18 @@ impl Session {
                     422 => "Rejected",
                     _ => "NotWritten",
                 };
-                self.facts.refused = Some((reason, status.message.clone()));
+                self.facts.blocked = Some((reason, status.message.clone()));
                 // The Secret may have changed since it was read.
-                self.look(client, order).await
+                self.read_target(client, spec).await
             }
-            Err(error) => Err(away(error)),
+            Err(error) => Err(unreachable_reason(error)),
         }
     }
 
     /// Reports a changed status to the hub.
     fn report(&mut self) {
-        let order = self.orders.borrow().clone();
-        let Some(status) = self.status(&order) else {
+        let spec = self.specs.borrow().clone();
+        let Some(status) = self.status(&spec) else {
             return;
         };
         if self.reported.as_ref() == Some(&status) {
@@ -362,37 +368,37 @@ impl Session {
         self.reported = Some(status.clone());
         // An error means that the hub's term has ended, which also ends this task.
         let _ = self.shared.observations.send(Observation {
-            fleet: order.fleet.clone(),
+            fleet: spec.fleet.clone(),
             cluster: self.cluster.clone(),
             status,
         });
     }
 
-    /// `None`: the cluster had the wanted revision, and its watch has not reported yet. A status now would only show a brief
+    /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief
     /// `Syncing` after each restart of the hub.
-    fn status(&self, order: &Order) -> Option<ClusterPullSecretStatus> {
+    fn status(&self, spec: &MemberSpec) -> Option<ClusterPullSecretStatus> {
         let facts = &self.facts;
-        let terms = Terms {
-            require_nodes: order.require_nodes,
-            is_additional: order.target.is_additional(),
+        let criteria = DoneCriteria {
+            require_nodes: spec.require_nodes,
+            is_additional: spec.target.is_additional(),
         };
-        let is_awaited = terms.require_nodes
-            && terms.is_additional
-            && facts.answer == Answer::Unknown
+        let is_awaited = criteria.require_nodes
+            && criteria.is_additional
+            && facts.report == MemberReport::Unknown
             && facts.unreachable.is_none()
-            && facts.refused.is_none();
-        if is_awaited && order.is_in_force() && order.identity == self.identity {
+            && facts.blocked.is_none();
+        if is_awaited && spec.is_in_force() && spec.identity == self.identity {
             return None;
         }
-        let mut status = status(facts, &order.wanted, &order.fleet, terms);
+        let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
         // A cluster with another identity did not get this revision from the hub.
-        let is_accepted = order.identity.is_some() && order.identity == self.identity;
-        status.revision = match (status.phase, &order.wanted) {
-            (ClusterPhase::Synced, Wanted::Revision(release)) if is_accepted => release.number,
+        let is_accepted = spec.identity.is_some() && spec.identity == self.identity;
+        status.revision = match (status.phase, &spec.desired) {
+            (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.number,
             (ClusterPhase::Removed, _) => 0,
-            _ => order.revision,
+            _ => spec.revision,
         };
-        status.observed_generation = order.generation;
+        status.observed_generation = spec.generation;
         status.identity.clone_from(&self.identity);
         Some(status)
     }

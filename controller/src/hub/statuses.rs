@@ -24,9 +24,9 @@ impl Hub {
                 Some((object.clone(), status))
             })
             .collect();
-        let hub = &self.writer;
+        let writer = &self.writer;
         let mut written = stream::iter(writes)
-            .map(|(object, status)| async move { hub.object_status(&object, &status).await })
+            .map(|(object, status)| async move { writer.object_status(&object, &status).await })
             .buffer_unordered(CONCURRENT);
         let mut failed = None;
         while let Some(done) = written.next().await {

@@ -60,7 +60,7 @@ pub(super) struct KubeconfigSecret {
 
 impl KubeconfigSecret {
     /// Drops the kubeconfig if the cluster belongs to another shard.
-    pub(super) fn kept_by(mut self, shard: Shard) -> Self {
+    pub(super) fn for_shard(mut self, shard: Shard) -> Self {
         let (namespace, name) = &self.id.key;
         let cluster = name.strip_suffix("-kubeconfig").unwrap_or(name);
         let is_own = [name.as_str(), cluster]

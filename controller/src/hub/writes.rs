@@ -107,7 +107,7 @@ impl Writer {
         within("apply", "Secret", &name, api.patch(&name, &params, &patch)).await
     }
 
-    pub(super) async fn forget_revision(
+    pub(super) async fn delete_revision(
         &self,
         fleet: &FleetPullSecret,
         number: i64,

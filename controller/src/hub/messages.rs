@@ -6,18 +6,18 @@ use globalps_core::api::{ClusterPullSecretStatus, Target};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::clusters::input::ClusterKey;
-use crate::clusters::member::Wanted;
+use crate::clusters::member::Desired;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
 
 /// Desired state of a member, with everything that its session needs.
 #[derive(Clone, PartialEq)]
-pub(super) struct Order {
+pub(super) struct MemberSpec {
     /// `None`: there is no Secret, or it has no kubeconfig.
     pub(super) kubeconfig: Option<Arc<Data>>,
-    /// Generation of the `ClusterPullSecret` that this order comes from.
+    /// Generation of the `ClusterPullSecret` that this spec comes from.
     pub(super) generation: i64,
-    pub(super) wanted: Wanted,
+    pub(super) desired: Desired,
     pub(super) target: Target,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
@@ -31,11 +31,11 @@ pub(super) struct Order {
     pub(super) is_settled: bool,
 }
 
-impl Order {
-    /// The status says that the wanted revision is in force.
+impl MemberSpec {
+    /// The status says that the desired revision is in force.
     pub(super) fn is_in_force(&self) -> bool {
         self.is_settled
-            && matches!(&self.wanted, Wanted::Revision(release) if release.number == self.revision)
+            && matches!(&self.desired, Desired::Revision(release) if release.number == self.revision)
     }
 
     pub(super) fn has_same_place(&self, other: &Self) -> bool {
