@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::installation::Installation;
+use super::member::Reason;
 use super::revision::Revision;
 use crate::content::source::Source;
 
@@ -23,7 +24,7 @@ pub(crate) struct ClusterView {
     pub(crate) registered: Option<BTreeMap<String, String>>,
     pub(crate) is_deleting: bool,
     /// Reason and message if the hub must not write into it.
-    pub(crate) obstacle: Option<(&'static str, String)>,
+    pub(crate) obstacle: Option<Reason>,
 }
 
 /// One `FleetPullSecret` with everything that its plan depends on.

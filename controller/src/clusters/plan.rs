@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::member::Reason;
 use super::progress::{member, up_to_date};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Source, Verdict};
@@ -48,7 +49,7 @@ pub(crate) struct FleetPlan {
     /// The clusters with a goal.
     pub(crate) members: Vec<(ClusterKey, Member)>,
     /// Selected clusters that get nothing, with reason and message.
-    pub(crate) obstacles: Vec<(ClusterKey, &'static str, String)>,
+    pub(crate) obstacles: BTreeMap<ClusterKey, Reason>,
     pub(crate) assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
     /// Clusters whose objects are deleted: they no longer have anything from the fleet, or it stays there unmanaged.
     pub(crate) released: Vec<ClusterKey>,
@@ -67,7 +68,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
         revisions: Vec::new(),
         outdated: Vec::new(),
         members: Vec::new(),
-        obstacles: Vec::new(),
+        obstacles: BTreeMap::new(),
         assignments: Vec::new(),
         released: Vec::new(),
         is_first_step: false,
@@ -213,12 +214,12 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         let mut member = member(title(key), object, goal, has_content, input.now);
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped = cluster.is_deleting || obstacle.is_some();
-        if let Some((reason, message)) = obstacle {
+        if let Some(obstacle) = obstacle {
             // The hub writes nothing there, so the cluster must not occupy a slot.
             if let Some((_, progress @ Progress::InFlight)) = &mut member.assigned {
                 *progress = Progress::Blocked;
             }
-            plan.obstacles.push((key.clone(), reason, message));
+            plan.obstacles.insert(key.clone(), obstacle);
         }
         plan.members.push((key.clone(), member));
     }

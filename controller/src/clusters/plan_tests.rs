@@ -478,7 +478,7 @@ fn the_older_of_two_fleets_writes_their_common_target() {
     hub.taken.insert(key("b"), "ns/older".to_owned());
     let plan = hub.plan();
     assert_eq!(plan.assignments, []);
-    assert_eq!(plan.obstacles[0].1, "TargetTaken");
+    assert_eq!(plan.obstacles[&key("b")].0, "TargetTaken");
 }
 
 /// New images are rolled out and rolled back like new credentials.

@@ -71,17 +71,16 @@ fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -
     let mut summary = Summary::default();
     for (key, member) in &plan.members {
         let status = objects.get(key).and_then(|object| object.status.as_ref());
-        let obstacle = plan.obstacles.iter().find(|(other, ..)| other == key);
+        let obstacle = plan.obstacles.get(key);
+        let (reason, message) = match (obstacle, status) {
+            (Some((reason, message)), _) => (*reason, message.as_str()),
+            (None, Some(status)) => (status.reason.as_str(), status.message.as_str()),
+            (None, None) => ("", ""),
+        };
         let failure = || ClusterFailure {
             cluster: title(key),
-            reason: obstacle.map_or_else(
-                || status.map(|it| it.reason.clone()).unwrap_or_default(),
-                |(_, reason, _)| (*reason).to_owned(),
-            ),
-            message: obstacle.map_or_else(
-                || status.map(|it| it.message.clone()).unwrap_or_default(),
-                |(_, _, message)| message.clone(),
-            ),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
         };
         summary.counts.total += 1;
         let is_unreachable = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
@@ -279,7 +278,7 @@ mod tests {
             revisions: Vec::new(),
             outdated: Vec::new(),
             members: vec![(("ns".to_owned(), "slow".to_owned()), member)],
-            obstacles: Vec::new(),
+            obstacles: BTreeMap::new(),
             assignments: Vec::new(),
             released: Vec::new(),
             is_first_step: false,
