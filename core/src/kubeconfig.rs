@@ -1,20 +1,22 @@
-//! What a kubeconfig that somebody else wrote asks of the program that uses it. Pure.
+//! Checks of kubeconfigs from another author, before a program uses them. Pure.
 
 use kube::config::Kubeconfig;
 
-/// Why a kubeconfig of another author is not used.
+/// Why a kubeconfig is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// `current-context` names no context of it.
+    /// `current-context` names no context in the kubeconfig.
     NoContext,
-    /// Its user logs in by a program: `exec` or `auth-provider`.
+    /// The user authenticates with a program: `exec` or `auth-provider`.
     Program,
-    /// Its user or cluster names a file; the field that takes the content of the file instead.
+    /// The user or the cluster names a file. The value is the field that takes the file's content instead.
     File(&'static str),
 }
 
-/// Rejects what works only on the machine where the kubeconfig was written. A program would run with the rights of whoever
-/// uses the kubeconfig, and a path would name a file of theirs, which must not be sent to the server in the kubeconfig.
+/// Rejects a kubeconfig that runs a program or names a file.
+///
+/// The program would run with the rights of this process. The file would be one of this process, and its content would go to
+/// the server that the kubeconfig names.
 pub fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), Unsupported> {
     let wanted = kubeconfig.current_context.as_deref();
     let context = kubeconfig

@@ -43,7 +43,7 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
         &hosted,
         &kubeconfig(&management, &json!({"exec": {"command": "aws"}})),
     );
-    says(&product, "runs a program to log in");
+    says(&product, "runs a program to authenticate");
     let unknown = kubeconfig(&management, &json!({"token": format!("{token}x")}));
     give(&hosted, &unknown);
     says(

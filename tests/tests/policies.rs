@@ -148,10 +148,10 @@ fn ways_out_are_refused(controller: &Account) {
     let arg = |number: usize, text: &str| of_container(&format!("args/{number}"), json!(text));
     let one = "exactly one container";
     let args = "runs the image's own program";
-    let other_program = "no other program is run beside it";
+    let other_program = "the container runs no other program";
     let environment = "nothing comes from Secrets";
     let privileged = "no privileged container";
-    let volumes = "the volumes are the kubelet's directory";
+    let volumes = "the volumes are the directories of the kubelet";
     let cases = [
         (
             "another image",
@@ -408,17 +408,17 @@ fn ways_out_are_refused(controller: &Account) {
                 "/subjects",
                 json!([{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]),
             ),
-            "binds the syncer's ServiceAccount",
+            "binds only the agent's ServiceAccount",
         ),
         (
             "the other agent's account",
             bound("/subjects/0/name", json!(RESTORER)),
-            "binds the syncer's ServiceAccount",
+            "binds only the agent's ServiceAccount",
         ),
         (
             "an account of another namespace",
             bound("/subjects/0/namespace", json!("default")),
-            "binds the syncer's ServiceAccount",
+            "binds only the agent's ServiceAccount",
         ),
         (
             "an identity of a cloud",
@@ -433,7 +433,7 @@ fn ways_out_are_refused(controller: &Account) {
         (
             "a Secret of the account",
             pulls,
-            "a ServiceAccount gets and loses no imagePullSecrets but globalps' own: [\"global-pull-secret\"]",
+            "the imagePullSecrets of a ServiceAccount don't change, except globalps' own: [\"global-pull-secret\"]",
         ),
         ("a token of any account", token, "a Secret is of type"),
     ] {

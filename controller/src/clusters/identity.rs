@@ -1,53 +1,54 @@
-//! Which clusters are the same one under two names, or the management cluster itself. Pure.
+//! Detects kubeconfigs that lead to the same cluster, or to the management cluster itself. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::input::{ClusterKey, title};
 use super::member::Reason;
 
-/// What the object about a cluster says of it.
+/// A cluster's identity, from its `ClusterPullSecret`.
 #[derive(Clone, Debug)]
 pub(crate) struct Identified {
     pub(crate) cluster: ClusterKey,
-    /// uid of its `kube-system`; empty: it may not be asked, and is taken for itself.
+    /// uid of its `kube-system`; empty: the hub can't read it, and treats the cluster as unique.
     pub(crate) identity: String,
     /// A revision is in force there.
     pub(crate) has_content: bool,
 }
 
-/// Why nothing may be written into some of these clusters. `own`: uid of the management cluster's `kube-system`.
+/// The clusters that the hub must not write into. `own`: uid of the management cluster's `kube-system`.
 ///
-/// Of several with one identity the only one that has content goes on: a member that claims to be another one stops itself.
+/// If several clusters report one identity and only one of them has content, that one continues. So a member that pretends to
+/// be another one blocks only itself.
 pub(crate) fn obstacles(found: &[Identified], own: Option<&str>) -> BTreeMap<ClusterKey, Reason> {
-    let mut same: BTreeMap<&str, BTreeMap<&ClusterKey, bool>> = BTreeMap::new();
+    let mut by_identity: BTreeMap<&str, BTreeMap<&ClusterKey, bool>> = BTreeMap::new();
     for it in found.iter().filter(|it| !it.identity.is_empty()) {
-        let names = same.entry(&it.identity).or_default();
-        *names.entry(&it.cluster).or_default() |= it.has_content;
+        let clusters = by_identity.entry(&it.identity).or_default();
+        *clusters.entry(&it.cluster).or_default() |= it.has_content;
     }
     let mut obstacles = BTreeMap::new();
-    for (identity, names) in same {
+    for (identity, clusters) in by_identity {
         if own == Some(identity) {
-            let message = "its kubeconfig is of the management cluster itself";
-            let all = names.into_keys().cloned();
+            let message = "its kubeconfig leads to the management cluster itself";
+            let all = clusters.into_keys().cloned();
             obstacles.extend(all.map(|key| (key, ("IsHub", message.to_owned()))));
             continue;
         }
-        let mut first = names.iter().filter(|(_, has_content)| **has_content);
-        let first = match (first.next(), first.next()) {
+        let mut with_content = clusters.iter().filter(|(_, has_content)| **has_content);
+        let kept = match (with_content.next(), with_content.next()) {
             (Some((key, _)), None) => Some(*key),
             _ => None,
         };
-        let names: BTreeSet<&ClusterKey> = names.keys().copied().collect();
-        for key in names.iter().filter(|key| Some(**key) != first) {
-            let Some(other) = first.or_else(|| names.iter().find(|it| it != &key).copied()) else {
+        for key in clusters.keys().filter(|key| Some(**key) != kept) {
+            let Some(other) = kept.or_else(|| clusters.keys().find(|it| it != &key).copied())
+            else {
                 continue;
             };
-            let why = match first {
-                Some(_) => "which had its content before",
-                None => "and it is not known which one is right: none of them is written",
+            let consequence = match kept {
+                Some(_) => ", which already has content",
+                None => "; the hub can't tell which one is right, and writes into neither",
             };
             let message = format!(
-                "its kubeconfig is of the same cluster as that of `{}`, {why}",
+                "its kubeconfig leads to the same cluster as that of `{}`{consequence}",
                 title(other)
             );
             obstacles.insert((*key).clone(), ("DuplicateCluster", message));
@@ -65,8 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_the_same_as_another_or_the_hub_is_not_written_but_for_the_one_that_had_content_before()
-     {
+    fn duplicates_and_the_hub_are_blocked_except_the_only_one_with_content() {
         let found = |all: &[(&str, &str, bool)]| -> Vec<(String, &'static str, bool)> {
             let found = all.iter().map(|(name, identity, has_content)| Identified {
                 cluster: key(name),
@@ -76,7 +76,7 @@ mod tests {
             let found: Vec<Identified> = found.collect();
             let obstacles = obstacles(&found, Some("hub"));
             let one = |((_, name), (reason, message)): (ClusterKey, Reason)| {
-                (name, reason, message.contains("had its content before"))
+                (name, reason, message.contains("already has content"))
             };
             obstacles.into_iter().map(one).collect()
         };
@@ -85,12 +85,12 @@ mod tests {
         assert_eq!(
             found(&[("a", "", false), ("b", "", false)]),
             [],
-            "nobody knows"
+            "unknown identities"
         );
         assert_eq!(
             found(&[("a", "1", false), ("a", "1", true)]),
             [],
-            "one cluster of two fleets"
+            "one cluster in two fleets"
         );
         assert_eq!(
             found(&[("a", "1", false), ("b", "1", false), ("c", "2", false)]),
@@ -99,12 +99,12 @@ mod tests {
         assert_eq!(
             found(&[("a", "1", false), ("b", "1", true)]),
             [duplicate("a", true)],
-            "b goes on"
+            "b continues"
         );
         assert_eq!(
             found(&[("a", "1", true), ("b", "1", true)]),
             [duplicate("a", false), duplicate("b", false)],
-            "both had content"
+            "both have content"
         );
         assert_eq!(
             found(&[("a", "hub", true)]),

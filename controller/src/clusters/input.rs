@@ -1,4 +1,4 @@
-//! What is known of the clusters.
+//! Input of the plan: clusters, selectors and objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::installation::Installation;
+use super::member::Reason;
 use super::revision::Revision;
 use crate::content::source::Source;
 
@@ -22,26 +23,26 @@ pub(crate) struct ClusterView {
     /// Labels of the Secret that registers it; `None`: there is none.
     pub(crate) registered: Option<BTreeMap<String, String>>,
     pub(crate) is_deleting: bool,
-    /// Why nothing may be written into it: a reason and a sentence.
-    pub(crate) obstacle: Option<(&'static str, String)>,
+    /// Reason and message if the hub must not write into it.
+    pub(crate) obstacle: Option<Reason>,
 }
 
-/// One `FleetPullSecret` with all that its plan depends on.
+/// One `FleetPullSecret` with everything that its plan depends on.
 pub(crate) struct Input<'a> {
     pub(crate) fleet: &'a FleetPullSecret,
     pub(crate) source: &'a Source,
-    /// globalps itself; `Err`: why it can't be installed, as a sentence.
+    /// What to install in the clusters; `Err`: the message if it can't be installed.
     pub(crate) install: Result<Option<Arc<Installation>>, String>,
     /// Oldest first.
     pub(crate) revisions: Vec<Revision>,
-    /// The highest number of a Secret that is named as its revisions are, whoever owns it; 0: there is none.
+    /// Highest number of a Secret with the name of one of its revisions, even of another owner; 0: there is none.
     pub(crate) last_number: i64,
     pub(crate) clusters: &'a BTreeMap<ClusterKey, ClusterView>,
     /// Labels of the namespaces.
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
-    /// The objects of this fleet, by cluster.
+    /// Its `ClusterPullSecret`s, by cluster.
     pub(crate) objects: BTreeMap<ClusterKey, &'a ClusterPullSecret>,
-    /// Clusters that an older `FleetPullSecret` with the same target has, and which one that is.
+    /// Clusters that an older `FleetPullSecret` with the same target writes, with the name of that one.
     pub(crate) taken: BTreeMap<ClusterKey, String>,
     pub(crate) now: Timestamp,
 }
@@ -56,12 +57,12 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Why a selector can't be used is a sentence.
+    /// `Err`: a message about the invalid selector.
     pub(crate) fn new(fleet: &FleetPullSecret) -> Result<Self, String> {
         let spec = &fleet.spec;
         let selector = |field: &str, selector: &_| {
             Selector::try_from(Clone::clone(selector))
-                .map_err(|error| format!("`spec.{field}` can't be used: {error}"))
+                .map_err(|error| format!("`spec.{field}` is invalid: {error}"))
         };
         let clusters = spec.cluster_selector.as_ref();
         let namespaces = spec.namespace_selector.as_ref();
@@ -110,7 +111,7 @@ impl Selection {
     }
 }
 
-/// `NAMESPACE/NAME`, as statuses and sentences have it.
+/// `NAMESPACE/NAME`, for statuses and messages.
 pub(crate) fn title((namespace, name): &ClusterKey) -> String {
     format!("{namespace}/{name}")
 }

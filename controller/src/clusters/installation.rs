@@ -1,4 +1,4 @@
-//! globalps itself, as a revision brings it into a cluster. Pure.
+//! The installation of globalps in a member cluster, which is part of a revision. Pure.
 
 use globalps_core::api::{FleetPullSecret, FleetSecretRef};
 use globalps_core::dockerconfig::validate_data;
@@ -20,14 +20,14 @@ pub(crate) struct Installation {
     pub(crate) pull_secret: Option<Data>,
 }
 
-/// The Secret with the credentials of globalps' own images, where there is one.
+/// The Secret with the credentials for globalps' own images, if the spec names one.
 pub(crate) fn pull_secret_of(fleet: &FleetPullSecret) -> Option<&FleetSecretRef> {
     let install = fleet.spec.install.as_ref().filter(|it| it.enabled)?;
     install.image_pull_secret.as_ref()
 }
 
-/// What the spec asks for. `Err`: why nothing can be rolled out, as a sentence.
-pub(crate) fn wanted(
+/// The installation that the spec requests. `Err`: a message about its pull secret.
+pub(crate) fn requested(
     fleet: &FleetPullSecret,
     pull_secret: Option<&Source>,
 ) -> Result<Option<Installation>, String> {
@@ -54,13 +54,13 @@ pub(crate) fn wanted(
 }
 
 impl Installation {
-    /// As a revision records it, without the pull secret.
+    /// For the annotation of a revision, without the pull secret.
     pub(crate) fn record(&self) -> String {
         json!({"controllerImage": self.controller_image, "syncerImage": self.syncer_image})
             .to_string()
     }
 
-    /// `None`: it is no such record.
+    /// `None`: the record is invalid.
     pub(crate) fn from_record(record: &str, pull_secret: Data) -> Option<Self> {
         let record: Value = serde_json::from_str(record).ok()?;
         let image = |key: &str| record[key].as_str().map(str::to_owned);
@@ -71,13 +71,14 @@ impl Installation {
         })
     }
 
-    /// What the controller's Deployment says of itself once all is applied. Another release of the hub has other manifests.
-    pub(crate) fn mark(&self) -> String {
+    /// Fingerprint in an annotation of the controller's Deployment, which is applied last. It contains the hub's version because
+    /// another release has other manifests.
+    pub(crate) fn fingerprint(&self) -> String {
         let (controller, syncer) = (&self.controller_image, &self.syncer_image);
         format!("{} {controller} {syncer}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// All objects in their order: the pull secrets before what needs them, the Deployment with its mark. `fleet`:
+    /// All objects in the order in which they can be applied, pull secrets before the pods that need them. `fleet`:
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(crate) fn objects(&self, fleet: &str) -> Vec<Value> {
         let install = Install {
@@ -94,13 +95,13 @@ impl Installation {
             allowed: Allowed::default(),
         };
         let mut objects = install.objects();
-        // The first one is the namespace.
+        // After the namespace, which is the first object.
         let secrets = [CONTROLLER_NAMESPACE, NAMESPACE].map(|namespace| self.secret(namespace));
         objects.splice(1..1, secrets.into_iter().flatten());
         for object in &mut objects {
             if object["kind"] == "Deployment" {
                 object["metadata"]["annotations"] =
-                    json!({FLEET_ANNOTATION: fleet, INSTALLATION_ANNOTATION: self.mark()});
+                    json!({FLEET_ANNOTATION: fleet, INSTALLATION_ANNOTATION: self.fingerprint()});
             }
         }
         objects
@@ -141,13 +142,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_needs_its_pull_secret() {
+    fn an_installation_requires_its_pull_secret() {
         let valid = br#"{"auths": {"quay.io": {"auth": "dTpw"}}}"#;
         let data = Source::Found(Data(Some(valid.to_vec())));
         let secret = json!({"imagePullSecret": {"name": "p"}});
         for (case, install, source, expected) in [
-            ("nothing", Value::Null, None, Ok(false)),
-            ("off", images(&json!({"enabled": false})), None, Ok(false)),
+            ("absent from the spec", Value::Null, None, Ok(false)),
+            (
+                "disabled",
+                images(&json!({"enabled": false})),
+                None,
+                Ok(false),
+            ),
             ("images that need none", images(&json!({})), None, Ok(true)),
             ("its pull secret", images(&secret), Some(data), Ok(true)),
             ("not known yet", images(&secret), None, Err(())),
@@ -159,14 +165,14 @@ mod tests {
                 Err(()),
             ),
         ] {
-            let found = wanted(&fleet(&install), source.as_ref());
+            let found = requested(&fleet(&install), source.as_ref());
             let found = found.map(|it| it.is_some()).map_err(drop);
             assert_eq!(found, expected, "{case}");
         }
     }
 
     #[test]
-    fn the_pull_secret_is_there_before_what_is_pulled_with_it_and_a_record_gives_the_same_again() {
+    fn pull_secrets_are_applied_before_the_pods_and_a_record_round_trips() {
         let pull_secret = Data(Some(b"{\"auths\":{}}".to_vec()));
         let installation = Installation {
             controller_image: "c:1".to_owned(),
@@ -197,7 +203,7 @@ mod tests {
         );
         let marks = &objects[deployment]["metadata"]["annotations"];
         assert_eq!(marks[FLEET_ANNOTATION], "fleet/f");
-        assert_eq!(marks[INSTALLATION_ANNOTATION], installation.mark());
+        assert_eq!(marks[INSTALLATION_ANNOTATION], installation.fingerprint());
 
         let without = Installation {
             pull_secret: None,

@@ -1,4 +1,4 @@
-//! What a member cluster has, what is written into it, and what its object says then. Pure.
+//! The observed state of a member cluster, the next write into it, and its status. Pure.
 
 use std::sync::Arc;
 
@@ -15,30 +15,30 @@ use kube::ResourceExt as _;
 use super::installation::Installation;
 use crate::content::source::Data;
 
-/// A reason for the status, and a sentence.
+/// Reason and message of a status.
 pub(crate) type Reason = (&'static str, String);
 
-/// What a cluster shall have.
+/// Desired state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// Nothing is known to be wanted: it is looked at, and nothing is written.
+pub(crate) enum Desired {
+    /// No desired state is known: the hub reads the cluster and writes nothing.
     Nothing,
     Revision(Release),
     Removed,
 }
 
-/// A revision as it is written.
+/// A revision to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
     pub(crate) number: i64,
     pub(crate) content: Arc<Data>,
-    /// globalps itself; `None`: it is not the hub's affair.
+    /// What to install; `None`: the hub does not install globalps.
     pub(crate) install: Option<Arc<Installation>>,
-    /// Each new value asks globalps there for one more try on every node that failed; empty: nobody asks.
+    /// With each new value, the cluster's globalps retries its failed nodes. Empty: no retry requested.
     pub(crate) retry: String,
 }
 
-/// The target Secret as it was found.
+/// The target Secret in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TargetView {
     pub(crate) uid: String,
@@ -51,20 +51,20 @@ pub(crate) struct TargetView {
     revision: Option<i64>,
     retry: String,
     content: Arc<Data>,
-    /// It has more keys than the hub's.
+    /// It has other keys besides the hub's.
     has_other_keys: bool,
-    /// Who else owns the content, by the API server's record.
+    /// Another field manager that owns the content.
     other_manager: Option<String>,
-    /// The content was the hub's, and somebody forced another one.
+    /// Another client owns the content, and the hub no longer does.
     is_taken_over: bool,
 }
 
 impl TargetView {
-    /// `manager`: the hub's field manager. `wanted`: what it may be, so that the same content is held once.
-    pub(crate) fn new(secret: &Secret, manager: &str, wanted: &Wanted) -> Self {
+    /// `manager`: the hub's field manager. `desired`: if it has the same content, both share it, to save memory.
+    pub(crate) fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
         let content = Data::of(secret, DATA_KEY);
-        let content = match wanted {
-            Wanted::Revision(release) if *release.content == content => {
+        let content = match desired {
+            Desired::Revision(release) if *release.content == content => {
                 Arc::clone(&release.content)
             }
             _ => Arc::new(content),
@@ -103,7 +103,7 @@ impl TargetView {
         }
     }
 
-    /// The hub's annotations and the content are as wanted.
+    /// Whether content and annotations match.
     fn has(&self, fleet: &str, release: &Release) -> bool {
         self.fleet.as_deref() == Some(fleet)
             && self.revision == Some(release.number)
@@ -114,56 +114,57 @@ impl TargetView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It is as wanted.
     Keep,
     Apply(Release),
-    /// The Secret with this uid and `resourceVersion`.
+    /// Deletes the Secret with this uid and `resourceVersion`.
     Delete(String, String),
-    /// It is left as it is.
-    Refuse(Reason),
+    /// The hub must not change the Secret.
+    Block(Reason),
 }
 
 /// What to write into the cluster. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
-pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) -> Action {
-    let refuse = |reason, message| Action::Refuse((reason, message));
-    match (wanted, target) {
-        (Wanted::Removed, Some(target))
+pub(crate) fn action(target: Option<&TargetView>, desired: &Desired, fleet: &str) -> Action {
+    let block = |reason, message| Action::Block((reason, message));
+    match (desired, target) {
+        (Desired::Removed, Some(target))
             if target.fleet.as_deref() == Some(fleet) && !target.is_taken_over =>
         {
             if target.has_other_keys {
-                return refuse(
+                return block(
                     "KeysOfOthers",
                     format!(
-                        "the Secret has keys of others, and none of its type is without `{DATA_KEY}`: delete it there"
+                        "the Secret has keys of other clients, and its type requires `{DATA_KEY}`: delete the Secret in the cluster"
                     ),
                 );
             }
             Action::Delete(target.uid.clone(), target.version.clone())
         }
-        // What somebody else has taken over stays.
-        (Wanted::Nothing | Wanted::Removed, _) => Action::Keep,
-        (Wanted::Revision(release), None) => Action::Apply(release.clone()),
-        (Wanted::Revision(release), Some(target)) => {
+        // A Secret that another client or fleet owns now stays.
+        (Desired::Nothing | Desired::Removed, _) => Action::Keep,
+        (Desired::Revision(release), None) => Action::Apply(release.clone()),
+        (Desired::Revision(release), Some(target)) => {
             let is_same = target.content == release.content;
             if let Some(other) = target.fleet.as_deref().filter(|other| *other != fleet) {
-                return refuse(
+                return block(
                     "Conflict",
-                    format!("FleetPullSecret `{other}`, perhaps of another hub, writes the Secret"),
+                    format!(
+                        "FleetPullSecret `{other}`, possibly of another hub, writes the Secret"
+                    ),
                 );
             }
             if let (Some(other), false) = (&target.other_manager, is_same) {
-                return refuse(
+                return block(
                     "Conflict",
                     format!(
-                        "the Secret's content is of `{other}`: delete the Secret there, or exclude the cluster"
+                        "`{other}` owns the Secret's content: delete the Secret in the cluster, or exclude the cluster"
                     ),
                 );
             }
             if target.type_ != SECRET_TYPE {
-                return refuse(
+                return block(
                     "WrongType",
                     format!(
-                        "the Secret is of type `{}`, which can't be changed: delete it there",
+                        "the Secret has the type `{}`, which can't be changed: delete the Secret in the cluster",
                         target.type_
                     ),
                 );
@@ -172,9 +173,9 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
                 return Action::Keep;
             }
             if target.is_immutable && !is_same {
-                return refuse(
+                return block(
                     "Immutable",
-                    "the Secret is immutable: delete it there".to_owned(),
+                    "the Secret is immutable: delete it in the cluster".to_owned(),
                 );
             }
             Action::Apply(release.clone())
@@ -182,32 +183,32 @@ pub(crate) fn action(target: Option<&TargetView>, wanted: &Wanted, fleet: &str) 
     }
 }
 
-/// What the cluster's own globalps says.
+/// What the cluster's own globalps reports.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum MemberReport {
     /// Not known yet.
     #[default]
     Unknown,
     /// It is not installed.
     NoGlobalps,
-    /// It is installed, and has said nothing yet.
-    Silent,
-    Said(Box<Said>),
+    /// It is installed, but its status is missing or outdated.
+    NoStatus,
+    Status(Box<MemberStatus>),
 }
 
-/// What of a `GlobalPullSecret` counts.
+/// The relevant part of a `GlobalPullSecret`'s status.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Said {
-    /// `resourceVersion` of the additional Secret that it is about.
-    about: String,
+pub(crate) struct MemberStatus {
+    /// `resourceVersion` of the additional Secret that it refers to.
+    additional_version: String,
     is_ready: bool,
     reason: String,
     message: String,
     counts: Counts,
 }
 
-impl Said {
-    /// `None`: its status is not about its spec yet.
+impl MemberStatus {
+    /// `None`: its status is outdated.
     pub(crate) fn of(object: &GlobalPullSecret) -> Option<Self> {
         let generation = object.metadata.generation.unwrap_or_default();
         let status: &GlobalPullSecretStatus = object.status.as_ref()?;
@@ -217,7 +218,7 @@ impl Said {
         let mut conditions = status.conditions.iter();
         let ready = conditions.find(|it| it.type_ == condition::READY)?;
         Some(Self {
-            about: status.observed_additional.clone(),
+            additional_version: status.observed_additional.clone(),
             is_ready: ready.status == "True",
             reason: ready.reason.clone(),
             message: ready.message.clone(),
@@ -226,7 +227,7 @@ impl Said {
     }
 }
 
-/// Numbers are whatever a member says, and a status takes those of 32 bits with a sign.
+/// A member can report any number, but the CRD accepts only signed 32-bit numbers.
 fn storable(counts: Counts) -> Counts {
     let most = |count: u32| count.min(i32::MAX.unsigned_abs());
     Counts {
@@ -238,85 +239,85 @@ fn storable(counts: Counts) -> Counts {
     }
 }
 
-impl Said {
-    /// Whether it is about this `resourceVersion` of the target.
-    pub(crate) fn is_about(&self, version: &str) -> bool {
-        self.about == version
+impl MemberStatus {
+    /// Whether it refers to this `resourceVersion` of the target.
+    pub(crate) fn refers_to(&self, version: &str) -> bool {
+        self.additional_version == version
     }
 }
 
-/// All that is known of a member.
+/// Observed state of a member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Why it can't be reached; `None`: it can.
+    /// `None`: it is reachable.
     pub(crate) unreachable: Option<Reason>,
     pub(crate) target: Option<TargetView>,
-    pub(crate) answer: Answer,
-    /// globalps is installed there, and does not run yet.
+    pub(crate) report: MemberReport,
+    /// The hub has installed globalps, but it does not run yet.
     pub(crate) is_installing: bool,
-    /// Why the last write was not done.
-    pub(crate) refused: Option<Reason>,
+    /// Why the hub did not write, or the cluster rejected the write.
+    pub(crate) blocked: Option<Reason>,
 }
 
-/// How a cluster becomes done.
+/// When a cluster counts as done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct DoneCriteria {
     pub(crate) require_nodes: bool,
-    /// The target is the Secret that the cluster's globalps reports on.
+    /// The cluster's globalps reports on the target.
     pub(crate) is_additional: bool,
 }
 
-/// Phase, reason, message and nodes. The rest is the caller's.
+/// Phase, reason, message and nodes. The caller sets the other fields.
 pub(crate) fn status(
     facts: &Facts,
-    wanted: &Wanted,
+    desired: &Desired,
     fleet: &str,
-    terms: Terms,
+    criteria: DoneCriteria,
 ) -> ClusterPullSecretStatus {
-    let said = match &facts.answer {
-        Answer::Said(said) => Some(&**said),
+    let reported = match &facts.report {
+        MemberReport::Status(reported) => Some(&**reported),
         _ => None,
     };
-    let (phase, reason, message) = phase(facts, wanted, fleet, terms, said);
+    let (phase, reason, message) = phase(facts, desired, fleet, criteria, reported);
     ClusterPullSecretStatus {
         phase,
-        reason: shown(reason, 64),
-        message: shown(&message, MESSAGE_LIMIT),
-        nodes: said.map(|said| said.counts),
+        reason: sanitized(reason, 64),
+        message: sanitized(&message, MESSAGE_LIMIT),
+        nodes: reported.map(|reported| reported.counts),
         ..ClusterPullSecretStatus::default()
     }
 }
 
 fn phase<'a>(
     facts: &'a Facts,
-    wanted: &Wanted,
+    desired: &Desired,
     fleet: &str,
-    terms: Terms,
-    said: Option<&'a Said>,
+    criteria: DoneCriteria,
+    reported: Option<&'a MemberStatus>,
 ) -> (ClusterPhase, &'a str, String) {
     let none = |phase| (phase, "", String::new());
     if let Some((reason, message)) = &facts.unreachable {
         return (ClusterPhase::Unreachable, reason, message.clone());
     }
-    if let Some((reason, message)) = &facts.refused {
+    if let Some((reason, message)) = &facts.blocked {
         return (ClusterPhase::Blocked, reason, message.clone());
     }
-    let release = match wanted {
-        Wanted::Nothing => return none(ClusterPhase::Pending),
-        Wanted::Removed => {
-            let is_gone = action(facts.target.as_ref(), wanted, fleet) == Action::Keep;
+    let release = match desired {
+        Desired::Nothing => return none(ClusterPhase::Pending),
+        Desired::Removed => {
+            let is_gone = action(facts.target.as_ref(), desired, fleet) == Action::Keep;
             return none(if is_gone {
                 ClusterPhase::Removed
             } else {
                 ClusterPhase::Removing
             });
         }
-        Wanted::Revision(release) => release,
+        Desired::Revision(release) => release,
     };
     let installing = (
         ClusterPhase::Syncing,
         "Installing",
-        "globalps is installed there, and its controller has not begun yet".to_owned(),
+        "the hub has installed globalps, and its controller has not started yet".to_owned(),
     );
     if facts.is_installing {
         return installing;
@@ -325,36 +326,36 @@ fn phase<'a>(
     let Some(target) = target.filter(|target| target.has(fleet, release)) else {
         return none(ClusterPhase::Syncing);
     };
-    if !terms.require_nodes || !terms.is_additional {
+    if !criteria.require_nodes || !criteria.is_additional {
         return none(ClusterPhase::Synced);
     }
-    let Some(said) = said else {
-        return match facts.answer {
+    let Some(reported) = reported else {
+        return match facts.report {
             _ if release.install.is_some() => installing,
-            Answer::NoGlobalps => (
+            MemberReport::NoGlobalps => (
                 ClusterPhase::Blocked,
                 "NoGlobalps",
-                "the Secret is there, and globalps is not installed: no node has it; \
-                 `spec.requireNodes: false` takes the Secret for enough"
+                "the cluster has the Secret, but no node uses it because globalps is not installed; \
+                 with `spec.requireNodes: false` the Secret alone is enough"
                     .to_owned(),
             ),
             _ => none(ClusterPhase::Syncing),
         };
     };
-    if !said.is_about(&target.version) {
+    if !reported.refers_to(&target.version) {
         return none(ClusterPhase::Syncing);
     }
-    let phase = match said.reason.as_str() {
-        _ if said.is_ready => return none(ClusterPhase::Synced),
+    let phase = match reported.reason.as_str() {
+        _ if reported.is_ready => return none(ClusterPhase::Synced),
         "NodesFailed" | "AdditionalInvalid" | "TakenBack" => ClusterPhase::Failed,
         "NodesBlocked" | "NoNodes" | "NoDelivery" | "Held" => ClusterPhase::Blocked,
         _ => ClusterPhase::Syncing,
     };
-    (phase, &said.reason, said.message.clone())
+    (phase, &reported.reason, reported.message.clone())
 }
 
-/// What another cluster says, as a status may have it: without control characters, and not longer.
-pub(crate) fn shown(text: &str, most: usize) -> String {
+/// Sanitizes text from another cluster for a status: removes control characters and limits the length.
+pub(crate) fn sanitized(text: &str, most: usize) -> String {
     let text = text.chars().filter(|c| !c.is_control());
     text.take(most).collect()
 }
@@ -373,8 +374,8 @@ mod tests {
         Arc::new(Data(Some(text.as_bytes().to_vec())))
     }
 
-    fn wanted(number: i64, text: &str, retry: &str) -> Wanted {
-        Wanted::Revision(Release {
+    fn desired(number: i64, text: &str, retry: &str) -> Desired {
+        Desired::Revision(Release {
             number,
             content: content(text),
             install: None,
@@ -382,7 +383,7 @@ mod tests {
         })
     }
 
-    /// The Secret with `A` as the hub wrote it, and with changes.
+    /// The Secret with content `A` as the hub writes it, with these changes.
     fn target(changes: &Value) -> TargetView {
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -397,7 +398,7 @@ mod tests {
         TargetView::new(
             &serde_json::from_value(secret).unwrap(),
             MANAGER,
-            &Wanted::Nothing,
+            &Desired::Nothing,
         )
     }
 
@@ -420,12 +421,12 @@ mod tests {
             Action::Keep => "keep".to_owned(),
             Action::Apply(release) => format!("apply {}", release.number),
             Action::Delete(uid, version) => format!("delete {uid} {version}"),
-            Action::Refuse((reason, _)) => format!("refuse {reason}"),
+            Action::Block((reason, _)) => format!("block {reason}"),
         }
     }
 
     #[test]
-    fn only_what_is_the_hubs_own_or_nobodys_is_written_and_removed() {
+    fn the_hub_writes_and_removes_only_its_own_secret() {
         let foreign = json!({"metadata": {
             "annotations": null, "managedFields": [owner("kubectl")],
         }});
@@ -434,118 +435,118 @@ mod tests {
         }});
         let of_both = [owner(MANAGER), owner("kubectl")];
         let other_fleet = json!({"metadata": {"annotations": {"globalps.io/fleet": "ns/other"}}});
-        let a = || wanted(1, "A", "");
-        let b = || wanted(2, "B", "");
-        for (sentence, target, wanted, expected) in [
-            ("nothing is there", None, a(), "apply 1"),
-            ("it is as wanted", Some(target(&json!({}))), a(), "keep"),
+        let a = || desired(1, "A", "");
+        let b = || desired(2, "B", "");
+        for (case, target, desired, expected) in [
+            ("no Secret", None, a(), "apply 1"),
+            ("the desired Secret", Some(target(&json!({}))), a(), "keep"),
             ("another revision", Some(target(&json!({}))), b(), "apply 2"),
             (
-                "the same content as another revision",
+                "the same content in another revision",
                 Some(target(&json!({}))),
-                wanted(2, "A", ""),
+                desired(2, "A", ""),
                 "apply 2",
             ),
             (
-                "one more try",
+                "a retry",
                 Some(target(&json!({}))),
-                wanted(1, "A", "1"),
+                desired(1, "A", "1"),
                 "apply 1",
             ),
             (
-                "a person's Secret",
+                "a user's Secret",
                 Some(target(&foreign)),
                 b(),
-                "refuse Conflict",
+                "block Conflict",
             ),
             (
-                "a person's, with the same content",
+                "a user's Secret with the same content",
                 Some(target(&foreign)),
                 a(),
                 "apply 1",
             ),
             (
-                "somebody changed it by force",
+                "a forced change by a user",
                 Some(target(&of_two)),
                 b(),
-                "refuse Conflict",
+                "block Conflict",
             ),
             (
-                "another fleet's",
+                "another fleet's Secret",
                 Some(target(&other_fleet)),
                 a(),
-                "refuse Conflict",
+                "block Conflict",
             ),
             (
                 "another type",
                 Some(target(&json!({"type": "Opaque"}))),
                 a(),
-                "refuse WrongType",
+                "block WrongType",
             ),
             (
                 "immutable",
                 Some(target(&json!({"immutable": true}))),
                 b(),
-                "refuse Immutable",
+                "block Immutable",
             ),
             (
-                "immutable, and as wanted",
+                "immutable, with the desired content",
                 Some(target(&json!({"immutable": true}))),
                 a(),
                 "keep",
             ),
             (
-                "nothing is wanted",
+                "nothing is desired",
                 Some(target(&json!({}))),
-                Wanted::Nothing,
+                Desired::Nothing,
                 "keep",
             ),
             (
                 "removed",
                 Some(target(&json!({}))),
-                Wanted::Removed,
+                Desired::Removed,
                 "delete u 7",
             ),
             (
                 "removed, with keys of others",
                 Some(target(&json!({"data": {"ours": "QQ=="}}))),
-                Wanted::Removed,
-                "refuse KeysOfOthers",
+                Desired::Removed,
+                "block KeysOfOthers",
             ),
-            ("removed already", None, Wanted::Removed, "keep"),
+            ("removed already", None, Desired::Removed, "keep"),
             (
-                "somebody took it over",
+                "a user owns the Secret now",
                 Some(target(&foreign)),
-                Wanted::Removed,
+                Desired::Removed,
                 "keep",
             ),
             (
-                "somebody forced other content",
+                "a user forced other content",
                 Some(target(
                     &json!({"metadata": {"managedFields": [owner("kubectl")]}}),
                 )),
-                Wanted::Removed,
+                Desired::Removed,
                 "keep",
             ),
             (
-                "somebody has the same content",
+                "a user owns the same content too",
                 Some(target(&json!({"metadata": {"managedFields": of_both}}))),
-                Wanted::Removed,
+                Desired::Removed,
                 "delete u 7",
             ),
             (
-                "another fleet took it over",
+                "another fleet owns the Secret now",
                 Some(target(&other_fleet)),
-                Wanted::Removed,
+                Desired::Removed,
                 "keep",
             ),
         ] {
-            let found = action(target.as_ref(), &wanted, FLEET);
-            assert_eq!(in_one_line(&found), expected, "{sentence}");
+            let found = action(target.as_ref(), &desired, FLEET);
+            assert_eq!(in_one_line(&found), expected, "{case}");
         }
     }
 
-    fn said(about: &str, status: &str, reason: &str) -> Answer {
+    fn reported(about: &str, status: &str, reason: &str) -> MemberReport {
         let object = json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
             "metadata": {"name": "global-pull-secret", "generation": 1}, "spec": {},
@@ -558,11 +559,11 @@ mod tests {
             },
         });
         let object = serde_json::from_value(object).unwrap();
-        Answer::Said(Box::new(Said::of(&object).unwrap()))
+        MemberReport::Status(Box::new(MemberStatus::of(&object).unwrap()))
     }
 
     #[test]
-    fn numbers_of_a_member_fit_into_a_status() {
+    fn counts_of_a_member_are_limited_to_what_the_status_accepts() {
         let counts: Counts = serde_json::from_value(json!({
             "total": u32::MAX, "synced": 3, "progressing": u32::MAX, "failed": u32::MAX, "unreachable": u32::MAX,
         }))
@@ -575,35 +576,42 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_done_when_its_own_globalps_has_this_content_in_force() {
+    fn a_cluster_is_done_when_its_own_globalps_reports_the_content_in_force() {
         let has = || Some(target(&json!({})));
-        let nodes = Terms {
+        let nodes = DoneCriteria {
             require_nodes: true,
             is_additional: true,
         };
-        let secret = Terms {
+        let secret = DoneCriteria {
             require_nodes: false,
             is_additional: true,
         };
-        let other = Terms {
+        let other = DoneCriteria {
             require_nodes: true,
             is_additional: false,
         };
-        let a = || wanted(1, "A", "");
-        for (sentence, target, answer, wanted, terms, expected) in [
+        let a = || desired(1, "A", "");
+        for (case, target, report, desired, criteria, expected) in [
             (
-                "nothing asked",
+                "nothing assigned",
                 None,
-                Answer::Unknown,
-                Wanted::Nothing,
+                MemberReport::Unknown,
+                Desired::Nothing,
                 nodes,
                 "Pending ",
             ),
-            ("not written", None, Answer::Silent, a(), nodes, "Syncing "),
             (
-                "nothing said",
+                "not written",
+                None,
+                MemberReport::NoStatus,
+                a(),
+                nodes,
+                "Syncing ",
+            ),
+            (
+                "nothing reported",
                 has(),
-                Answer::Silent,
+                MemberReport::NoStatus,
                 a(),
                 nodes,
                 "Syncing ",
@@ -611,7 +619,7 @@ mod tests {
             (
                 "about an older Secret",
                 has(),
-                said("6", "True", "Synced"),
+                reported("6", "True", "Synced"),
                 a(),
                 nodes,
                 "Syncing ",
@@ -619,23 +627,23 @@ mod tests {
             (
                 "ready",
                 has(),
-                said("7", "True", "Synced"),
+                reported("7", "True", "Synced"),
                 a(),
                 nodes,
                 "Synced ",
             ),
             (
-                "ready, for what was wanted before",
+                "ready with the previous revision",
                 has(),
-                said("7", "True", "Synced"),
-                wanted(2, "B", ""),
+                reported("7", "True", "Synced"),
+                desired(2, "B", ""),
                 nodes,
                 "Syncing ",
             ),
             (
-                "under way",
+                "in progress",
                 has(),
-                said("7", "False", "RollingOut"),
+                reported("7", "False", "RollingOut"),
                 a(),
                 nodes,
                 "Syncing RollingOut",
@@ -643,7 +651,7 @@ mod tests {
             (
                 "a node failed",
                 has(),
-                said("7", "False", "NodesFailed"),
+                reported("7", "False", "NodesFailed"),
                 a(),
                 nodes,
                 "Failed NodesFailed",
@@ -651,7 +659,7 @@ mod tests {
             (
                 "it rejects the content",
                 has(),
-                said("7", "False", "AdditionalInvalid"),
+                reported("7", "False", "AdditionalInvalid"),
                 a(),
                 nodes,
                 "Failed AdditionalInvalid",
@@ -659,7 +667,7 @@ mod tests {
             (
                 "it rolled it back",
                 has(),
-                said("7", "False", "TakenBack"),
+                reported("7", "False", "TakenBack"),
                 a(),
                 nodes,
                 "Failed TakenBack",
@@ -667,7 +675,7 @@ mod tests {
             (
                 "a full disk",
                 has(),
-                said("7", "False", "NodesBlocked"),
+                reported("7", "False", "NodesBlocked"),
                 a(),
                 nodes,
                 "Blocked NodesBlocked",
@@ -675,15 +683,15 @@ mod tests {
             (
                 "no globalps",
                 has(),
-                Answer::NoGlobalps,
+                MemberReport::NoGlobalps,
                 a(),
                 nodes,
                 "Blocked NoGlobalps",
             ),
             (
-                "no globalps, and none is needed",
+                "no globalps, and it is not required",
                 has(),
-                Answer::NoGlobalps,
+                MemberReport::NoGlobalps,
                 a(),
                 secret,
                 "Synced ",
@@ -691,7 +699,7 @@ mod tests {
             (
                 "a Secret that globalps does not report on",
                 has(),
-                Answer::Unknown,
+                MemberReport::Unknown,
                 a(),
                 other,
                 "Synced ",
@@ -699,39 +707,39 @@ mod tests {
             (
                 "removing",
                 has(),
-                Answer::Silent,
-                Wanted::Removed,
+                MemberReport::NoStatus,
+                Desired::Removed,
                 nodes,
                 "Removing ",
             ),
             (
                 "removed",
                 None,
-                Answer::Silent,
-                Wanted::Removed,
+                MemberReport::NoStatus,
+                Desired::Removed,
                 nodes,
                 "Removed ",
             ),
         ] {
             let facts = Facts {
                 target,
-                answer,
+                report,
                 ..Facts::default()
             };
-            let status = status(&facts, &wanted, FLEET, terms);
+            let status = status(&facts, &desired, FLEET, criteria);
             let found = format!("{} {}", status.phase, status.reason);
-            assert_eq!(found, expected, "{sentence}");
-            assert!(!status.message.contains('\u{1b}'), "{sentence}");
+            assert_eq!(found, expected, "{case}");
+            assert!(!status.message.contains('\u{1b}'), "{case}");
         }
         let mut facts = Facts {
             target: has(),
-            answer: said("7", "True", "Synced"),
-            refused: Some(("Conflict", "of somebody".to_owned())),
+            report: reported("7", "True", "Synced"),
+            blocked: Some(("Conflict", "another owner".to_owned())),
             ..Facts::default()
         };
         let phase = |facts: &Facts| status(facts, &a(), FLEET, nodes).phase;
         assert_eq!(phase(&facts), ClusterPhase::Blocked);
-        facts.unreachable = Some(("Timeout", "no answer".to_owned()));
+        facts.unreachable = Some(("Timeout", "no response".to_owned()));
         assert_eq!(phase(&facts), ClusterPhase::Unreachable);
         assert_eq!(status(&facts, &a(), FLEET, nodes).nodes.unwrap().synced, 2);
     }

@@ -1,4 +1,4 @@
-//! The plan for many clusters: which one gets which revision of a `FleetPullSecret`, and what is written into it. Pure.
+//! The plan for many clusters: which cluster gets which revision of a `FleetPullSecret`, and what the hub writes into it. Pure.
 
 pub(crate) mod identity;
 pub(crate) mod input;

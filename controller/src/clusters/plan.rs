@@ -1,4 +1,4 @@
-//! The plan for one `FleetPullSecret`: what the hub writes next.
+//! The plan for one `FleetPullSecret`: the hub's next writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,25 +13,26 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::member::Reason;
 use super::progress::{member, up_to_date};
 use super::revision::{Revision, outdated};
 use crate::content::source::{Data, Source, Verdict};
 
-/// Assignments of one plan, at most.
-const AT_ONCE: usize = 256;
+/// Maximum number of assignments in one plan.
+const MAX_ASSIGNMENTS: usize = 256;
 
-/// Why nothing changes.
+/// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// A selector can't be used.
+    /// A selector is invalid.
     Selector(String),
-    /// There is no valid source, and nothing is in force yet.
+    /// There is no valid source, and no revision yet.
     NothingYet,
-    /// globalps itself can't be installed, for this reason: every cluster keeps what it has.
+    /// globalps can't be installed.
     Install(String),
-    /// There is no valid source: every cluster keeps what it has.
+    /// There is no valid source.
     NoValidContent,
-    /// The revision can't be counted up.
+    /// The revision number has reached its maximum.
     NoRevisionLeft,
 }
 
@@ -39,22 +40,22 @@ pub(crate) enum Hold {
 pub(crate) struct FleetPlan {
     pub(crate) verdict: Verdict,
     pub(crate) hold: Option<Hold>,
-    /// The revision that is rolled out; 0: none.
+    /// Newest revision; 0: none.
     pub(crate) revision: i64,
-    /// Revisions to write, before anything else.
+    /// Revisions to write before anything else.
     pub(crate) revisions: Vec<Revision>,
     /// Numbers of revisions to delete.
     pub(crate) outdated: Vec<i64>,
     /// The clusters with a goal.
     pub(crate) members: Vec<(ClusterKey, Member)>,
-    /// Why a selected cluster gets nothing: a reason and a sentence.
-    pub(crate) obstacles: Vec<(ClusterKey, &'static str, String)>,
+    /// Selected clusters that get nothing, with reason and message.
+    pub(crate) obstacles: BTreeMap<ClusterKey, Reason>,
     pub(crate) assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
-    /// Objects to delete: nothing of the fleet is in these clusters any more.
+    /// Clusters whose objects are deleted: they no longer have anything from the fleet, or it stays there unmanaged.
     pub(crate) released: Vec<ClusterKey>,
-    /// A new revision is written, and nothing else is planned before that.
+    /// The plan only writes a new revision. The next one plans the rest.
     pub(crate) is_first_step: bool,
-    /// The `FleetPullSecret` is being deleted, and no cluster has anything of it.
+    /// The `FleetPullSecret` is being deleted, and none of its objects is left.
     pub(crate) is_finished: bool,
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
         revisions: Vec::new(),
         outdated: Vec::new(),
         members: Vec::new(),
-        obstacles: Vec::new(),
+        obstacles: BTreeMap::new(),
         assignments: Vec::new(),
         released: Vec::new(),
         is_first_step: false,
@@ -88,7 +89,6 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
                 plan.revision = revision.number;
                 plan.revisions.push(revision);
                 plan.is_first_step = true;
-                // Nobody is assigned what is not written yet.
                 return plan;
             }
             Next::Hold(hold) => plan.hold = Some(hold),
@@ -96,7 +96,8 @@ pub(crate) fn plan(input: &Input) -> FleetPlan {
     }
     with_members(input, &selection, is_deleted, &mut plan);
     if let Some(newest) = input.revisions.last().filter(|_| !is_deleted) {
-        plan.revisions.extend(marked(input, newest, &plan.members));
+        plan.revisions
+            .extend(with_progress(input, newest, &plan.members));
     }
     assign(input, is_deleted, &mut plan);
     let assigned = input.objects.values().map(|object| object.spec.revision);
@@ -125,7 +126,7 @@ enum Next {
     Hold(Hold),
 }
 
-/// Whether the source is another content than the newest revision. One that was rolled back stays so until it changes.
+/// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
 fn next_revision(input: &Input, data: Option<&Data>) -> Next {
     let newest = input.revisions.last();
     let Some(data) = data else {
@@ -144,17 +145,17 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
         .iter()
         .rev()
         .find(|it| it.rejected.is_some());
-    let is_rejected = rejected.is_some_and(|it| it.brings(data, install.as_deref()));
+    let is_rejected = rejected.is_some_and(|it| it.is_equivalent(data, install.as_deref()));
     let good = last_rolled_out(&input.revisions).filter(|_| is_rejected);
     let (content, install) = match good {
         Some(good) => (Arc::clone(&good.content), good.install.clone()),
         None => (Arc::new(data.clone()), install),
     };
-    if newest.is_some_and(|newest| newest.brings(&content, install.as_deref())) {
+    if newest.is_some_and(|newest| newest.is_equivalent(&content, install.as_deref())) {
         return Next::Same;
     }
-    // Also where somebody deleted the newest one, or an earlier FleetPullSecret of this name has left its own: a number never
-    // gets another meaning.
+    // A number is never reused, even if somebody deleted the newest revision, or if an earlier FleetPullSecret with this name
+    // has left revisions.
     let assigned = input.objects.values().map(|object| object.spec.revision);
     let written = newest.map(|newest| newest.number);
     let last = assigned.chain(written).chain([input.last_number]).max();
@@ -169,7 +170,7 @@ fn last_rolled_out(revisions: &[Revision]) -> Option<&Revision> {
     revisions.iter().rev().find(|it| it.rolled_out.is_some())
 }
 
-/// The limits, as the rollout of members has them.
+/// The limits in the form that `core`'s `rollout` takes.
 fn limits(rollout: &FleetRollout) -> Rollout {
     Rollout {
         max_unavailable: rollout.max_unavailable.clone(),
@@ -204,7 +205,7 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         let obstacle = match (input.taken.get(key), &cluster.obstacle) {
             (Some(other), _) => Some((
                 "TargetTaken",
-                format!("FleetPullSecret `{other}`, which is older, writes the same Secret"),
+                format!("the older FleetPullSecret `{other}` writes the same Secret"),
             )),
             (None, obstacle) => obstacle.clone(),
         };
@@ -213,12 +214,12 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
         let mut member = member(title(key), object, goal, has_content, input.now);
         member.is_canary = selection.is_canary(cluster);
         member.is_skipped = cluster.is_deleting || obstacle.is_some();
-        if let Some((reason, message)) = obstacle {
-            // Nothing is written there, so that nobody waits for it.
+        if let Some(obstacle) = obstacle {
+            // The hub writes nothing there, so the cluster must not occupy a slot.
             if let Some((_, progress @ Progress::InFlight)) = &mut member.assigned {
                 *progress = Progress::Blocked;
             }
-            plan.obstacles.push((key.clone(), reason, message));
+            plan.obstacles.insert(key.clone(), obstacle);
         }
         plan.members.push((key.clone(), member));
     }
@@ -238,8 +239,12 @@ fn with_members(input: &Input, selection: &Selection, is_deleted: bool, plan: &m
     }
 }
 
-/// The newest revision with what its members say of it, where that is new.
-fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) -> Option<Revision> {
+/// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
+fn with_progress(
+    input: &Input,
+    newest: &Revision,
+    members: &[(ClusterKey, Member)],
+) -> Option<Revision> {
     let limits = limits(&input.fleet.spec.rollout);
     let goal = Goal::Revision(newest.number);
     let members: Vec<Member> = members.iter().map(|(_, it)| it.clone()).collect();
@@ -253,13 +258,13 @@ fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) ->
     if is_complete {
         revision.rolled_out.get_or_insert(input.now);
     }
-    let goes_back = limits.on_failure == OnFailure::Rollback
+    let rolls_back = limits.on_failure == OnFailure::Rollback
         && !limits.paused
         && revision.rolled_out.is_none()
         && rollout::is_halted(failed.len(), &limits, members.len())
         && last_rolled_out(&input.revisions)
-            .is_some_and(|good| !good.brings(&newest.content, newest.install.as_deref()));
-    if goes_back && revision.rejected.is_none() {
+            .is_some_and(|good| !good.is_equivalent(&newest.content, newest.install.as_deref()));
+    if rolls_back && revision.rejected.is_none() {
         let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
         let names = names.join(", ");
         revision.rejected = Some(format!(
@@ -270,7 +275,8 @@ fn marked(input: &Input, newest: &Revision, members: &[(ClusterKey, Member)]) ->
     (revision != *newest).then_some(revision)
 }
 
-/// A missing object first, so that the status of each cluster has a place; then revocations, new clusters and the rollout.
+/// Creates missing objects first, because they hold the clusters' statuses. Then it assigns new clusters, revokes, and
+/// assigns by the rollout's rules.
 fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let missing = plan.members.iter().map(|(key, _)| key);
     let missing = missing.filter(|key| !input.objects.contains_key(key));
@@ -281,9 +287,9 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let newest = input.revisions.last();
     let canary_passed = newest.is_some_and(|newest| newest.canary_passed);
     let failed = members.iter().filter(|it| it.has_failed()).count();
-    let goes_on = !limits.paused && !rollout::is_halted(failed, &limits, members.len());
+    let continues = !limits.paused && !rollout::is_halted(failed, &limits, members.len());
     let for_new = match last_rolled_out(&input.revisions) {
-        Some(_) if canary_passed && goes_on => newest,
+        Some(_) if canary_passed && continues => newest,
         good => good,
     };
     for (key, member) in &plan.members {
@@ -328,7 +334,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     let assignments = next.assignments.iter().filter_map(key_of);
     let assignments = assignments
         .filter(|(key, _)| input.objects.contains_key(key) && !has.contains(key))
-        .take(AT_ONCE)
+        .take(MAX_ASSIGNMENTS)
         .map(|(key, goal)| {
             let spec = assigned(input, &key, goal);
             (key, spec)
@@ -337,7 +343,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
     plan.assignments.extend(rest);
 }
 
-/// Of a cluster that was assigned nothing.
+/// The spec without an assignment.
 fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
     let fleet = input.fleet;
     ClusterPullSecretSpec {
@@ -363,7 +369,7 @@ fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpe
     }
 }
 
-/// What the cluster has, instead of what it was assigned. A number that is no revision is none.
+/// Assigns what the cluster has instead of what it was assigned. 0 if that revision no longer exists.
 fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
     let status = object.and_then(|object| object.status.as_ref());

@@ -25,7 +25,7 @@ fn now() -> Timestamp {
     NOW + SignedDuration::from_hours(1000)
 }
 
-/// All that an [`Input`] borrows.
+/// Owns everything that an [`Input`] borrows.
 struct Hub {
     fleet: FleetPullSecret,
     source: Source,
@@ -41,9 +41,9 @@ fn key(name: &str) -> ClusterKey {
     ("ns".to_owned(), name.to_owned())
 }
 
-/// `a`, `b=0`, `c=2:Synced`, `d=2:Failed`, `e=2`, `f=1:Synced`, `g=R:Removed`: name, what it was assigned (`R`: removal), and the phase
-/// that it reports for that (none: it has not reported yet). Before the name: `-` not selected, `*` a canary where others are not,
-/// `!` an obstacle, `~` unreachable for ten minutes, with what it reported before.
+/// `clusters` is a list like `a b=0 c=2:Synced d=2:Failed e=2 g=R:Removed`: name, assigned revision (`R`: removal), and the phase
+/// that the cluster reports for it (none: no report yet). A prefix marks the cluster: `-` not selected, `*` a canary, `!` with an
+/// obstacle, `~` unreachable for ten minutes after its last report.
 fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
     let spec = json!({
         "secretRef": {"name": "shared"},
@@ -84,7 +84,7 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
     hub
 }
 
-/// Number, content, and marks: `p` its canary has passed, `r` it is rolled out, `x` it was rolled back.
+/// Number, content and marks: `p` canary passed, `r` rolled out, `x` rolled back.
 fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
     let has = |mark: char| marks.contains(mark);
     Revision {
@@ -95,7 +95,7 @@ fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
     }
 }
 
-fn object(name: &str, state: &str, is_away: bool) -> ClusterPullSecret {
+fn object(name: &str, state: &str, is_unreachable: bool) -> ClusterPullSecret {
     let (assigned, phase) = state.split_once(':').unwrap_or((state, ""));
     let is_removal = assigned == "R";
     let mut object = ClusterPullSecret::new(
@@ -121,17 +121,17 @@ fn object(name: &str, state: &str, is_away: bool) -> ClusterPullSecret {
             1
         },
         phase: match phase {
-            _ if is_away => ClusterPhase::Unreachable,
+            _ if is_unreachable => ClusterPhase::Unreachable,
             Some(phase) => phase,
             None => ClusterPhase::Pending,
         },
         revision: match phase {
             Some(ClusterPhase::Synced) => revision,
-            // It had the one before.
+            // It still has the previous revision.
             _ if revision > 1 => revision - 1,
             _ => 0,
         },
-        last_transition_time: is_away.then(|| since.clone()).flatten(),
+        last_transition_time: is_unreachable.then(|| since.clone()).flatten(),
         ..ClusterPullSecretStatus::default()
     });
     object
@@ -157,7 +157,7 @@ impl Hub {
         })
     }
 
-    /// What is written, in one line: revisions with their marks, assignments (`?`: revoked), objects and revisions that go.
+    /// The plan's writes in one line: revisions with their marks, assignments (`?`: revoked), deleted objects and revisions.
     fn line(&self) -> String {
         let plan = self.plan();
         let mut words: Vec<String> = plan.hold.iter().map(|hold| format!("{hold:?}")).collect();
@@ -198,38 +198,38 @@ fn found(text: &str) -> Source {
 }
 
 #[test]
-fn the_plan_of_a_fleet_follows_from_what_is_known() {
-    for (sentence, source, revisions, clusters, expected) in [
+fn the_plan_of_a_fleet() {
+    for (case, source, revisions, clusters, expected) in [
         (
-            "no source, nothing in force",
+            "no source and no revision",
             Source::Absent,
             &[][..],
             "a=0",
             "NothingYet",
         ),
         (
-            "the first revision is written before anybody gets it",
+            "the first revision is written before it is assigned",
             found(A),
             &[],
             "a=0",
             "write 1",
         ),
         (
-            "an object for each cluster first",
+            "an object for each selected cluster comes first",
             found(A),
             &[(1, A, "")],
             "a b -c",
             "a=0 b=0",
         ),
         (
-            "the canary goes first, and alone",
+            "the canary is assigned first, and alone",
             found(A),
             &[(1, A, "")],
             "a=0 b=0 c=0",
             "a=1",
         ),
         (
-            "nobody else before it has passed",
+            "no other cluster before the canary has passed",
             found(A),
             &[(1, A, "")],
             "a=1 b=0 c=0",
@@ -243,7 +243,7 @@ fn the_plan_of_a_fleet_follows_from_what_is_known() {
             "write 1p b=1",
         ),
         (
-            "that its canary has passed stays known",
+            "the revision records that its canary has passed",
             found(A),
             &[(1, A, "p")],
             "a=1:Synced b=0 c=0",
@@ -257,35 +257,35 @@ fn the_plan_of_a_fleet_follows_from_what_is_known() {
             "write 1pr",
         ),
         (
-            "one that is away is passed over",
+            "an unreachable cluster is skipped",
             found(A),
             &[(1, A, "p")],
             "a=1:Synced ~b=0",
             "write 1pr",
         ),
         (
-            "a change is another revision",
+            "changed content is a new revision",
             found(B),
             &[(1, A, "r")],
             "a=1:Synced",
             "write 2",
         ),
         (
-            "the same credentials in another form are none",
+            "the same credentials in another form are no new revision",
             found("{\"auths\": {\"a.example.com\": {\"auth\":\"dTpw\"}} }"),
             &[(1, A, "r")],
             "a=1:Synced",
             "",
         ),
         (
-            "a source that goes holds everything",
+            "nothing changes while the source is missing",
             Source::Absent,
             &[(1, A, "r")],
             "a=1:Synced",
             "NoValidContent",
         ),
         (
-            "so does one that is not valid",
+            "nothing changes while the source is invalid",
             found("{"),
             &[(1, A, "r"), (2, B, "p")],
             "a=2:Synced b=1:Synced c=2",
@@ -299,56 +299,56 @@ fn the_plan_of_a_fleet_follows_from_what_is_known() {
             "",
         ),
         (
-            "a new cluster gets what every cluster had while a rollout has not passed its canary",
+            "a new cluster gets the last rolled out revision before the canary of the newest has passed",
             found(B),
             &[(1, A, "r"), (2, B, "")],
             "a=2 b=1:Synced c=0",
             "c=1",
         ),
         (
-            "the newest once it has",
+            "a new cluster gets the newest revision after its canary has passed",
             found(B),
             &[(1, A, "r"), (2, B, "p")],
             "a=2 b=1:Synced c=0",
             "c=2",
         ),
         (
-            "and not the one that halted",
+            "a new cluster does not get a halted revision",
             found(B),
             &[(1, A, "r"), (2, B, "p")],
             "a=2:Failed b=1:Synced c=0",
             "c=1",
         ),
         (
-            "a cluster that is not selected any more is cleared",
+            "the Secret is removed from a cluster that is no longer selected",
             found(A),
             &[(1, A, "r")],
             "a=1:Synced -b=1:Synced",
             "b=R",
         ),
         (
-            "and its object goes",
+            "after the removal the object is deleted",
             found(A),
             &[(1, A, "r")],
             "a=1:Synced -b=R:Removed -c=0",
             "-b -c",
         ),
         (
-            "an obstacle: nothing is assigned",
+            "a cluster with an obstacle is assigned nothing",
             found(A),
             &[(1, A, "p")],
             "a=1:Synced !b=0",
             "write 1pr",
         ),
         (
-            "and it takes no slot",
+            "a cluster with an obstacle occupies no slot",
             found(B),
             &[(1, A, "r"), (2, B, "p")],
             "!a=2:Syncing b=1:Synced",
             "b=2",
         ),
         (
-            "what no cluster may be asked for is forgotten",
+            "revisions that no cluster needs are deleted",
             found(A),
             &[
                 (1, B, "r"),
@@ -363,12 +363,12 @@ fn the_plan_of_a_fleet_follows_from_what_is_known() {
         ),
     ] {
         let hub = hub(source, revisions, clusters);
-        assert_eq!(hub.line(), expected, "{sentence}");
+        assert_eq!(hub.line(), expected, "{case}");
     }
 }
 
 #[test]
-fn a_fleet_goes_back_where_that_is_wanted_and_stays_there_until_the_source_changes() {
+fn a_fleet_with_on_failure_rollback_rolls_back_until_the_source_changes() {
     let failed = "a=2:Failed b=1:Synced";
     let mut hub = hub(found(B), &[(1, A, "r"), (2, B, "p")], failed);
     assert_eq!(hub.line(), "", "it halts");
@@ -381,14 +381,10 @@ fn a_fleet_goes_back_where_that_is_wanted_and_stays_there_until_the_source_chang
     assert_eq!(
         hub.line(),
         "write 3",
-        "the content from before, as another revision"
+        "the previous content as a new revision"
     );
     hub.revisions.push(revision(&(3, A, "")));
-    assert_eq!(
-        hub.line(),
-        "a=3",
-        "the one that failed first: it is a canary like any"
-    );
+    assert_eq!(hub.line(), "a=3", "the failed cluster is the canary again");
     hub.source = found(A);
     assert_eq!(hub.line(), "a=3");
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
@@ -396,7 +392,7 @@ fn a_fleet_goes_back_where_that_is_wanted_and_stays_there_until_the_source_chang
 }
 
 #[test]
-fn canaries_limits_pauses_and_retries_are_those_of_nodes() {
+fn canaries_limits_pauses_and_retries_work_as_for_nodes() {
     let mut hub = hub(found(A), &[(1, A, "")], "a=0 *b=0 c=0 d=0");
     let selector = json!({"matchLabels": {"canary": "yes"}});
     let selector: LabelSelector = serde_json::from_value(selector).unwrap();
@@ -421,26 +417,26 @@ fn canaries_limits_pauses_and_retries_are_those_of_nodes() {
     assert_eq!(
         hub.line(),
         "a=0? c=1 d=1",
-        "one without progress makes room"
+        "a cluster without progress releases its slot"
     );
 }
 
 #[test]
-fn a_cluster_that_is_away_in_the_middle_holds_its_slot_for_half_a_minute() {
+fn a_cluster_that_becomes_unreachable_keeps_its_slot_for_half_a_minute() {
     let revisions = [(1, A, "r"), (2, B, "p")];
     let mut hub = hub(found(B), &revisions, "~a=2 b=1:Synced");
-    let mut away_for = |seconds| {
+    let mut unreachable_for = |seconds| {
         let status = hub.objects.get_mut(&key("a")).unwrap().status.as_mut();
         let since = now() - SignedDuration::from_secs(seconds);
         status.unwrap().last_transition_time = Some(Time(since));
         hub.line()
     };
-    assert_eq!(away_for(29), "");
-    assert_eq!(away_for(30), "a=1? b=2");
+    assert_eq!(unreachable_for(29), "");
+    assert_eq!(unreachable_for(30), "a=1? b=2");
 }
 
 #[test]
-fn a_deleted_fleet_is_removed_from_its_clusters_a_few_at_a_time_or_left_there() {
+fn a_deleted_fleet_is_removed_within_the_limits_or_orphaned() {
     let mut hub = hub(
         found(A),
         &[(1, A, "r")],
@@ -458,7 +454,7 @@ fn a_deleted_fleet_is_removed_from_its_clusters_a_few_at_a_time_or_left_there() 
 }
 
 #[test]
-fn a_number_never_gets_another_meaning() {
+fn a_revision_number_is_never_reused() {
     let mut hub = hub(
         found(A),
         &[(1, A, "r"), (2, B, "r")],
@@ -466,22 +462,26 @@ fn a_number_never_gets_another_meaning() {
     );
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
     hub.revisions.pop();
-    assert_eq!(hub.line(), "write 3", "the newest one was deleted by hand");
+    assert_eq!(
+        hub.line(),
+        "write 3",
+        "somebody deleted the newest revision"
+    );
     hub.last_number = 7;
-    let left = "an earlier FleetPullSecret has left its own";
+    let left = "an earlier FleetPullSecret has left revisions";
     assert_eq!(hub.line(), "write 8", "{left}");
 }
 
 #[test]
-fn of_two_fleets_with_one_target_the_older_one_writes_it() {
+fn the_older_of_two_fleets_writes_their_common_target() {
     let mut hub = hub(found(A), &[(1, A, "p")], "a=1:Synced b=0");
     hub.taken.insert(key("b"), "ns/older".to_owned());
     let plan = hub.plan();
     assert_eq!(plan.assignments, []);
-    assert_eq!(plan.obstacles[0].1, "TargetTaken");
+    assert_eq!(plan.obstacles[&key("b")].0, "TargetTaken");
 }
 
-/// Other images are rolled out as other credentials are, and what failed with them goes back with them.
+/// New images are rolled out and rolled back like new credentials.
 #[test]
 fn globalps_itself_is_part_of_a_revision() {
     let images = |tag: &str| {
@@ -496,20 +496,24 @@ fn globalps_itself_is_part_of_a_revision() {
         &[(1, A, "pr")],
         "a=1:Synced b=1:Synced",
     );
-    assert_eq!(hub.line(), "", "nothing is asked for");
+    assert_eq!(hub.line(), "", "no installation requested");
     hub.install = Ok(images("1"));
     let plan = hub.plan();
     assert_eq!(plan.revisions[0].number, 2);
     assert_eq!(plan.revisions[0].install, images("1"));
     hub.revisions.extend(plan.revisions);
-    assert_eq!(hub.line(), "a=2", "its canary");
+    assert_eq!(hub.line(), "a=2", "the canary");
 
     hub.revisions[1].rejected = Some("it failed".to_owned());
     let plan = hub.plan();
     assert_eq!(plan.revisions[0].number, 3);
-    assert_eq!(plan.revisions[0].install, None, "as before");
+    assert_eq!(plan.revisions[0].install, None, "the previous installation");
     hub.install = Ok(images("2"));
-    assert_eq!(hub.plan().revisions[0].install, images("2"), "another try");
+    assert_eq!(
+        hub.plan().revisions[0].install,
+        images("2"),
+        "a new attempt"
+    );
 
     hub.install = Err("no pull secret".to_owned());
     let plan = hub.plan();

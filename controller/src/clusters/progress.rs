@@ -1,4 +1,4 @@
-//! How far a cluster is with its assignment, from its object. Pure.
+//! The progress of a cluster with its assignment, from its `ClusterPullSecret`. Pure.
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::RETRY_ANNOTATION;
@@ -6,14 +6,14 @@ use globalps_core::rollout::{Goal, Member, Progress, UNREACHABLE_AFTER};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-/// A cluster that can't be reached for this long is passed over.
-const AWAY_AFTER: SignedDuration = SignedDuration::from_secs(30);
-/// Progress extends the deadline of an assignment until then: a cluster may report progress without an end.
-const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// A blocked cluster is asked to try again after this long.
+/// The rollout skips a cluster that is unreachable for this long.
+const SKIPPED_AFTER: SignedDuration = SignedDuration::from_secs(30);
+/// Progress extends the deadline of an assignment to this age at most, because a cluster can report progress forever.
+const MAX_EXTENSION: SignedDuration = SignedDuration::from_hours(1);
+/// The hub retries a blocked cluster after this time.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// The cluster as a member of the rollout. `fleet_has_content`: it has something that a new cluster gets beside the limits.
+/// The cluster as a member of the rollout. `fleet_has_content`: there is a revision that new clusters get outside the limits.
 pub(super) fn member(
     name: String,
     object: Option<&ClusterPullSecret>,
@@ -31,7 +31,7 @@ pub(super) fn member(
         assigned_for: object.map_or(SignedDuration::ZERO, |object| assigned_for(object, now)),
         is_up_to_date,
         is_revoked: object.is_some_and(|object| object.spec.revoked),
-        retry: object.is_some_and(is_asked_again),
+        retry: object.is_some_and(is_retry_requested),
         zone: String::new(),
         is_last: false,
         is_canary: false,
@@ -44,19 +44,19 @@ pub(super) fn member(
     member
 }
 
-/// The status, if it is about the spec as it is.
+/// The status, if it refers to the current spec.
 pub(crate) fn up_to_date(object: &ClusterPullSecret) -> Option<&ClusterPullSecretStatus> {
     let generation = object.metadata.generation.unwrap_or_default();
     let status = object.status.as_ref();
     status.filter(|status| status.observed_generation == generation && generation > 0)
 }
 
-fn is_asked_again(object: &ClusterPullSecret) -> bool {
-    let asked = object.annotations().get(RETRY_ANNOTATION);
-    asked.is_some_and(|asked| *asked != object.spec.retry)
+fn is_retry_requested(object: &ClusterPullSecret) -> bool {
+    let requested = object.annotations().get(RETRY_ANNOTATION);
+    requested.is_some_and(|requested| *requested != object.spec.retry)
 }
 
-/// What it was assigned and how far it is; `None`: nothing yet.
+/// The assignment and its progress; `None`: nothing assigned yet.
 fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal, Progress)> {
     let spec = &object.spec;
     let goal = match (spec.remove, spec.revision) {
@@ -65,17 +65,17 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         (false, revision) => Goal::Revision(revision),
     };
     let has_nothing = object.status.as_ref().is_none_or(|it| it.revision == 0);
-    let on_its_way = if fleet_has_content && has_nothing && !spec.remove {
+    let in_progress = if fleet_has_content && has_nothing && !spec.remove {
         Progress::Bootstrapping
     } else {
         Progress::InFlight
     };
-    // A revoked cluster is asked for what it had, and nothing is written there.
+    // A revoked cluster is assigned what it has, so there is nothing to write.
     if spec.revoked {
         return Some((goal, Progress::Done));
     }
     let Some(status) = up_to_date(object) else {
-        return Some((goal, on_its_way));
+        return Some((goal, in_progress));
     };
     let progress = match (status.phase, goal) {
         (ClusterPhase::Synced, Goal::Revision(revision)) if status.revision == revision => {
@@ -85,30 +85,30 @@ fn progress(object: &ClusterPullSecret, fleet_has_content: bool) -> Option<(Goal
         (ClusterPhase::Failed, _) => Progress::Failed,
         (ClusterPhase::Blocked, _) => Progress::Blocked,
         (ClusterPhase::Unreachable, _) if has(status, goal) => Progress::Done,
-        _ => on_its_way,
+        _ => in_progress,
     };
     Some((goal, progress))
 }
 
-/// What is in force there is what it was asked for, as far as anybody knows.
+/// Whether the last known revision in the cluster is the goal.
 fn has(status: &ClusterPullSecretStatus, goal: Goal) -> bool {
     goal == Goal::Revision(status.revision)
 }
 
-/// Since the assignment, or since the cluster's last progress after it: a large cluster takes as long as its nodes do.
+/// Time since the assignment, or since the cluster's last progress after it: a large cluster needs more time.
 fn assigned_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     let assigned = object.spec.assigned_at.as_ref();
     let Some(assigned) = assigned else {
         return SignedDuration::ZERO;
     };
-    let in_all = now.duration_since(assigned.0).max(SignedDuration::ZERO);
+    let total = now.duration_since(assigned.0).max(SignedDuration::ZERO);
     let progress = up_to_date(object).and_then(|status| status.last_progress_time.as_ref());
     match progress {
-        Some(progress) if in_all < LONGEST => {
+        Some(progress) if total < MAX_EXTENSION => {
             let since = now.duration_since(progress.0);
-            since.clamp(SignedDuration::ZERO, in_all)
+            since.clamp(SignedDuration::ZERO, total)
         }
-        _ => in_all,
+        _ => total,
     }
 }
 
@@ -118,14 +118,15 @@ fn in_phase_for(object: &ClusterPullSecret, now: Timestamp) -> SignedDuration {
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since.0))
 }
 
-/// A cluster that is away holds its slot for a shorter time than a node: nothing there waits for the hub.
+/// How long the cluster is unreachable. From [`SKIPPED_AFTER`] on, this is at least the limit for nodes: a cluster must release
+/// its slot earlier than a node, since nothing in the cluster waits for the hub.
 fn unreachable_for(object: &ClusterPullSecret, now: Timestamp) -> Option<SignedDuration> {
     let status = object.status.as_ref()?;
     if status.phase != ClusterPhase::Unreachable {
         return None;
     }
     let time = in_phase_for(object, now).max(SignedDuration::ZERO);
-    Some(if time >= AWAY_AFTER {
+    Some(if time >= SKIPPED_AFTER {
         time.max(UNREACHABLE_AFTER)
     } else {
         time
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_extends_the_deadline_but_not_without_an_end() {
+    fn progress_extends_the_deadline_up_to_a_limit() {
         let at = |minute: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute);
         let mut object = ClusterPullSecret::new(
             "a",

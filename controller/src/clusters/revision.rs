@@ -1,4 +1,4 @@
-//! Revisions of a `FleetPullSecret`: one Secret each, which keeps its content until no cluster may be asked for it.
+//! Revisions of a `FleetPullSecret`. One Secret holds the content of each revision as long as a cluster may need it.
 
 use std::sync::Arc;
 
@@ -23,15 +23,14 @@ const IMAGES_KEY: &str = "images";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Revision {
     pub(crate) number: i64,
-    /// Shared by all that hold it: there may be a thousand clusters.
+    /// Shared to save memory: there may be a thousand clusters.
     pub(crate) content: Arc<Data>,
-    /// globalps itself; `None`: it is not the hub's affair.
+    /// What to install; `None`: the hub does not install globalps.
     pub(crate) install: Option<Arc<Installation>>,
-    /// Enough canaries have had it.
     pub(crate) canary_passed: bool,
     /// When every cluster had it.
     pub(crate) rolled_out: Option<Timestamp>,
-    /// Why it was rolled back, as a sentence.
+    /// Why it was rolled back.
     pub(crate) rejected: Option<String>,
 }
 
@@ -47,12 +46,12 @@ impl Revision {
         }
     }
 
-    /// `None`: the Secret is none of the hub's.
+    /// `None`: the Secret is not a revision.
     pub(crate) fn decode(secret: &Secret) -> Option<Self> {
         let fleet = secret.labels().get(FLEET_LABEL)?;
         let annotations = secret.annotations();
         let number = annotations.get(REVISION_ANNOTATION)?.parse().ok()?;
-        // A number that somebody wrote elsewhere is none.
+        // Another Secret may have the annotation, too.
         (secret.name_any() == fleet_revision(fleet, number)).then_some(())?;
         let is = |key| annotations.get(key).is_some_and(|value| value == "true");
         let rolled_out = annotations.get(ROLLED_OUT_ANNOTATION);
@@ -101,7 +100,7 @@ impl Revision {
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
-            // A hub that was frozen while another one led can't give its number another content.
+            // A hub that was frozen while another one led can't replace the content of a number.
             immutable: Some(true),
             data: Some(data.collect()),
             ..Secret::default()
@@ -110,14 +109,14 @@ impl Revision {
 }
 
 impl Revision {
-    /// Whether it brings the same credentials, and the same globalps.
-    pub(super) fn brings(&self, content: &Data, install: Option<&Installation>) -> bool {
-        self.install.as_deref() == install && means_the_same(&self.content, content)
+    /// Whether it has the same credentials and the same installation.
+    pub(super) fn is_equivalent(&self, content: &Data, install: Option<&Installation>) -> bool {
+        self.install.as_deref() == install && has_same_credentials(&self.content, content)
     }
 }
 
-/// Whether the two give the same credentials.
-fn means_the_same(one: &Data, other: &Data) -> bool {
+/// Whether both contain the same credentials, possibly in another form.
+fn has_same_credentials(one: &Data, other: &Data) -> bool {
     let parsed = |data: &Data| dockerconfig::parse(data.0.as_deref()?).ok();
     one == other
         || parsed(one)
@@ -125,8 +124,8 @@ fn means_the_same(one: &Data, other: &Data) -> bool {
             .is_some_and(|(one, other)| one.means_the_same(&other))
 }
 
-/// The revisions that no cluster may be asked for any more: neither the newest, nor one of the last `1 + history` that every
-/// cluster had, nor one that a cluster is assigned.
+/// The revisions to delete: all except the newest, the last `1 + history` that every cluster had, and those that are assigned to
+/// a cluster.
 pub(super) fn outdated(revisions: &[Revision], assigned: &[i64], history: u32) -> Vec<i64> {
     let newest = revisions.last().map(|revision| revision.number);
     let rolled_out = revisions.iter().rev().filter(|it| it.rolled_out.is_some());

@@ -1,4 +1,4 @@
-//! Which of several processes is connected to a cluster. Pure.
+//! Distribution of the clusters over several processes. Pure.
 
 use std::str::FromStr;
 
@@ -6,7 +6,8 @@ use globalps_core::names::MAX_SHARDS;
 
 use super::input::ClusterKey;
 
-/// One of some processes that lead at the same time, each connected to its part of the clusters. The first plans for all.
+/// One of several processes that lead at the same time. Each one connects to its share of the clusters; the first one plans for
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
     pub(crate) index: u32,
@@ -18,7 +19,7 @@ impl Shard {
         self.index == 0
     }
 
-    /// The same in each release: while one is replaced, nobody else is connected to its clusters.
+    /// The result must not change between releases. Otherwise two processes could connect to one cluster during an upgrade.
     pub(crate) fn has(self, (namespace, name): &ClusterKey) -> bool {
         let bytes = namespace.bytes().chain([b'/']).chain(name.bytes());
         // FNV-1a.
@@ -38,7 +39,7 @@ impl FromStr for Shard {
         match parsed {
             Some((index, of)) if index < of && of <= MAX_SHARDS => Ok(Self { index, of }),
             _ => Err(format!(
-                "is not a shard: `0/3` is the first of three, and there are {MAX_SHARDS} at most"
+                "is not a shard: write `0/3` for the first of three; at most {MAX_SHARDS} shards are possible"
             )),
         }
     }
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cluster_is_of_one_shard_and_all_have_about_as_many() {
+    fn each_cluster_belongs_to_one_shard_and_shards_have_similar_sizes() {
         let shards: Vec<Shard> = (0..5)
             .map(|index| format!("{index}/5").parse().unwrap())
             .collect();
@@ -70,11 +71,11 @@ mod tests {
         assert!(shards[FIRST].has(&key));
     }
 
-    /// Of `fleet/cluster-1`, since the first release with shards.
+    /// The shard of `fleet/cluster-1` since the first release with shards.
     const FIRST: usize = 4;
 
     #[test]
-    fn what_is_no_shard_is_refused() {
+    fn an_invalid_shard_is_rejected() {
         for text in ["", "1", "1/1", "2/1", "-1/2", "0/0", "0/33", "a/b", "0/1/2"] {
             assert!(text.parse::<Shard>().is_err(), "{text}");
         }

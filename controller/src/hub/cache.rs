@@ -1,4 +1,4 @@
-//! What the management cluster has: fleets, clusters, kubeconfigs, revisions and the objects about clusters.
+//! Cache of the management cluster: fleets, clusters, kubeconfigs, revisions and `ClusterPullSecret`s.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::clusters::revision::Revision;
 use crate::clusters::shard::Shard;
 use crate::content::source::Data;
 
-/// The objects of one namespace, or of all.
+/// The objects of one namespace, or of all namespaces.
 #[derive(Default)]
 struct Scope {
     fleets: Store<Box<FleetPullSecret>>,
@@ -29,7 +29,7 @@ struct Scope {
     kubeconfigs: Store<KubeconfigSecret>,
     registered: Store<KubeconfigSecret>,
     revisions: Store<RevisionSecret>,
-    /// Cluster API is not installed.
+    /// Cluster API is not installed, so the cache of `Cluster`s never syncs.
     has_no_clusters: bool,
 }
 
@@ -45,10 +45,10 @@ impl Scope {
 }
 
 pub(super) struct HubCache {
-    /// By namespace; the empty one is all of them.
+    /// By namespace; the empty string stands for all namespaces.
     scopes: BTreeMap<String, Scope>,
     namespaces: Store<NamespaceLabels>,
-    /// The kubeconfigs of others are not kept.
+    /// The cache drops kubeconfigs of other shards.
     shard: Shard,
 }
 
@@ -62,7 +62,7 @@ impl HubCache {
         }
     }
 
-    /// Whether it may change the plan.
+    /// Returns whether the event may change the plan.
     pub(super) fn handle(&mut self, (scope, event): Scoped) -> bool {
         if let HubEvent::Namespace(update) = event {
             return self.namespaces.handle(update);
@@ -84,12 +84,12 @@ impl HubCache {
                 before != scope.has_no_clusters
             }
             HubEvent::Cluster(update) => scope.clusters.handle(update),
-            HubEvent::Kubeconfig(update) => {
-                scope.kubeconfigs.handle(update.map(|it| it.kept_by(shard)))
-            }
-            HubEvent::Registered(update) => {
-                scope.registered.handle(update.map(|it| it.kept_by(shard)))
-            }
+            HubEvent::Kubeconfig(update) => scope
+                .kubeconfigs
+                .handle(update.map(|it| it.for_shard(shard))),
+            HubEvent::Registered(update) => scope
+                .registered
+                .handle(update.map(|it| it.for_shard(shard))),
             HubEvent::Revision(update) => scope.revisions.handle(update),
         }
     }
@@ -98,7 +98,7 @@ impl HubCache {
         self.namespaces.synced && self.scopes.values().all(Scope::synced)
     }
 
-    /// The response to a write, which may arrive before its event.
+    /// Stores the response to a write, which may arrive before the watch event.
     pub(super) fn put_object(&mut self, object: ClusterPullSecret) {
         let namespace = object.namespace().unwrap_or_default();
         if let Some(scope) = self.scope_mut(&namespace) {
@@ -129,7 +129,7 @@ impl HubCache {
         self.scopes.get_mut(scope)
     }
 
-    /// Oldest first: of two with one target the older one writes it.
+    /// Oldest first: if two have the same target, the older one writes it.
     pub(super) fn fleets(&self) -> Vec<FleetPullSecret> {
         let fleets = self.scopes.values().flat_map(|it| it.fleets.live.values());
         let mut fleets: Vec<FleetPullSecret> = fleets.map(|fleet| (**fleet).clone()).collect();
@@ -140,13 +140,13 @@ impl HubCache {
         fleets
     }
 
-    /// Objects about clusters, with the `FleetPullSecret` that they are of.
+    /// `ClusterPullSecret`s of all fleets.
     pub(super) fn objects(&self) -> impl Iterator<Item = &ClusterPullSecret> {
         let scopes = self.scopes.values();
         scopes.flat_map(|scope| scope.objects.live.values().map(|it| &**it))
     }
 
-    /// Oldest first. Those of an earlier one with its name, until they are collected, are none of its own.
+    /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
     pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<Revision> {
         let uid = fleet.uid().unwrap_or_default();
         let all = self
@@ -162,7 +162,7 @@ impl HubCache {
         revisions
     }
 
-    /// The highest number of a Secret that is named as its revisions are, whoever owns it.
+    /// Highest number of a Secret with the name of one of its revisions, even of another owner; 0: there is none.
     pub(super) fn last_number(&self, fleet: &FleetPullSecret) -> i64 {
         let (namespace, name) = key(fleet);
         let scopes = self.scopes.values();
@@ -186,7 +186,7 @@ impl HubCache {
         Some(&kube_system.id.uid)
     }
 
-    /// The clusters as the plan sees them, without what their connections say.
+    /// The clusters for the plan, without obstacles.
     pub(super) fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
         let mut clusters: BTreeMap<ClusterKey, ClusterView> = BTreeMap::new();
         for scope in self.scopes.values() {
@@ -203,7 +203,7 @@ impl HubCache {
         clusters
     }
 
-    /// The one that was made for the hub, where there is one, before Cluster API's, which may do everything.
+    /// Prefers the kubeconfig that registers the cluster: Cluster API's has all permissions there.
     pub(super) fn kubeconfig(&self, (namespace, name): &ClusterKey) -> Option<Arc<Data>> {
         let scope = self.scopes.get(namespace).or_else(|| self.scopes.get(""))?;
         let own = scope.registered.get(&format!("{namespace}/{name}"));
@@ -220,7 +220,7 @@ impl HubCache {
             .then(|| Arc::clone(&found.kubeconfig))
     }
 
-    /// Kind, API version and uid of what owns the object about this cluster.
+    /// Owner of the cluster's `ClusterPullSecret`: whether it is a `Cluster` (otherwise a Secret), and its uid.
     pub(super) fn owner(&self, (namespace, name): &ClusterKey) -> Option<(bool, String)> {
         let scope = self.scopes.get(namespace).or_else(|| self.scopes.get(""))?;
         let key = format!("{namespace}/{name}");

@@ -1,4 +1,4 @@
-//! Installs globalps in a member, where nobody else did.
+//! Installs globalps in a member cluster that does not have it.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use super::requests::within;
 use crate::clusters::installation::Installation;
 use crate::content::source::Data;
 
-/// A new kind of object is served after a moment.
+/// Attempts and pause for an object whose CRD is not served yet.
 const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
-    /// As it is wanted, and its controller runs; or somebody else looks after it.
-    Runs,
-    /// Its controller does not run yet, or one of before runs still. `written`: something was only now.
-    Waits { written: bool },
+    /// The controller of this release runs, or somebody else installed globalps.
+    Running,
+    /// The controller of this release does not run yet, or pods of an earlier one still do. `written`: this call applied objects.
+    Starting { written: bool },
 }
 
 /// `manager`: the hub's field manager. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
@@ -40,27 +40,31 @@ pub(super) async fn install(
     if let Some(found) = within(deployments.get_opt(CONTROLLER)).await? {
         let is = |key, value: &str| found.annotations().get(key).is_some_and(|it| it == value);
         if !is(FLEET_ANNOTATION, fleet) {
-            return Ok(Installed::Runs);
+            return Ok(Installed::Running);
         }
-        if is(INSTALLATION_ANNOTATION, &installation.mark())
+        if is(INSTALLATION_ANNOTATION, &installation.fingerprint())
             && has_pull_secret(client, installation).await?
         {
-            let waits = Installed::Waits { written: false };
-            return Ok(if runs(&found) { Installed::Runs } else { waits });
+            let starting = Installed::Starting { written: false };
+            return Ok(if runs(&found) {
+                Installed::Running
+            } else {
+                starting
+            });
         }
     }
     for object in installation.objects(fleet) {
         apply(client, object, manager).await?;
     }
-    Ok(Installed::Waits { written: true })
+    Ok(Installed::Starting { written: true })
 }
 
-/// Every pod is of the newest template and ready: what the cluster says then, this release says.
+/// Every pod has the newest template and is ready, so the cluster's status comes from this release.
 fn runs(deployment: &Deployment) -> bool {
     let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
         return false;
     };
-    let wanted = Some(spec.replicas.unwrap_or(1));
+    let desired = Some(spec.replicas.unwrap_or(1));
     status.observed_generation == deployment.metadata.generation
         && [
             status.replicas,
@@ -68,20 +72,20 @@ fn runs(deployment: &Deployment) -> bool {
             status.available_replicas,
         ]
         .iter()
-        .all(|count| *count == wanted)
+        .all(|count| *count == desired)
 }
 
 async fn has_pull_secret(
     client: &Client,
     installation: &Installation,
 ) -> Result<bool, Option<kube::Error>> {
-    let Some(wanted) = &installation.pull_secret else {
+    let Some(desired) = &installation.pull_secret else {
         return Ok(true);
     };
     for namespace in [CONTROLLER_NAMESPACE, NAMESPACE] {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
         let found = within(secrets.get_opt(IMAGES_SECRET)).await?;
-        if found.is_none_or(|secret| Data::of(&secret, DATA_KEY) != *wanted) {
+        if found.is_none_or(|secret| Data::of(&secret, DATA_KEY) != *desired) {
             return Ok(false);
         }
     }
@@ -101,7 +105,7 @@ async fn apply(client: &Client, object: Value, manager: &str) -> Result<(), Opti
     } else {
         Api::namespaced_with(client.clone(), &namespace, &resource)
     };
-    // What is ours is put right where somebody changed it.
+    // Reverts out-of-band changes.
     let params = PatchParams::apply(manager).force();
     let patch = Patch::Apply(object);
     let (attempts, pause) = SERVED;

@@ -1,4 +1,4 @@
-//! The one watch of a member.
+//! The hub's only watch in a member cluster.
 
 use std::time::Duration;
 
@@ -12,78 +12,82 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::time::sleep;
 
-use super::order::Order;
-use crate::clusters::member::{Answer, Said};
+use super::messages::MemberSpec;
+use crate::clusters::member::{MemberReport, MemberStatus};
 
-/// Seconds until the API server ends a watch, which then resumes; one that is silent for longer counts as dead.
+/// The API server ends a watch after this time, and the watch resumes. A watch without a response for longer counts as dead.
 const WATCH_SECONDS: u32 = 60;
-/// Whether globalps is installed there is looked up so often.
+/// Interval of the attempts to watch, while globalps is not installed.
 const NOT_SERVED: Duration = Duration::from_secs(30);
 
-/// A watch of either object.
-pub(super) enum Seen {
-    Answer(Answer),
+/// An event of the watch.
+pub(super) enum WatchEvent {
+    Report(MemberReport),
     Target,
     Failed(watcher::Error),
 }
 
-/// The one watch: of what the cluster's globalps says where that counts, else of the target.
-pub(super) fn watched(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
+/// Watches the cluster's `GlobalPullSecret` if the spec requires its status, otherwise the target.
+pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'static, WatchEvent> {
     let config = |name: &str| {
         let config = watcher::Config::default().timeout(WATCH_SECONDS);
         config.fields(&format!("metadata.name={name}"))
     };
-    let namespace = &order.target.namespace;
-    if order.require_nodes && order.target.is_additional() {
+    let namespace = &spec.target.namespace;
+    if spec.require_nodes && spec.target.is_additional() {
         let api: Api<GlobalPullSecret> = Api::namespaced(client.clone(), namespace);
         let mut listed = false;
         watcher(api, config(GLOBAL_SECRET))
             .filter_map(move |event| {
-                let seen = match event {
-                    Ok(Event::Apply(object)) => Some(answer(&object)),
+                let event = match event {
+                    Ok(Event::Apply(object)) => Some(report(&object)),
                     Ok(Event::InitApply(object)) => {
                         listed = true;
-                        Some(answer(&object))
+                        Some(report(&object))
                     }
                     Ok(Event::Init) => {
                         listed = false;
                         None
                     }
-                    Ok(Event::InitDone) => (!listed).then_some(Seen::Answer(Answer::Silent)),
-                    Ok(Event::Delete(_)) => Some(Seen::Answer(Answer::Silent)),
-                    Err(error) => Some(Seen::Failed(error)),
+                    Ok(Event::InitDone) => {
+                        (!listed).then_some(WatchEvent::Report(MemberReport::NoStatus))
+                    }
+                    Ok(Event::Delete(_)) => Some(WatchEvent::Report(MemberReport::NoStatus)),
+                    Err(error) => Some(WatchEvent::Failed(error)),
                 };
-                std::future::ready(seen)
+                std::future::ready(event)
             })
             .boxed()
     } else {
         let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
-        watcher(secrets, config(&order.target.name))
+        watcher(secrets, config(&spec.target.name))
             .filter_map(|event| {
-                let seen = match event {
-                    // Nothing was asked yet.
+                let event = match event {
                     Ok(Event::Init) => None,
-                    Ok(_) => Some(Seen::Target),
-                    Err(error) => Some(Seen::Failed(error)),
+                    Ok(_) => Some(WatchEvent::Target),
+                    Err(error) => Some(WatchEvent::Failed(error)),
                 };
-                std::future::ready(seen)
+                std::future::ready(event)
             })
             .boxed()
     }
 }
 
-/// The same, once globalps may have been installed there.
-pub(super) fn later(client: &Client, order: &Order) -> BoxStream<'static, Seen> {
-    let (client, order) = (client.clone(), order.clone());
+/// Watches again after a pause: globalps may be installed by then.
+pub(super) fn member_events_later(
+    client: &Client,
+    spec: &MemberSpec,
+) -> BoxStream<'static, WatchEvent> {
+    let (client, spec) = (client.clone(), spec.clone());
     futures::stream::once(async move {
         sleep(NOT_SERVED).await;
-        watched(&client, &order)
+        member_events(&client, &spec)
     })
     .flatten()
     .boxed()
 }
 
-fn answer(object: &GlobalPullSecret) -> Seen {
-    let said = Said::of(object).map(Box::new);
-    Seen::Answer(said.map_or(Answer::Silent, Answer::Said))
+fn report(object: &GlobalPullSecret) -> WatchEvent {
+    let status = MemberStatus::of(object).map(Box::new);
+    WatchEvent::Report(status.map_or(MemberReport::NoStatus, MemberReport::Status))
 }

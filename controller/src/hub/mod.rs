@@ -1,9 +1,9 @@
-//! The hub's program: watch, plan, assign, write into the clusters, report. Like `run`, for clusters instead of nodes.
+//! The hub's program: watches, plans, assigns, writes into the clusters and reports. Like `run`, for clusters instead of nodes.
 
 mod cache;
 mod install;
 mod member_watch;
-mod order;
+mod messages;
 mod reconcile;
 mod report;
 mod requests;
@@ -38,28 +38,28 @@ use crate::process::{self, Process, ProcessArgs};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use cache::HubCache;
-use order::Observation;
+use messages::Observation;
 use sessions::Sessions;
-use source::{Found, SourceRef};
+use source::{SourceRef, SourceState};
 use watches::Scoped;
 use writes::Writer;
 
-/// Writes in flight; each one uses a connection.
+/// Maximum number of writes in flight; each one uses a connection.
 const CONCURRENT: usize = 16;
-/// Between two reconciles without an event.
+/// Interval of reconciles without an event.
 const RESYNC: Duration = Duration::from_mins(10);
 /// Events that arrive within this time share a reconcile.
 const BATCH: Duration = Duration::from_millis(50);
-/// Until another attempt after an error.
+/// First and longest pause before a retry after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Between two updates of the liveness probe.
+/// Interval of updates for the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 #[derive(Parser)]
 #[command(
     name = "globalps-hub",
     version,
-    about = "Rolls pull secrets out to many clusters, a few at a time"
+    about = "Rolls out pull secrets to many clusters, a few at a time"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,23 +68,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Watch the `FleetPullSecret`s and roll them out, until a signal ends it
+    /// Watch the `FleetPullSecret`s and roll them out, until a signal
     Run(HubArgs),
 }
 
 #[derive(clap::Args)]
 struct HubArgs {
-    /// Namespaces with `FleetPullSecret`s and clusters, with commas; none: all of them
+    /// Namespaces with `FleetPullSecret`s and clusters, separated by commas; default: all
     #[arg(long, value_delimiter = ',')]
     namespaces: Vec<String>,
-    /// Which part of the clusters this process is connected to: `0/3` is the first of three, which plans for all
+    /// Share of the clusters that this process connects to: `0/3` is the first of three, which plans for all
     #[arg(long, value_name = "INDEX/OF", default_value = "0/1")]
     shard: Shard,
     #[command(flatten)]
     process: ProcessArgs,
 }
 
-/// The hub's program.
 pub(crate) async fn main() -> anyhow::Result<()> {
     let Command::Run(args) = Cli::parse().command;
     let process = process::start(&args.process).await?;
@@ -103,7 +102,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         lease: &lease,
         me: &me,
     };
-    // Every watch starts again with each term, and every connection to a cluster.
+    // Each term starts with new watches and new connections to the clusters.
     terms
         .lead(async |token| {
             let mut hub = Hub::new(&process, &args, &token).await;
@@ -114,10 +113,10 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 
 struct Hub {
     events: SelectAll<BoxStream<'static, Scoped>>,
-    source_events: SelectAll<BoxStream<'static, (SourceRef, Found)>>,
-    sources: BTreeMap<SourceRef, Option<Found>>,
+    source_events: SelectAll<BoxStream<'static, (SourceRef, SourceState)>>,
+    sources: BTreeMap<SourceRef, Option<SourceState>>,
     observations: mpsc::UnboundedReceiver<Observation>,
-    /// What the connections say, until it is written.
+    /// Statuses from the sessions that are not written yet.
     observed: BTreeMap<(String, ClusterKey), ClusterPullSecretStatus>,
     sessions: Sessions,
     shard: Shard,
@@ -191,7 +190,7 @@ impl Hub {
                 Err(error) => {
                     let pause = backoff(RETRY, retries);
                     retries = retries.saturating_add(1);
-                    tracing::warn!(%error, "not done, trying again in {} ms", pause.as_millis());
+                    tracing::warn!(%error, "reconcile failed, retrying in {} ms", pause.as_millis());
                     pause
                 }
             };
@@ -199,12 +198,12 @@ impl Hub {
         }
     }
 
-    /// Handles all events that have arrived, so that they share a reconcile. Whether they may change the plan.
+    /// Handles all events that have arrived, so that they share a reconcile. Returns whether they may change the plan.
     async fn handle_pending_events(&mut self) -> bool {
         let until = Instant::now() + BATCH;
         let mut changed = false;
         let mut quiet = 0;
-        // The tasks of the connections pass events on and need to run first, possibly several times.
+        // Other tasks pass the events on and must run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
             while let Some(Some(event)) = self.events.next().now_or_never() {
@@ -224,7 +223,7 @@ impl Hub {
         changed
     }
 
-    fn on_source(&mut self, source: SourceRef, found: Found) -> bool {
+    fn on_source(&mut self, source: SourceRef, found: SourceState) -> bool {
         self.sources.insert(source, Some(found));
         true
     }
@@ -239,9 +238,9 @@ impl Hub {
         true
     }
 
-    /// Watches the sources of these fleets, and no others. Whether each of them is known.
-    fn watch_sources(&mut self, wanted: &BTreeSet<SourceRef>) -> bool {
-        let is_same = wanted.iter().eq(self.sources.keys());
+    /// Watches exactly these sources. Returns whether the content of each one is known.
+    fn watch_sources(&mut self, desired: &BTreeSet<SourceRef>) -> bool {
+        let is_same = desired.iter().eq(self.sources.keys());
         if !is_same {
             let watch = |reference: &SourceRef| {
                 let reference = reference.clone();
@@ -249,9 +248,9 @@ impl Hub {
                     .map(move |found| (reference.clone(), found))
                     .boxed()
             };
-            self.source_events = futures::stream::select_all(wanted.iter().map(watch));
-            self.sources.retain(|known, _| wanted.contains(known));
-            for reference in wanted {
+            self.source_events = futures::stream::select_all(desired.iter().map(watch));
+            self.sources.retain(|known, _| desired.contains(known));
+            for reference in desired {
                 self.sources.entry(reference.clone()).or_default();
             }
         }

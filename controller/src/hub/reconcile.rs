@@ -1,4 +1,4 @@
-//! One pass of the hub: what the connections say is written, each fleet is planned, and the connections get their orders.
+//! One reconcile of the hub: writes the statuses from the sessions, plans each fleet, and sends new specs to the sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use globalps_core::names::{FLEET_FINALIZER, HUB};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::order::Order;
+use super::messages::MemberSpec;
 use super::report::report;
 use super::source::SourceRef;
 use super::views::pair;
 use super::{CONCURRENT, Hub, RESYNC};
 use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
-use crate::clusters::installation::{Installation, pull_secret_of, wanted};
-use crate::clusters::member::{Release, Wanted};
+use crate::clusters::installation::{Installation, pull_secret_of, requested};
+use crate::clusters::member::{Desired, Release};
 use crate::clusters::plan::{FleetPlan, plan};
 use crate::clusters::progress::up_to_date;
 use crate::clusters::revision::Revision;
 use crate::content::source::Source;
 use crate::objects::apply::ApplyError;
 
-/// Until the next look at clusters in flight: some of what they wait for is time.
+/// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);
 
-/// Clusters of one fleet by their key.
+/// `ClusterPullSecret`s of one fleet, by cluster.
 type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 
-/// What the fleets of one reconcile have in common.
+/// What the fleets of one reconcile share.
 #[derive(Default)]
-struct Pass {
-    /// Which fleet has which cluster, for each target.
+struct ReconcileState {
+    /// Fleet that writes a target (`NAMESPACE/NAME`) in a cluster.
     taken: BTreeMap<(String, ClusterKey), String>,
     counts: Counts,
     is_at_rest: bool,
@@ -49,7 +49,7 @@ impl Hub {
     pub(super) async fn reconcile(&mut self) -> Result<Duration, ApplyError> {
         self.write_statuses().await?;
         if !self.shard.plans() {
-            self.order(&self.clusters());
+            self.update_sessions(&self.clusters());
             return Ok(RESYNC);
         }
         let fleets = self.cache.fleets();
@@ -60,27 +60,27 @@ impl Hub {
         }
         let clusters = self.clusters();
         let namespaces = self.cache.namespaces();
-        let mut pass = Pass {
+        let mut state = ReconcileState {
             is_at_rest: true,
-            ..Pass::default()
+            ..ReconcileState::default()
         };
         let mut failed = None;
         for fleet in fleets {
-            // What is refused to one fleet holds up no other.
+            // A failed write for one fleet must not block other fleets.
             if let Err(error) = self
-                .roll_out(fleet, &clusters, &namespaces, &mut pass)
+                .roll_out(fleet, &clusters, &namespaces, &mut state)
                 .await
             {
                 failed.get_or_insert(error);
             }
         }
-        self.metrics.set_clusters(pass.counts);
-        self.order(&clusters);
+        self.metrics.set_clusters(state.counts);
+        self.update_sessions(&clusters);
         if let Some(error) = failed {
             return Err(error);
         }
-        // The watch events of these writes are no changes any more, but the next plan depends on them.
-        Ok(match (pass.has_written, pass.is_at_rest) {
+        // The responses are in the cache already, so the watch events of these writes don't cause the next reconcile.
+        Ok(match (state.has_written, state.is_at_rest) {
             (true, _) => Duration::ZERO,
             (false, true) => RESYNC,
             (false, false) => IN_FLIGHT,
@@ -92,15 +92,15 @@ impl Hub {
         fleet: FleetPullSecret,
         clusters: &BTreeMap<ClusterKey, ClusterView>,
         namespaces: &BTreeMap<String, BTreeMap<String, String>>,
-        pass: &mut Pass,
+        state: &mut ReconcileState,
     ) -> Result<(), ApplyError> {
-        let of = fleet_title(&fleet);
+        let fleet_name = fleet_title(&fleet);
         let target = &fleet.spec.target;
         let place = format!("{}/{}", target.namespace, target.name);
         let found = self.sources.get(&source_of(&fleet)).cloned().flatten();
         let (plan, input_revisions) = {
             let known = found.as_ref().map(|found| &found.source);
-            let taken_here = pass.taken.iter().filter(|((it, _), _)| *it == place);
+            let taken_here = state.taken.iter().filter(|((it, _), _)| *it == place);
             let input = Input {
                 fleet: &fleet,
                 source: known.unwrap_or(&Source::Absent),
@@ -119,21 +119,23 @@ impl Hub {
         };
         for (key, member) in &plan.members {
             if !member.is_skipped {
-                pass.taken.insert((place.clone(), key.clone()), of.clone());
+                state
+                    .taken
+                    .insert((place.clone(), key.clone()), fleet_name.clone());
             }
         }
-        pass.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
+        state.is_at_rest &= plan.members.iter().all(|(_, member)| member.is_done());
         let fleet = self.with_finalizer(fleet).await?;
-        pass.has_written |= self.perform(&fleet, &plan).await?;
+        state.has_written |= self.perform(&fleet, &plan).await?;
         let version = found.map(|found| found.version).unwrap_or_default();
         let reported = self
             .write_report(&fleet, &plan, &input_revisions, &version)
             .await?;
-        pass.counts = sum(pass.counts, reported);
+        state.counts = sum(state.counts, reported);
         Ok(())
     }
 
-    /// The clusters, each with why nothing may be written into it.
+    /// The clusters with their obstacles.
     fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
         let mut clusters = self.cache.clusters();
         let found = self.cache.objects().filter_map(|object| {
@@ -157,16 +159,16 @@ impl Hub {
     fn installation(&self, fleet: &FleetPullSecret) -> Result<Option<Arc<Installation>>, String> {
         let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
         let found = pull_secret.and_then(|it| self.sources.get(&it)?.as_ref());
-        wanted(fleet, found.map(|found| &found.source)).map(|install| install.map(Arc::new))
+        requested(fleet, found.map(|found| &found.source)).map(|install| install.map(Arc::new))
     }
 
     fn objects_of(&self, fleet: &FleetPullSecret) -> Objects<'_> {
-        let of = fleet_title(fleet);
+        let fleet_name = fleet_title(fleet);
         let objects = self.cache.objects();
         objects
             .filter_map(|object| {
                 let (fleet, key) = pair(object)?;
-                (fleet == of).then_some((key, object))
+                (fleet == fleet_name).then_some((key, object))
             })
             .collect()
     }
@@ -184,8 +186,8 @@ impl Hub {
         Ok(fleet)
     }
 
-    /// Writes what the plan says: revisions first, so that nobody is assigned what is not there. Whether the next plan is another
-    /// one by that.
+    /// Performs the writes of the plan. Revisions come first, since assignments refer to them. Returns whether the writes affect the
+    /// next plan.
     async fn perform(
         &mut self,
         fleet: &FleetPullSecret,
@@ -195,14 +197,14 @@ impl Hub {
             tracing::info!(
                 fleet = fleet_title(fleet),
                 revision = revision.number,
-                "writing the revision"
+                "writing revision"
             );
             let secret = self.writer.revision(fleet, revision).await?;
             self.cache.put_revision(&secret);
         }
         let assigned = self.assign(fleet, &plan.assignments).await?;
         for number in &plan.outdated {
-            self.writer.forget_revision(fleet, *number).await?;
+            self.writer.delete_revision(fleet, *number).await?;
         }
         let objects = self.objects_of(fleet);
         let released = plan.released.iter().filter_map(|key| objects.get(key));
@@ -226,7 +228,7 @@ impl Hub {
             .iter()
             .filter_map(|(key, spec)| Some((key, spec, self.cache.owner(key)?)))
             .collect();
-        let hub = &self.writer;
+        let writer = &self.writer;
         let mut written = stream::iter(writes)
             .map(|(key, spec, owner)| async move {
                 if spec.revision > 0 {
@@ -237,7 +239,7 @@ impl Hub {
                         "assigning"
                     );
                 }
-                hub.object(key, fleet, owner, spec).await
+                writer.object(key, fleet, owner, spec).await
             })
             .buffer_unordered(CONCURRENT);
         let mut objects = Vec::new();
@@ -263,7 +265,7 @@ impl Hub {
         revisions: &[Revision],
         observed_secret: &str,
     ) -> Result<Counts, ApplyError> {
-        // A revision that was written only now is planned with next.
+        // The plan after a new revision reports the counts.
         if plan.is_finished || plan.is_first_step {
             let before = fleet.status.as_ref().filter(|_| !plan.is_finished);
             return Ok(before.map(|before| before.counts).unwrap_or_default());
@@ -283,8 +285,8 @@ impl Hub {
         Ok(counts)
     }
 
-    /// Tells each connection of this shard what is wanted now.
-    fn order(&mut self, clusters: &BTreeMap<ClusterKey, ClusterView>) {
+    /// Sends the desired state to each session of this shard.
+    fn update_sessions(&mut self, clusters: &BTreeMap<ClusterKey, ClusterView>) {
         let fleets = self.cache.fleets().into_iter();
         let fleets: BTreeMap<String, (FleetPullSecret, Vec<Revision>)> = fleets
             .map(|fleet| {
@@ -296,8 +298,8 @@ impl Hub {
             return;
         };
         let manager: Arc<str> = format!("{HUB}-{own}").into();
-        let mut wanted = BTreeSet::new();
-        let mut orders = Vec::new();
+        let mut pairs = BTreeSet::new();
+        let mut specs = Vec::new();
         for object in self.cache.objects() {
             let Some(pair) = pair(object).filter(|(_, cluster)| self.shard.has(cluster)) else {
                 continue;
@@ -308,10 +310,10 @@ impl Hub {
                 continue;
             };
             let status = object.status.as_ref();
-            let order = Order {
+            let spec = MemberSpec {
                 kubeconfig: self.cache.kubeconfig(&pair.1),
                 generation: object.metadata.generation.unwrap_or_default(),
-                wanted: wanted_of(object, revisions),
+                desired: desired_state(object, revisions),
                 target: fleet.spec.target.clone(),
                 fleet: pair.0.clone(),
                 require_nodes: fleet.spec.require_nodes,
@@ -322,13 +324,13 @@ impl Hub {
                 is_settled: up_to_date(object)
                     .is_some_and(|status| status.phase == ClusterPhase::Synced),
             };
-            wanted.insert(pair.clone());
-            orders.push((pair, order));
+            pairs.insert(pair.clone());
+            specs.push((pair, spec));
         }
-        for (pair, order) in orders {
-            self.sessions.order(pair, order, &manager);
+        for (pair, spec) in specs {
+            self.sessions.update(pair, spec, &manager);
         }
-        self.sessions.keep(&wanted);
+        self.sessions.keep(&pairs);
     }
 }
 
@@ -346,13 +348,13 @@ fn source_of(fleet: &FleetPullSecret) -> SourceRef {
     reference(fleet, &fleet.spec.secret_ref)
 }
 
-/// Its source, and the pull secret of what it installs.
+/// Its source, and the pull secret of globalps' own images.
 fn sources_of(fleet: &FleetPullSecret) -> impl Iterator<Item = SourceRef> {
     let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
     [source_of(fleet)].into_iter().chain(pull_secret)
 }
 
-/// What this names in the namespace of the `FleetPullSecret`.
+/// The reference with the namespace of the `FleetPullSecret`.
 fn reference(fleet: &FleetPullSecret, reference: &FleetSecretRef) -> SourceRef {
     (
         fleet.namespace().unwrap_or_default(),
@@ -365,18 +367,18 @@ fn fleet_title(fleet: &FleetPullSecret) -> String {
     title(&(fleet.namespace().unwrap_or_default(), fleet.name_any()))
 }
 
-/// A revoked cluster is left as it is: it goes on in its own time.
-fn wanted_of(object: &ClusterPullSecret, revisions: &[Revision]) -> Wanted {
+/// The hub writes nothing into a revoked cluster, which continues at its own pace.
+fn desired_state(object: &ClusterPullSecret, revisions: &[Revision]) -> Desired {
     let spec = &object.spec;
     if spec.revoked {
-        return Wanted::Nothing;
+        return Desired::Nothing;
     }
     if spec.remove {
-        return Wanted::Removed;
+        return Desired::Removed;
     }
     let revision = revisions.iter().find(|it| it.number == spec.revision);
-    revision.map_or(Wanted::Nothing, |it| {
-        Wanted::Revision(Release {
+    revision.map_or(Desired::Nothing, |it| {
+        Desired::Revision(Release {
             number: it.number,
             content: Arc::clone(&it.content),
             install: it.install.clone(),

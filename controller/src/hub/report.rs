@@ -16,16 +16,16 @@ use crate::clusters::revision::Revision;
 use crate::content::source::Verdict;
 use crate::report::statement::{Statement, dated, sentences, statement};
 
-/// Only of a `FleetPullSecret`: whether its source can be used.
+/// Condition that only a `FleetPullSecret` has.
 const SOURCE_VALID: &str = "SourceValid";
 
 #[derive(Default)]
-struct Found {
+struct Summary {
     counts: Counts,
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
     unreachable: Vec<ClusterFailure>,
-    /// Their assignment was revoked, so that other clusters go first.
+    /// Clusters with a revoked assignment.
     timed_out: Vec<ClusterFailure>,
     waiting: u32,
 }
@@ -39,10 +39,10 @@ pub(super) fn report(
 ) -> FleetPullSecretStatus {
     let generation = fleet.metadata.generation.unwrap_or_default();
     let before = fleet.status.as_ref();
-    let found = count(plan, objects);
+    let summary = count(plan, objects);
     let statements = [
-        ready(fleet, plan, revisions, &found),
-        progressing(fleet, plan, &found),
+        ready(fleet, plan, revisions, &summary),
+        progressing(fleet, plan, &summary),
         source_valid(&plan.verdict, plan.revision > 0),
     ];
     let conditions = before.map_or(&[][..], |before| before.conditions.as_slice());
@@ -51,67 +51,66 @@ pub(super) fn report(
         .map(|new| dated(new, conditions, generation, now))
         .collect();
     let failures = [
-        &found.failed,
-        &found.blocked,
-        &found.unreachable,
-        &found.timed_out,
+        &summary.failed,
+        &summary.blocked,
+        &summary.unreachable,
+        &summary.timed_out,
     ];
     let failures = failures.into_iter().flatten().take(STATUS_CLUSTERS);
     FleetPullSecretStatus {
         observed_generation: generation,
         observed_secret: String::new(),
         revision: plan.revision,
-        counts: found.counts,
+        counts: summary.counts,
         failures: failures.cloned().collect(),
         conditions,
     }
 }
 
-fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -> Found {
-    let mut found = Found::default();
+fn count(plan: &FleetPlan, objects: &BTreeMap<ClusterKey, &ClusterPullSecret>) -> Summary {
+    let mut summary = Summary::default();
     for (key, member) in &plan.members {
         let status = objects.get(key).and_then(|object| object.status.as_ref());
-        let obstacle = plan.obstacles.iter().find(|(other, ..)| other == key);
+        let obstacle = plan.obstacles.get(key);
+        let (reason, message) = match (obstacle, status) {
+            (Some((reason, message)), _) => (*reason, message.as_str()),
+            (None, Some(status)) => (status.reason.as_str(), status.message.as_str()),
+            (None, None) => ("", ""),
+        };
         let failure = || ClusterFailure {
             cluster: title(key),
-            reason: obstacle.map_or_else(
-                || status.map(|it| it.reason.clone()).unwrap_or_default(),
-                |(_, reason, _)| (*reason).to_owned(),
-            ),
-            message: obstacle.map_or_else(
-                || status.map(|it| it.message.clone()).unwrap_or_default(),
-                |(_, _, message)| message.clone(),
-            ),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
         };
-        found.counts.total += 1;
-        let is_away = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
+        summary.counts.total += 1;
+        let is_unreachable = status.is_some_and(|it| it.phase == ClusterPhase::Unreachable);
         if obstacle.is_some() || member.is_blocked() {
-            found.blocked.push(failure());
-        } else if is_away {
-            found.counts.unreachable += 1;
-            found.unreachable.push(failure());
+            summary.blocked.push(failure());
+        } else if is_unreachable {
+            summary.counts.unreachable += 1;
+            summary.unreachable.push(failure());
         } else if member.is_done() {
-            found.counts.synced += 1;
+            summary.counts.synced += 1;
         } else if member.has_failed() {
-            found.counts.failed += 1;
-            found.failed.push(failure());
+            summary.counts.failed += 1;
+            summary.failed.push(failure());
         } else if member.assigned.is_some_and(|(goal, _)| goal == member.goal) {
-            found.counts.progressing += 1;
+            summary.counts.progressing += 1;
         } else {
-            found.waiting += 1;
+            summary.waiting += 1;
             if member.is_revoked {
-                found.timed_out.push(ClusterFailure {
+                summary.timed_out.push(ClusterFailure {
                     reason: "TimedOut".to_owned(),
-                    message: "not done in time: other clusters go first".to_owned(),
+                    message: "not done in time; other clusters continue first".to_owned(),
                     ..failure()
                 });
             }
         }
     }
-    found
+    summary
 }
 
-/// The first three, each with its reason.
+/// The first three clusters, each with its message or reason.
 fn list(failures: &[ClusterFailure]) -> String {
     let one = |it: &ClusterFailure| match (it.reason.as_str(), it.message.as_str()) {
         ("", "") => format!("`{}`", it.cluster),
@@ -129,7 +128,7 @@ fn ready(
     fleet: &FleetPullSecret,
     plan: &FleetPlan,
     revisions: &[Revision],
-    found: &Found,
+    summary: &Summary,
 ) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     if fleet.metadata.deletion_timestamp.is_some() {
@@ -139,7 +138,7 @@ fn ready(
             format!("clusters that still have the Secret: {left}"),
         );
     }
-    let counts = &found.counts;
+    let counts = &summary.counts;
     match &plan.hold {
         Some(Hold::Selector(reason)) => return no("SelectorInvalid", reason.clone()),
         Some(Hold::NothingYet) => {
@@ -148,35 +147,38 @@ fn ready(
         Some(Hold::Install(reason)) => return no("NoImagePullSecret", reason.clone()),
         Some(Hold::NoValidContent) => {
             let message = format!(
-                "revision {} stays in force: the source is absent or not valid, and only deleting the FleetPullSecret removes it",
+                "revision {} stays in force because the source is absent or invalid; to remove it, delete the FleetPullSecret",
                 plan.revision
             );
             return no("Held", message);
         }
         Some(Hold::NoRevisionLeft) => {
-            return no("Held", "the revision can't be counted up".to_owned());
+            return no(
+                "Held",
+                "the revision number has reached its maximum".to_owned(),
+            );
         }
         None => {}
     }
-    if !found.failed.is_empty() {
-        return no("ClustersFailed", list(&found.failed));
+    if !summary.failed.is_empty() {
+        return no("ClustersFailed", list(&summary.failed));
     }
-    if !found.blocked.is_empty() {
-        return no("ClustersBlocked", list(&found.blocked));
+    if !summary.blocked.is_empty() {
+        return no("ClustersBlocked", list(&summary.blocked));
     }
-    if found.waiting + counts.progressing > 0 {
+    if summary.waiting + counts.progressing > 0 {
         let mut message = format!(
             "revision {} is in force in {} of {} clusters",
             plan.revision, counts.synced, counts.total
         );
-        if !found.timed_out.is_empty() {
-            message = format!("{message}; timed out: {}", list(&found.timed_out));
+        if !summary.timed_out.is_empty() {
+            message = format!("{message}; timed out: {}", list(&summary.timed_out));
         }
         return no("RollingOut", message);
     }
     let rejected = revisions.iter().rev().find_map(|it| it.rejected.clone());
     if let Some(reason) = rejected.filter(|_| is_rolled_back(plan, revisions)) {
-        let hint = "the content from before is in force until the source changes";
+        let hint = "the previous content is in force until the source changes";
         return no("TakenBack", format!("{reason}; {hint}"));
     }
     let mut message = format!(
@@ -186,8 +188,8 @@ fn ready(
     if counts.synced == 0 {
         return no("NoClusters", message);
     }
-    if !found.unreachable.is_empty() {
-        message = format!("{message}; unreachable: {}", list(&found.unreachable));
+    if !summary.unreachable.is_empty() {
+        message = format!("{message}; unreachable: {}", list(&summary.unreachable));
     }
     statement(condition::READY, "True", "Synced", message)
 }
@@ -198,8 +200,8 @@ fn is_rolled_back(plan: &FleetPlan, revisions: &[Revision]) -> bool {
     before.is_some_and(|it| it.rejected.is_some())
 }
 
-fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, found: &Found) -> Statement {
-    let open = found.waiting + found.counts.progressing;
+fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
+    let open = summary.waiting + summary.counts.progressing;
     let selected = plan.members.iter().map(|(_, member)| member);
     let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
     let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
@@ -211,8 +213,8 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, found: &Found) -> Stat
             "Paused",
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        () if is_halted => ("False", "Halted", list(&found.failed)),
-        () => ("True", "RollingOut", format!("{open} clusters are left")),
+        () if is_halted => ("False", "Halted", list(&summary.failed)),
+        () => ("True", "RollingOut", format!("clusters left: {open}")),
     };
     statement(condition::PROGRESSING, status, reason, message)
 }
@@ -224,8 +226,12 @@ fn source_valid(verdict: &Verdict, is_in_force: bool) -> Statement {
         ""
     };
     let (status, reason, message) = match verdict {
-        Verdict::Absent => ("False", "Absent", "there is no such Secret".to_owned()),
-        Verdict::Forbidden => ("False", "Forbidden", "the hub may not read it".to_owned()),
+        Verdict::Absent => ("False", "Absent", "the Secret does not exist".to_owned()),
+        Verdict::Forbidden => (
+            "False",
+            "Forbidden",
+            "the hub is not allowed to read the Secret".to_owned(),
+        ),
         Verdict::Unreadable(reason) => ("False", "Unreadable", reason.clone()),
         Verdict::Invalid(findings) | Verdict::Partly(findings) => {
             ("False", "Invalid", sentences(findings))
@@ -249,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_is_not_done_in_time_is_named() {
+    fn a_cluster_that_timed_out_is_named() {
         let member = Member {
             name: "ns/slow".to_owned(),
             goal: Goal::Revision(2),
@@ -272,7 +278,7 @@ mod tests {
             revisions: Vec::new(),
             outdated: Vec::new(),
             members: vec![(("ns".to_owned(), "slow".to_owned()), member)],
-            obstacles: Vec::new(),
+            obstacles: BTreeMap::new(),
             assignments: Vec::new(),
             released: Vec::new(),
             is_first_step: false,

@@ -1,4 +1,4 @@
-//! The requests to a member: each with a deadline, and with a reason where the member is away.
+//! Requests to a member cluster, each with a deadline.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::order::Order;
+use super::messages::MemberSpec;
 use crate::clusters::member::{Reason, Release};
 use crate::remote::unreachable;
 use crate::telemetry::client::without_content;
@@ -19,14 +19,18 @@ use crate::telemetry::client::without_content;
 /// Deadline of each request.
 const REQUEST: Duration = Duration::from_secs(15);
 
-pub(super) fn secrets(client: &Client, order: &Order) -> Api<Secret> {
-    Api::namespaced(client.clone(), &order.target.namespace)
+pub(super) fn secrets(client: &Client, spec: &MemberSpec) -> Api<Secret> {
+    Api::namespaced(client.clone(), &spec.target.namespace)
 }
 
-/// With a version the write is for the Secret that was seen, and for no other.
-pub(super) fn body(order: &Order, release: Release, version: Option<&String>) -> serde_json::Value {
+/// `version`: the API server rejects the write unless the Secret still has this `resourceVersion`.
+pub(super) fn body(
+    spec: &MemberSpec,
+    release: Release,
+    version: Option<&String>,
+) -> serde_json::Value {
     let mut annotations = json!({
-        FLEET_ANNOTATION: order.fleet,
+        FLEET_ANNOTATION: spec.fleet,
         REVISION_ANNOTATION: release.number.to_string(),
     });
     if !release.retry.is_empty() {
@@ -36,7 +40,7 @@ pub(super) fn body(order: &Order, release: Release, version: Option<&String>) ->
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": order.target.name,
+            "name": spec.target.name,
             "resourceVersion": version,
             "labels": {"app.kubernetes.io/managed-by": "globalps"},
             "annotations": annotations,
@@ -56,9 +60,9 @@ pub(super) async fn within<T>(
     }
 }
 
-pub(super) fn away(error: Option<kube::Error>) -> Reason {
+pub(super) fn unreachable_reason(error: Option<kube::Error>) -> Reason {
     if let Some(error) = &error {
-        tracing::debug!(error = without_content(error), "a member is away");
+        tracing::debug!(error = without_content(error), "member unreachable");
     }
     error.map_or_else(unreachable::timeout, |error| unreachable::reason(&error))
 }

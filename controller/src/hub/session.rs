@@ -1,5 +1,5 @@
-//! One member cluster: its connection, its one watch, and what is written into it. A task of its own, so that a cluster that
-//! is away holds up no other.
+//! The session with one member cluster: its connection, its watch and the writes into it. Each session is a task, so an
+//! unreachable cluster does not delay others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
-use super::member_watch::{Seen, later, watched};
-use super::order::{Observation, Order, Shared};
-use super::requests::{away, body, secrets, within};
+use super::member_watch::{WatchEvent, member_events, member_events_later};
+use super::messages::{MemberSpec, Observation, Shared};
+use super::requests::{body, secrets, unreachable_reason, within};
 use crate::clusters::input::ClusterKey;
 use crate::clusters::installation::Installation;
 use crate::clusters::member::{
-    Action, Answer, Facts, Reason, Release, TargetView, Terms, Wanted, action, shown, status,
+    Action, Desired, DoneCriteria, Facts, MemberReport, Reason, Release, TargetView, action,
+    sanitized, status,
 };
 use crate::process::backoff::backoff;
 use crate::remote::lean::lean_client;
@@ -28,52 +29,52 @@ use crate::remote::{kubeconfig, unreachable};
 
 /// First and longest pause before another attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Between two looks at the target where no event asks for one.
+/// Interval of reading the target without an event.
 const RESYNC: Duration = Duration::from_mins(10);
-/// Between two attempts of a write that was not done.
+/// Pause before the retry of a failed write.
 const WRITE_RETRY: Duration = Duration::from_secs(10);
 
-/// Between two looks at whether it runs, where globalps was installed.
+/// Interval of checks whether an installed controller runs.
 const INSTALLING: Duration = Duration::from_secs(2);
-/// Of the uid of a member's `kube-system`, which is as long as a member says.
+/// Maximum length of the uid of a member's `kube-system`: a member can report any text.
 const IDENTITY: usize = 64;
 
 pub(super) struct Session {
     pub(super) cluster: ClusterKey,
     pub(super) shared: Shared,
-    pub(super) orders: watch::Receiver<Order>,
+    pub(super) specs: watch::Receiver<MemberSpec>,
     pub(super) facts: Facts,
     pub(super) identity: Option<String>,
-    /// What is installed there, as far as this connection knows.
+    /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
-    /// What was reported last.
+    /// Last reported status.
     pub(super) reported: Option<ClusterPullSecretStatus>,
 }
 
-/// Why the present connection is not used any more.
-enum Left {
+/// Why the current connection ends.
+enum Disconnect {
     /// Another kubeconfig, or another target.
-    Order,
+    Changed,
     Failed,
-    /// The hub wants nothing of it any more.
+    /// The hub ended the session.
     Ended,
 }
 
 impl Session {
-    /// Until the hub wants nothing of the member any more.
+    /// Runs until the hub ends the session.
     pub(super) async fn run(mut self) {
         let mut retries = 0_u32;
         loop {
-            let order = self.orders.borrow_and_update().clone();
-            let left = self.connected(&order, &mut retries).await;
-            match left {
-                Left::Ended => return,
-                Left::Order => retries = 0,
-                Left::Failed => {
+            let spec = self.specs.borrow_and_update().clone();
+            let disconnect = self.run_connection(&spec, &mut retries).await;
+            match disconnect {
+                Disconnect::Ended => return,
+                Disconnect::Changed => retries = 0,
+                Disconnect::Failed => {
                     self.report();
                     let until = Instant::now() + backoff(RETRY, retries);
                     retries = retries.saturating_add(1);
-                    if !self.wait(&order, until).await {
+                    if !self.wait(&spec, until).await {
                         return;
                     }
                 }
@@ -81,17 +82,17 @@ impl Session {
         }
     }
 
-    /// Until the time, or another kubeconfig. false: the hub wants nothing any more.
-    async fn wait(&mut self, order: &Order, until: Instant) -> bool {
+    /// Waits until this time, or until the kubeconfig or the target changes. false: the hub ended the session.
+    async fn wait(&mut self, spec: &MemberSpec, until: Instant) -> bool {
         loop {
             tokio::select! {
                 () = sleep_until(until) => return true,
-                changed = self.orders.changed() => {
+                changed = self.specs.changed() => {
                     if changed.is_err() {
                         return false;
                     }
                     self.report();
-                    if !self.orders.borrow().has_same_place(order) {
+                    if !self.specs.borrow().has_same_place(spec) {
                         return true;
                     }
                 }
@@ -99,16 +100,16 @@ impl Session {
         }
     }
 
-    fn fail(&mut self, reason: Reason) -> Left {
+    fn fail(&mut self, reason: Reason) -> Disconnect {
         self.facts.unreachable = Some(reason);
-        Left::Failed
+        Disconnect::Failed
     }
 
-    async fn connected(&mut self, order: &Order, retries: &mut u32) -> Left {
-        let Some(data) = &order.kubeconfig else {
+    async fn run_connection(&mut self, spec: &MemberSpec, retries: &mut u32) -> Disconnect {
+        let Some(data) = &spec.kubeconfig else {
             return self.fail((
                 "NoKubeconfig",
-                "there is no Secret with its kubeconfig".to_owned(),
+                "the Secret with its kubeconfig does not exist or has no kubeconfig".to_owned(),
             ));
         };
         let permit = Arc::clone(&self.shared.connecting).acquire_owned().await;
@@ -116,7 +117,7 @@ impl Session {
         let client = match config.and_then(|it| lean_client(it, &self.shared.fence)) {
             Ok(client) => client,
             Err(reason) => {
-                let reason = format!("the key of its kubeconfig {reason}");
+                let reason = format!("its kubeconfig {reason}");
                 return self.fail(("KubeconfigInvalid", reason));
             }
         };
@@ -124,14 +125,14 @@ impl Session {
             return self.fail(reason);
         }
         drop(permit);
-        if let Err(reason) = self.look(&client, order).await {
+        if let Err(reason) = self.read_target(&client, spec).await {
             return self.fail(reason);
         }
         self.installed = None;
-        let mut events = watched(&client, order);
-        let mut again = Instant::now() + RESYNC;
+        let mut events = member_events(&client, spec);
+        let mut next_read = Instant::now() + RESYNC;
         loop {
-            let has_installed = match self.write(&client, order).await {
+            let has_installed = match self.write(&client, spec).await {
                 Ok(has_installed) => has_installed,
                 Err(reason) => {
                     self.report();
@@ -139,50 +140,50 @@ impl Session {
                 }
             };
             if has_installed {
-                // What it was not served before, it is now.
-                self.facts.answer = Answer::Unknown;
-                events = watched(&client, order);
+                // `GlobalPullSecret` is served now, so the watch must start again.
+                self.facts.report = MemberReport::Unknown;
+                events = member_events(&client, spec);
             }
             self.report();
             if self.facts.is_installing {
-                again = again.min(Instant::now() + INSTALLING);
+                next_read = next_read.min(Instant::now() + INSTALLING);
             }
-            if self.facts.refused.is_some() {
-                again = again.min(Instant::now() + WRITE_RETRY);
+            if self.facts.blocked.is_some() {
+                next_read = next_read.min(Instant::now() + WRITE_RETRY);
             }
-            let looks = tokio::select! {
-                () = sleep_until(again) => {
-                    again = Instant::now() + RESYNC;
+            let is_outdated = tokio::select! {
+                () = sleep_until(next_read) => {
+                    next_read = Instant::now() + RESYNC;
                     self.installed = None;
                     true
                 }
-                changed = self.orders.changed() => {
+                changed = self.specs.changed() => {
                     if changed.is_err() {
-                        return Left::Ended;
+                        return Disconnect::Ended;
                     }
-                    if !self.orders.borrow_and_update().has_same_place(order) {
-                        return Left::Order;
+                    if !self.specs.borrow_and_update().has_same_place(spec) {
+                        return Disconnect::Changed;
                     }
                     false
                 }
-                seen = events.next() => match seen {
-                    Some(Seen::Answer(answer)) => {
+                event = events.next() => match event {
+                    Some(WatchEvent::Report(report)) => {
                         self.reached(retries);
-                        let is_other = match (&answer, &self.facts.target) {
-                            (Answer::Said(said), Some(target)) => !said.is_about(&target.version),
+                        let is_other = match (&report, &self.facts.target) {
+                            (MemberReport::Status(status), Some(target)) => !status.refers_to(&target.version),
                             _ => true,
                         };
-                        self.facts.answer = answer;
+                        self.facts.report = report;
                         is_other
                     }
-                    Some(Seen::Target) => {
+                    Some(WatchEvent::Target) => {
                         self.reached(retries);
                         true
                     }
-                    Some(Seen::Failed(error)) => match self.after(error) {
+                    Some(WatchEvent::Failed(error)) => match self.watch_failed(error) {
                         Ok(()) => {
                             self.reached(retries);
-                            events = later(&client, order);
+                            events = member_events_later(&client, spec);
                             false
                         }
                         Err(reason) => return self.fail(reason),
@@ -190,26 +191,27 @@ impl Session {
                     None => return self.fail(unreachable::timeout()),
                 },
             };
-            if looks && let Err(reason) = self.look(&client, order).await {
+            if is_outdated && let Err(reason) = self.read_target(&client, spec).await {
                 return self.fail(reason);
             }
         }
     }
 
-    /// Not before its watch says something: a cluster that answers some requests and never that one would seem to come and go.
+    /// Marks the cluster as reachable. Only an event of its watch does so: otherwise the phase would flap for a cluster that
+    /// responds to other requests but never to the watch.
     fn reached(&mut self, retries: &mut u32) {
         *retries = 0;
         self.facts.unreachable = None;
     }
 
-    /// A watch that failed. `Err`: the cluster is away.
-    fn after(&mut self, error: watcher::Error) -> Result<(), Reason> {
+    /// Handles an error of the watch. `Err`: the cluster is unreachable.
+    fn watch_failed(&mut self, error: watcher::Error) -> Result<(), Reason> {
         match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => match &error {
                 kube::Error::Api(status) if status.code == 404 => {
-                    self.facts.answer = Answer::NoGlobalps;
+                    self.facts.report = MemberReport::NoGlobalps;
                     Ok(())
                 }
                 _ => Err(unreachable::reason(&error)),
@@ -218,53 +220,53 @@ impl Session {
         }
     }
 
-    /// Which cluster it is. One that may not be asked is taken for itself.
+    /// Reads the cluster's identity. It is empty if the kubeconfig does not allow that.
     async fn identify(&mut self, client: &Client) -> Result<(), Reason> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         match within(namespaces.get_metadata("kube-system")).await {
-            Ok(found) => self.identity = found.metadata.uid.map(|uid| shown(&uid, IDENTITY)),
+            Ok(found) => self.identity = found.metadata.uid.map(|uid| sanitized(&uid, IDENTITY)),
             Err(Some(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
                 self.identity.get_or_insert_with(String::new);
             }
-            Err(error) => return Err(away(error)),
+            Err(error) => return Err(unreachable_reason(error)),
         }
         Ok(())
     }
 
-    async fn look(&mut self, client: &Client, order: &Order) -> Result<(), Reason> {
-        let found = within(secrets(client, order).get_opt(&order.target.name)).await;
-        let found = found.map_err(away)?;
+    async fn read_target(&mut self, client: &Client, spec: &MemberSpec) -> Result<(), Reason> {
+        let found = within(secrets(client, spec).get_opt(&spec.target.name)).await;
+        let found = found.map_err(unreachable_reason)?;
         let manager = &self.shared.manager;
-        let wanted = self.orders.borrow().wanted.clone();
-        self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &wanted));
+        let desired = self.specs.borrow().desired.clone();
+        self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &desired));
         Ok(())
     }
 
-    /// Does what the newest order wants; whether it installed globalps. `Err`: the cluster is away.
-    async fn write(&mut self, client: &Client, place: &Order) -> Result<bool, Reason> {
-        let order = self.orders.borrow().clone();
-        self.facts.refused = None;
+    /// Applies the newest spec. Returns whether it installed globalps. `Err`: the cluster is unreachable.
+    async fn write(&mut self, client: &Client, place: &MemberSpec) -> Result<bool, Reason> {
+        let spec = self.specs.borrow().clone();
+        self.facts.blocked = None;
         self.facts.is_installing = false;
-        // A kubeconfig may be of another cluster than the one before it.
-        let is_accepted = order.identity.is_some() && order.identity == self.identity;
-        if !is_accepted || !order.has_same_place(place) {
+        // A new kubeconfig may lead to another cluster than before.
+        let is_accepted = spec.identity.is_some() && spec.identity == self.identity;
+        if !is_accepted || !spec.has_same_place(place) {
             return Ok(false);
         }
-        let action = action(self.facts.target.as_ref(), &order.wanted, &order.fleet);
-        let has_installed = match &order.wanted {
-            Wanted::Revision(release) if !matches!(action, Action::Refuse(_)) => {
-                self.install(client, release, &order.fleet).await?
+        let action = action(self.facts.target.as_ref(), &spec.desired, &spec.fleet);
+        let has_installed = match &spec.desired {
+            Desired::Revision(release) if !matches!(action, Action::Block(_)) => {
+                self.install(client, release, &spec.fleet).await?
             }
             _ => false,
         };
-        // What proves the credentials is the globalps that comes with them.
-        if self.facts.refused.is_none() && !self.facts.is_installing {
-            self.put(client, &order, action).await?;
+        // The new globalps must run before the Secret changes, because it verifies the credentials.
+        if self.facts.blocked.is_none() && !self.facts.is_installing {
+            self.write_target(client, &spec, action).await?;
         }
         Ok(has_installed)
     }
 
-    /// Whether anything was installed. What is known to be installed is not looked at again.
+    /// Returns whether it applied objects. It skips the check of an installation that is known to run.
     async fn install(
         &mut self,
         client: &Client,
@@ -278,11 +280,11 @@ impl Session {
             return Ok(false);
         }
         match install(client, installation, &self.shared.manager, fleet).await {
-            Ok(Installed::Runs) => {
+            Ok(Installed::Running) => {
                 self.installed = Some(Arc::clone(installation));
                 Ok(false)
             }
-            Ok(Installed::Waits { written }) => {
+            Ok(Installed::Starting { written }) => {
                 self.facts.is_installing = true;
                 Ok(written)
             }
@@ -291,25 +293,30 @@ impl Session {
                     401 | 403 => "InstallForbidden",
                     _ => "NotInstalled",
                 };
-                self.facts.refused = Some((reason, format!("globalps: {}", status.message)));
+                self.facts.blocked = Some((reason, format!("globalps: {}", status.message)));
                 Ok(false)
             }
-            Err(error) => Err(away(error)),
+            Err(error) => Err(unreachable_reason(error)),
         }
     }
 
-    async fn put(&mut self, client: &Client, order: &Order, action: Action) -> Result<(), Reason> {
-        let api = secrets(client, order);
-        let name = &order.target.name;
+    async fn write_target(
+        &mut self,
+        client: &Client,
+        spec: &MemberSpec,
+        action: Action,
+    ) -> Result<(), Reason> {
+        let api = secrets(client, spec);
+        let name = &spec.target.name;
         let written = match action {
             Action::Keep => return Ok(()),
-            Action::Refuse(reason) => {
-                self.facts.refused = Some(reason);
+            Action::Block(reason) => {
+                self.facts.blocked = Some(reason);
                 return Ok(());
             }
             Action::Apply(release) => {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
-                let body = body(order, release, version);
+                let body = body(spec, release, version);
                 let params = PatchParams::apply(&self.shared.manager);
                 let patch = Patch::Apply(&body);
                 within(api.patch(name, &params, &patch)).await.map(Some)
@@ -325,13 +332,13 @@ impl Session {
         match written {
             Ok(secret) => {
                 let manager = &self.shared.manager;
-                let view = |secret| TargetView::new(&secret, manager, &order.wanted);
+                let view = |secret| TargetView::new(&secret, manager, &spec.desired);
                 self.facts.target = secret.map(view);
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code == 404 => {
                 self.facts.target = None;
-                self.facts.refused = Some(("NotFound", status.message.clone()));
+                self.facts.blocked = Some(("NotFound", status.message.clone()));
                 Ok(())
             }
             Err(Some(kube::Error::Api(status))) if status.code < 500 => {
@@ -341,56 +348,57 @@ impl Session {
                     422 => "Rejected",
                     _ => "NotWritten",
                 };
-                self.facts.refused = Some((reason, status.message.clone()));
-                // What is there may be another one by now.
-                self.look(client, order).await
+                self.facts.blocked = Some((reason, status.message.clone()));
+                // The Secret may have changed since it was read.
+                self.read_target(client, spec).await
             }
-            Err(error) => Err(away(error)),
+            Err(error) => Err(unreachable_reason(error)),
         }
     }
 
-    /// Reports what is new to the hub.
+    /// Reports a changed status to the hub.
     fn report(&mut self) {
-        let order = self.orders.borrow().clone();
-        let Some(status) = self.status(&order) else {
+        let spec = self.specs.borrow().clone();
+        let Some(status) = self.status(&spec) else {
             return;
         };
         if self.reported.as_ref() == Some(&status) {
             return;
         }
         self.reported = Some(status.clone());
-        // An error means that the hub's term is over, and this task with it.
+        // An error means that the hub's term has ended, which also ends this task.
         let _ = self.shared.observations.send(Observation {
-            fleet: order.fleet.clone(),
+            fleet: spec.fleet.clone(),
             cluster: self.cluster.clone(),
             status,
         });
     }
 
-    /// `None`: what is in force was not asked after yet, so that nothing is known to have changed.
-    fn status(&self, order: &Order) -> Option<ClusterPullSecretStatus> {
+    /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief
+    /// `Syncing` after each restart of the hub.
+    fn status(&self, spec: &MemberSpec) -> Option<ClusterPullSecretStatus> {
         let facts = &self.facts;
-        let terms = Terms {
-            require_nodes: order.require_nodes,
-            is_additional: order.target.is_additional(),
+        let criteria = DoneCriteria {
+            require_nodes: spec.require_nodes,
+            is_additional: spec.target.is_additional(),
         };
-        let is_awaited = terms.require_nodes
-            && terms.is_additional
-            && facts.answer == Answer::Unknown
+        let is_awaited = criteria.require_nodes
+            && criteria.is_additional
+            && facts.report == MemberReport::Unknown
             && facts.unreachable.is_none()
-            && facts.refused.is_none();
-        if is_awaited && order.is_in_force() && order.identity == self.identity {
+            && facts.blocked.is_none();
+        if is_awaited && spec.is_in_force() && spec.identity == self.identity {
             return None;
         }
-        let mut status = status(facts, &order.wanted, &order.fleet, terms);
-        // Not of one that says that it is another: nothing was written there.
-        let is_accepted = order.identity.is_some() && order.identity == self.identity;
-        status.revision = match (status.phase, &order.wanted) {
-            (ClusterPhase::Synced, Wanted::Revision(release)) if is_accepted => release.number,
+        let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
+        // A cluster with another identity did not get this revision from the hub.
+        let is_accepted = spec.identity.is_some() && spec.identity == self.identity;
+        status.revision = match (status.phase, &spec.desired) {
+            (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.number,
             (ClusterPhase::Removed, _) => 0,
-            _ => order.revision,
+            _ => spec.revision,
         };
-        status.observed_generation = order.generation;
+        status.observed_generation = spec.generation;
         status.identity.clone_from(&self.identity);
         Some(status)
     }

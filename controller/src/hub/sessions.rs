@@ -1,4 +1,4 @@
-//! The connections to the clusters: one task for each cluster of a fleet.
+//! The sessions with the clusters: one task for each fleet and cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::order::{Observation, Order, Shared};
+use super::messages::{MemberSpec, Observation, Shared};
 use super::session::Session;
 use crate::clusters::input::ClusterKey;
 use crate::clusters::member::Facts;
 use crate::leader::fencing::Fence;
 
-/// Connections that are made at the same time: after a start there may be a thousand to make.
+/// Maximum number of sessions that connect at the same time: after a start there may be a thousand to connect.
 const CONNECTING: usize = 16;
 
 /// A fleet, as `NAMESPACE/NAME`, and a cluster.
@@ -26,7 +26,7 @@ pub(super) struct Sessions {
 }
 
 struct Running {
-    orders: watch::Sender<Order>,
+    specs: watch::Sender<MemberSpec>,
     task: AbortHandle,
 }
 
@@ -46,19 +46,19 @@ impl Sessions {
         }
     }
 
-    /// Starts the session of this cluster, or tells it what is new.
-    pub(super) fn order(&mut self, pair: Pair, order: Order, manager: &Arc<str>) {
+    /// Starts the session of this cluster, or sends it the new spec.
+    pub(super) fn update(&mut self, pair: Pair, spec: MemberSpec, manager: &Arc<str>) {
         if let Some(running) = self.running.get(&pair) {
-            running.orders.send_if_modified(|known| {
-                let is_new = *known != order;
+            running.specs.send_if_modified(|known| {
+                let is_new = *known != spec;
                 if is_new {
-                    *known = order;
+                    *known = spec;
                 }
                 is_new
             });
             return;
         }
-        let (sender, orders) = watch::channel(order);
+        let (sender, specs) = watch::channel(spec);
         let session = Session {
             cluster: pair.1.clone(),
             shared: Shared {
@@ -67,19 +67,19 @@ impl Sessions {
                 observations: self.observations.clone(),
                 connecting: Arc::clone(&self.connecting),
             },
-            orders,
+            specs,
             facts: Facts::default(),
             identity: None,
             installed: None,
             reported: None,
         };
         let task = tokio::spawn(session.run()).abort_handle();
-        let orders = sender;
-        self.running.insert(pair, Running { orders, task });
+        let specs = sender;
+        self.running.insert(pair, Running { specs, task });
     }
 
-    /// Ends the sessions of all others.
-    pub(super) fn keep(&mut self, wanted: &BTreeSet<Pair>) {
-        self.running.retain(|pair, _| wanted.contains(pair));
+    /// Ends all other sessions.
+    pub(super) fn keep(&mut self, desired: &BTreeSet<Pair>) {
+        self.running.retain(|pair, _| desired.contains(pair));
     }
 }

@@ -1,4 +1,4 @@
-//! The source of a `FleetPullSecret`.
+//! Watch of a source of a `FleetPullSecret`.
 
 use std::future::ready;
 
@@ -14,28 +14,27 @@ pub(super) type SourceRef = (String, String, String);
 
 /// A source, and the `resourceVersion` of its Secret.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct SourceState {
     pub(super) source: Source,
     pub(super) version: String,
 }
 
-/// Watches it. A failure is reported only while nothing is known yet: an outage of the API server does
-/// not change the Secret.
+/// Watches a source. It reports an error only while the source is unknown: an outage of the API server does not change the Secret.
 pub(super) fn source(
     client: &Client,
     (namespace, name, key): &SourceRef,
-) -> impl Stream<Item = Found> + Send + use<> {
+) -> impl Stream<Item = SourceState> + Send + use<> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let key = key.clone();
     let mut is_known = false;
     watch_object(secrets, name, "source").filter_map(move |state| {
-        let without = |source| Found {
+        let without = |source| SourceState {
             source,
             version: String::new(),
         };
         let found = match state {
-            ObjectState::Present(secret) => Some(Found {
-                source: Source::Found(Data::of(&secret, &key)),
+            ObjectState::Present(secret) => Some(SourceState {
+                source: Source::SourceState(Data::of(&secret, &key)),
                 version: secret.resource_version().unwrap_or_default(),
             }),
             ObjectState::Absent => Some(without(Source::Absent)),

@@ -1,4 +1,4 @@
-//! What the connections say becomes the status of the clusters' objects.
+//! Writes the statuses from the sessions to the `ClusterPullSecret`s.
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -11,7 +11,7 @@ use super::{CONCURRENT, Hub};
 use crate::objects::apply::ApplyError;
 
 impl Hub {
-    /// What the connections say of objects that are there.
+    /// Writes the changed statuses. It drops those without an object.
     pub(super) async fn write_statuses(&mut self) -> Result<(), ApplyError> {
         let observed = std::mem::take(&mut self.observed);
         let now = Timestamp::now();
@@ -24,25 +24,25 @@ impl Hub {
                 Some((object.clone(), status))
             })
             .collect();
-        let hub = &self.writer;
+        let writer = &self.writer;
         let mut written = stream::iter(writes)
-            .map(|(object, status)| async move { hub.object_status(&object, &status).await })
+            .map(|(object, status)| async move { writer.object_status(&object, &status).await })
             .buffer_unordered(CONCURRENT);
         let mut failed = None;
         while let Some(done) = written.next().await {
             match done {
                 Ok(object) => self.cache.put_object(object),
                 Err(error) if error.is_code(404) => {}
-                // What one cluster says of itself holds up no other.
+                // An invalid status of one cluster must not block others.
                 Err(error) if error.is_code(422) => {
-                    tracing::warn!(%error, "what a cluster says can't be written");
+                    tracing::warn!(%error, "the API server rejected the status of a cluster");
                 }
                 Err(error) => failed = Some(error),
             }
         }
         drop(written);
         if let Some(error) = failed {
-            // Newer ones may have arrived meanwhile.
+            // Keeps newer statuses that may have arrived.
             for (pair, status) in observed {
                 self.observed.entry(pair).or_insert(status);
             }
@@ -52,7 +52,7 @@ impl Hub {
     }
 }
 
-/// The status with its times; `None`: nothing is new.
+/// The complete status with its times; `None`: unchanged.
 fn dated(
     object: &ClusterPullSecret,
     observed: &ClusterPullSecretStatus,
@@ -63,7 +63,7 @@ fn dated(
     let is_same_phase = before.phase == observed.phase && before.last_transition_time.is_some();
     let has_moved = !is_same_phase || before.nodes != observed.nodes;
     let mut status = observed.clone();
-    // Between two reports of a connection the hub may have learnt more.
+    // A session that has not reached the cluster yet knows no identity.
     let identity = observed.identity.as_ref().or(before.identity.as_ref());
     let is_another = before
         .identity
@@ -72,7 +72,7 @@ fn dated(
     status.identity = identity.cloned();
     let is_done = matches!(status.phase, ClusterPhase::Synced | ClusterPhase::Removed);
     if is_another {
-        // Of another cluster under its name nothing is known to be in force, whatever it says.
+        // The kubeconfig leads to another cluster now. The hub has not accepted its identity, so it has written nothing there.
         status.revision = 0;
     } else if !is_done {
         status.revision = before.revision;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_cluster_that_becomes_another_one_nothing_is_known_to_be_in_force() {
+    fn a_cluster_with_a_new_identity_has_no_revision_in_force() {
         let says = |phase, identity: &str| ClusterPullSecretStatus {
             phase,
             revision: 3,

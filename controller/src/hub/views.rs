@@ -1,4 +1,4 @@
-//! What the hub keeps of the management cluster's objects.
+//! The parts of the management cluster's objects that the hub caches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub(super) struct KubeconfigSecret {
 }
 
 impl KubeconfigSecret {
-    /// Without the kubeconfig of a cluster that is another shard's.
-    pub(super) fn kept_by(mut self, shard: Shard) -> Self {
+    /// Drops the kubeconfig if the cluster belongs to another shard.
+    pub(super) fn for_shard(mut self, shard: Shard) -> Self {
         let (namespace, name) = &self.id.key;
         let cluster = name.strip_suffix("-kubeconfig").unwrap_or(name);
         let is_own = [name.as_str(), cluster]
@@ -73,7 +73,7 @@ impl KubeconfigSecret {
     }
 }
 
-/// The revision of a fleet.
+/// A Secret with a revision of a fleet.
 #[derive(Clone, Debug)]
 pub(super) struct RevisionSecret {
     pub(super) id: Id,
@@ -123,7 +123,7 @@ macro_rules! versioned_objects {
 }
 versioned_objects!(FleetPullSecret, ClusterPullSecret);
 
-/// Without the managed fields, which nothing depends on.
+/// Drops the managed fields to save memory.
 pub(super) fn slim<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object
@@ -149,7 +149,7 @@ pub(super) fn cluster(object: &DynamicObject) -> ClusterObject {
     }
 }
 
-/// Other Secrets of Cluster API carry the same label: their keys are not kept.
+/// Drops the keys of other Secrets of Cluster API, which have the same label.
 pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
     let is_kubeconfig =
         secret.labels().contains_key(CLUSTER_LABEL) || secret.name_any().ends_with("-kubeconfig");
@@ -175,7 +175,7 @@ pub(super) fn revision(secret: &Secret) -> RevisionSecret {
     }
 }
 
-/// The fleet and the cluster that the object is about; `None`: the hub did not name it.
+/// The fleet and the cluster of the object; `None`: its name does not match, so the hub did not create it.
 pub(super) fn pair(object: &ClusterPullSecret) -> Option<(String, ClusterKey)> {
     let spec = &object.spec;
     let (namespace, name) = spec.fleet.split_once('/')?;

@@ -19,7 +19,7 @@ use super::views::{
 };
 use crate::cache::list_watch::{Update, list_watch};
 
-/// Label of Cluster API's Secrets: the name of their cluster.
+/// Label with the cluster's name on Secrets of Cluster API.
 const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 const CLUSTER_API_GROUP: &str = "cluster.x-k8s.io";
 
@@ -27,17 +27,17 @@ pub(super) enum HubEvent {
     Fleet(Update<Box<FleetPullSecret>>),
     Object(Update<Box<ClusterPullSecret>>),
     Cluster(Update<ClusterObject>),
-    /// Cluster API's; `None`: another Secret of its.
+    /// A Secret of Cluster API, possibly without a kubeconfig.
     Kubeconfig(Update<KubeconfigSecret>),
     Registered(Update<KubeconfigSecret>),
     Revision(Update<RevisionSecret>),
     Namespace(Update<NamespaceLabels>),
 }
 
-/// An event, and the scope that it is of.
+/// An event and its scope.
 pub(super) type Scoped = (String, HubEvent);
 
-/// Watches the objects of these namespaces; an empty list is all of them. `resource`: of Cluster API's clusters.
+/// Watches the objects of these namespaces; an empty list means all. `resource`: Cluster API's `Cluster`.
 pub(super) fn events(
     client: &Client,
     namespaces: &[String],
@@ -154,7 +154,7 @@ fn scoped(client: &Client, scope: &str, resource: &ApiResource) -> Vec<BoxStream
     ]
 }
 
-/// `Cluster` of Cluster API in the version that the API server prefers; where it is not served, in the newest one.
+/// `Cluster` of Cluster API in the version that the API server prefers, or in the newest one if it is not served.
 pub(super) async fn cluster_resource(client: &Client) -> ApiResource {
     let groups = tokio::time::timeout(Duration::from_secs(15), client.list_api_groups());
     let groups = groups.await.ok().and_then(Result::ok);

@@ -1,4 +1,4 @@
-//! What the hub writes on the management cluster.
+//! The hub's writes in the management cluster.
 
 use globalps_core::api::{
     ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, FleetPullSecret,
@@ -17,7 +17,7 @@ use crate::objects::apply::{ApplyError, within};
 
 pub(super) struct Writer {
     client: Client,
-    /// Of Cluster API's clusters.
+    /// Cluster API's `Cluster`.
     resource: ApiResource,
 }
 
@@ -33,7 +33,7 @@ impl Writer {
         Self { client, resource }
     }
 
-    /// The object about a cluster, which the `Cluster` owns, or the Secret that registers the cluster.
+    /// Applies a `ClusterPullSecret`. Its owner is the `Cluster`, or the Secret that registers the cluster.
     pub(super) async fn object(
         &self,
         (namespace, cluster): &ClusterKey,
@@ -107,7 +107,7 @@ impl Writer {
         within("apply", "Secret", &name, api.patch(&name, &params, &patch)).await
     }
 
-    pub(super) async fn forget_revision(
+    pub(super) async fn delete_revision(
         &self,
         fleet: &FleetPullSecret,
         number: i64,
@@ -123,7 +123,7 @@ impl Writer {
         Api::namespaced(self.client.clone(), &namespace)
     }
 
-    /// Adds the hub's finalizer, or removes it. Others stay.
+    /// Adds or removes the hub's finalizer.
     pub(super) async fn finalizer(
         &self,
         fleet: &FleetPullSecret,
@@ -163,7 +163,7 @@ impl Writer {
     }
 }
 
-/// What is not there is deleted.
+/// An object that does not exist counts as deleted.
 fn gone<T>(deleted: Result<T, ApplyError>) -> Result<(), ApplyError> {
     match deleted {
         Ok(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! Bounds of what another cluster may answer: its API server is somebody else's. With one response that has no end it could fill
-//! this process, and with events or requests without an end keep it from everything else.
+//! Limits on responses of another cluster, whose API server is not trusted. An endless response could exhaust this process's
+//! memory, and endless events or requests its CPU.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,25 +13,26 @@ use kube::client::Body;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
 
-/// Bytes of a response, and of an event of a watch, at most. etcd takes no object of more than 1.5 MiB, and nothing here asks
-/// for two.
-pub(super) const MOST: usize = 2 << 20;
-/// Time for a response at most. A watch may go on.
-const TIME: Duration = Duration::from_secs(30);
-/// Bytes a second that one client reads, and how many more after it was at rest. A request counts as some, whatever the response.
+/// Maximum size of a response, and of an event of a watch, in bytes. etcd accepts objects of up to 1.5 MiB, and each request here
+/// is for one object.
+pub(super) const MAX_SIZE: usize = 2 << 20;
+/// Maximum duration of a response. A watch has no limit.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes per second that one client reads, after an initial burst worth this time. Each request counts as [`REQUEST`] bytes in
+/// addition to its response.
 const RATE: u32 = 512 << 10;
 const BURST: Duration = Duration::from_secs(2);
 const REQUEST: usize = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Exceeded {
-    #[error("a response of more than {} MiB", MOST >> 20)]
+    #[error("a response of more than {} MiB", MAX_SIZE >> 20)]
     Size,
-    #[error("the response has not ended within {} s: timed out", TIME.as_secs())]
+    #[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
     Time,
 }
 
-/// The layer of a client whose responses are bounded.
+/// Client layer that limits responses.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds;
 
@@ -41,18 +42,18 @@ impl<S> Layer<S> for Bounds {
     fn layer(&self, inner: S) -> Self::Service {
         BoundedService {
             inner,
-            pace: Pace::default(),
+            limiter: RateLimiter::default(),
             pause: None,
         }
     }
 }
 
-/// When all that was read until now would have been read at the rate.
+/// The time at which everything read so far would have been read at [`RATE`].
 #[derive(Clone, Default)]
-struct Pace(Arc<Mutex<Option<Instant>>>);
+struct RateLimiter(Arc<Mutex<Option<Instant>>>);
 
-impl Pace {
-    /// When the next bytes may be read, after these.
+impl RateLimiter {
+    /// Adds these bytes, and returns when the next ones may be read.
     fn after(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -70,8 +71,8 @@ fn pause(until: Instant) -> Option<Pin<Box<Sleep>>> {
 
 pub(super) struct BoundedService<S> {
     inner: S,
-    pace: Pace,
-    /// Until another request may be made.
+    limiter: RateLimiter,
+    /// Delay before the next request.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -96,35 +97,35 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|pair| pair == "watch=true");
-        let pace = self.pace.clone();
-        self.pause = pause(pace.after(REQUEST));
+        let limiter = self.limiter.clone();
+        self.pause = pause(limiter.after(REQUEST));
         let call = self.inner.call(request);
         Box::pin(async move {
             let response = call.await.map_err(Into::into)?;
-            Ok(response.map(|body| Bounded::new(body, pace, is_watch)))
+            Ok(response.map(|body| Bounded::new(body, limiter, is_watch)))
         })
     }
 }
 
-/// A body that ends with an error where it exceeds the bounds.
+/// A body that ends with an error if it exceeds a limit.
 pub(super) struct Bounded<B> {
     inner: B,
-    /// Bytes of the response, or of the event that has begun.
+    /// Bytes of the response, or of the current event of a watch.
     used: usize,
-    /// `None`: of a watch.
+    /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
-    pace: Pace,
-    /// Until more may be read.
+    limiter: RateLimiter,
+    /// Delay before the next read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Bounded<B> {
-    fn new(inner: B, pace: Pace, is_watch: bool) -> Self {
+    fn new(inner: B, limiter: RateLimiter, is_watch: bool) -> Self {
         Self {
             inner,
             used: 0,
-            end: (!is_watch).then(|| Box::pin(sleep(TIME))),
-            pace,
+            end: (!is_watch).then(|| Box::pin(sleep(TIMEOUT))),
+            limiter,
             pause: None,
         }
     }
@@ -135,10 +136,10 @@ impl<B> Bounded<B> {
             Some(at) => data.len() - at - 1,
             None => self.used.saturating_add(data.len()),
         };
-        if self.used > MOST {
+        if self.used > MAX_SIZE {
             return Err(Exceeded::Size);
         }
-        self.pause = pause(self.pace.after(data.len()));
+        self.pause = pause(self.limiter.after(data.len()));
         Ok(())
     }
 }
@@ -191,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// The same part, so many times, and then nothing for ever.
+    /// The same part, this many times. Then the body never ends.
     struct Parts(Bytes, usize);
 
     impl HttpBody for Parts {
@@ -210,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Each of 64 KiB.
+    /// Parts of 64 KiB.
     fn parts(byte: u8, number: usize) -> Parts {
         Parts(vec![byte; 1 << 16].into(), number)
     }
@@ -228,50 +229,50 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_response_without_an_end_is_cut() {
-        for (sentence, byte, is_watch) in [
+    async fn an_endless_response_is_cut() {
+        for (case, byte, is_watch) in [
             ("a response", b'x', false),
-            ("one of empty lines", b'\n', false),
+            ("a response of empty lines", b'\n', false),
             ("an event", b'x', true),
         ] {
-            let body = Bounded::new(parts(byte, usize::MAX), Pace::default(), is_watch);
+            let body = Bounded::new(parts(byte, usize::MAX), RateLimiter::default(), is_watch);
             let (bytes, error) = read(body).await;
             assert_eq!(
                 (bytes, error.as_str()),
-                (MOST, "a response of more than 2 MiB"),
-                "{sentence}"
+                (MAX_SIZE, "a response of more than 2 MiB"),
+                "{case}"
             );
         }
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_response_that_stops_is_over_in_time_and_a_watch_goes_on() {
+    async fn a_stalled_response_times_out_and_a_watch_does_not() {
         let parts = Parts(Bytes::from_static(b"x"), 7);
-        let (bytes, error) = read(Bounded::new(parts, Pace::default(), false)).await;
+        let (bytes, error) = read(Bounded::new(parts, RateLimiter::default(), false)).await;
         assert_eq!(bytes, 7);
         assert!(error.contains("within 30 s"), "{error}");
-        // Many events are more than one may be.
-        let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MOST);
-        let watch = read(Bounded::new(events, Pace::default(), true));
+        // All events together exceed the limit of one.
+        let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MAX_SIZE);
+        let watch = read(Bounded::new(events, RateLimiter::default(), true));
         let goes_on = tokio::time::timeout(Duration::from_mins(5), watch).await;
         assert!(goes_on.is_err(), "{goes_on:?}");
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn more_than_the_rate_waits_whatever_it_is() {
-        let (pace, begun) = (Pace::default(), Instant::now());
-        assert_eq!(pace.after(2 * RATE as usize), begun, "after a rest");
+    async fn reads_and_requests_wait_for_the_rate_limit() {
+        let (limiter, begun) = (RateLimiter::default(), Instant::now());
+        assert_eq!(limiter.after(2 * RATE as usize), begun, "the first burst");
         let later = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(pace.after(RATE as usize), later(1));
+        assert_eq!(limiter.after(RATE as usize), later(1));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(pace.after(RATE as usize), later(10), "it has rested");
+        assert_eq!(limiter.after(RATE as usize), later(10), "a new burst");
         for _ in 1..640 {
-            pace.after(REQUEST);
+            limiter.after(REQUEST);
         }
-        assert_eq!(pace.after(REQUEST), later(19), "64 a second");
-        // 6 MiB at half of one a second, of which the first is at once.
+        assert_eq!(limiter.after(REQUEST), later(19), "64 a second");
+        // 6 MiB at 0.5 MiB a second, with a burst of 1 MiB.
         let begun = Instant::now();
-        let mut rest = Bounded::new(parts(b'\n', 96), Pace::default(), true);
+        let mut rest = Bounded::new(parts(b'\n', 96), RateLimiter::default(), true);
         for _ in 0..96 {
             let frame = poll_fn(|context| Pin::new(&mut rest).poll_frame(context)).await;
             assert!(frame.unwrap().is_ok());

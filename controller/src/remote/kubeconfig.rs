@@ -1,4 +1,4 @@
-//! A client of another cluster, by a kubeconfig that somebody else wrote.
+//! Clients of other clusters from kubeconfigs of another author.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::bounds::Bounds;
 use crate::telemetry::client::READ_TIMEOUT;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// The end of a sentence about a kubeconfig.
-pub(crate) const UNUSABLE: &str = "has a certificate, key, token or proxy that can't be used";
+/// Predicate for an error message with the kubeconfig as its subject.
+pub(crate) const UNUSABLE: &str = "has an invalid certificate, key, token or proxy";
 
-/// A client by this kubeconfig; `Err`: the end of a sentence that begins with what it is.
+/// A client from this kubeconfig. `Err`: a predicate like [`UNUSABLE`], whose subject the caller adds.
 pub(crate) async fn connect(data: Option<&[u8]>) -> Result<Client, String> {
     let builder = ClientBuilder::try_from(config(data).await?).map_err(|_| UNUSABLE.to_owned())?;
     Ok(builder.with_layer(&Bounds).build())
 }
 
-/// What a client by this kubeconfig needs to know; `Err` as of [`connect`].
+/// The client configuration from this kubeconfig. `Err`: as for [`connect`].
 pub(crate) async fn config(data: Option<&[u8]>) -> Result<Config, String> {
     let Some(bytes) = data else {
         return Err("is missing".to_owned());
@@ -28,30 +28,30 @@ pub(crate) async fn config(data: Option<&[u8]>) -> Result<Config, String> {
     let kubeconfig = std::str::from_utf8(bytes)
         .ok()
         .and_then(|text| Kubeconfig::from_yaml(text).ok())
-        .ok_or("is not a kubeconfig")?;
-    reject_unsupported(&kubeconfig).map_err(sentence)?;
-    // The errors are dropped: they may quote the kubeconfig.
+        .ok_or("is not a valid kubeconfig")?;
+    reject_unsupported(&kubeconfig).map_err(unsupported)?;
+    // The original errors are dropped because they may quote the kubeconfig.
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let mut config = config.map_err(|_| {
-        "is not a whole kubeconfig: `current-context` must name a context with a server and a user"
-    })?;
-    // The watches have their own backoff.
+    let mut config = config.map_err(
+        |_| "is incomplete: `current-context` must name a context with a server and a user",
+    )?;
+    // The callers retry with their own backoff.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(READ_TIMEOUT);
     Ok(config)
 }
 
-fn sentence(why: Unsupported) -> String {
-    match why {
-        Unsupported::NoContext => "has no context that `current-context` names".to_owned(),
+fn unsupported(reason: Unsupported) -> String {
+    match reason {
+        Unsupported::NoContext => "has no context with the name in `current-context`".to_owned(),
         Unsupported::Program => {
-            "runs a program to log in (`exec` or `auth-provider`), and the controller has none: \
-             give it a token or a client certificate"
+            "runs a program to authenticate (`exec` or `auth-provider`), which globalps never does: \
+             use a token or a client certificate"
                 .to_owned()
         }
         Unsupported::File(instead) => format!(
-            "names a file, which the controller does not have: put its content into `{instead}`"
+            "names a file, which globalps never reads: put the content into `{instead}` instead"
         ),
     }
 }
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_kubeconfig_that_works_only_elsewhere_is_rejected_and_nothing_of_it_is_shown() {
+    async fn an_unusable_kubeconfig_is_rejected_and_not_quoted() {
         let server = "server: 'https://127.0.0.1:6443'";
-        for (sentence, data, expected) in [
-            ("no such key", None, "is missing"),
+        for (case, data, expected) in [
+            ("no data", None, "is missing"),
             (
                 "no kubeconfig",
                 Some(b"s3cret: [".to_vec()),
-                "is not a kubeconfig",
+                "is not a valid kubeconfig",
             ),
             (
                 "no context",
@@ -90,12 +90,12 @@ mod tests {
                 "runs a program",
             ),
             (
-                "a file of a token: the controller's own would be sent",
+                "a token file: the process would send its own token",
                 Some(kubeconfig(server, "tokenFile: /var/run/s3cret")),
                 "into `token`",
             ),
             (
-                "a file of an authority",
+                "a CA file",
                 Some(kubeconfig(
                     "server: 'https://127.0.0.1', certificate-authority: /s3cret",
                     "token: t",
@@ -103,19 +103,19 @@ mod tests {
                 "certificate-authority-data",
             ),
             (
-                "a certificate that is none",
+                "an invalid certificate",
                 Some(kubeconfig(
                     server,
                     "client-certificate-data: s3cret, client-key-data: s3cret",
                 )),
-                "can't be used",
+                "has an invalid certificate",
             ),
         ] {
             let Err(reason) = connect(data.as_deref()).await else {
-                panic!("{sentence}: taken")
+                panic!("{case}: accepted")
             };
-            assert!(reason.contains(expected), "{sentence}: {reason}");
-            assert!(!reason.contains("s3cret"), "{sentence}: {reason}");
+            assert!(reason.contains(expected), "{case}: {reason}");
+            assert!(!reason.contains("s3cret"), "{case}: {reason}");
         }
         assert!(connect(Some(&kubeconfig(server, "token: t"))).await.is_ok());
     }

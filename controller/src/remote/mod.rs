@@ -1,4 +1,4 @@
-//! Other clusters than this one.
+//! Clients of other clusters.
 
 mod bounds;
 pub(crate) mod kubeconfig;

@@ -1,10 +1,10 @@
-//! Why another cluster's API server can't be used, as a reason and a sentence.
+//! Reason and message for an error of another cluster's API server.
 
 use std::error::Error;
 
 use crate::telemetry::client::without_content;
 
-/// What is in the chain of errors, and the reason then. The first that fits counts.
+/// Texts in the chain of errors, and their reason. The first match counts.
 const CAUSES: [(&[&str], &str); 9] = [
     (&["a response of more than"], "ResponseTooLarge"),
     (&["Expired", "expired"], "CertificateExpired"),
@@ -28,13 +28,13 @@ const CAUSES: [(&[&str], &str); 9] = [
     (&["timed out", "deadline", "elapsed", "timeout"], "Timeout"),
 ];
 
-/// Of a request that failed. The sentence has nothing of a response's content, and not the server's address with its user.
+/// Reason and message for a failed request. The message contains neither content of a response nor credentials in the server's URL.
 pub(crate) fn reason(error: &kube::Error) -> (&'static str, String) {
     if let kube::Error::Api(status) = error {
         return match status.code {
             401 => (
                 "Unauthorized",
-                "the cluster does not accept the kubeconfig's token or certificate".to_owned(),
+                "the cluster rejects the token or certificate in the kubeconfig".to_owned(),
             ),
             403 => ("Forbidden", status.message.clone()),
             code => ("ServerError", format!("HTTP {code}: {}", status.message)),
@@ -60,10 +60,10 @@ pub(crate) fn reason(error: &kube::Error) -> (&'static str, String) {
     )
 }
 
-/// Of a request without a response.
+/// Reason and message for a request without a response.
 pub(crate) fn timeout() -> (&'static str, String) {
     (
         "Timeout",
-        "its API server can't be reached: no answer in time".to_owned(),
+        "its API server can't be reached: no response in time".to_owned(),
     )
 }

@@ -1,4 +1,4 @@
-//! One cluster of a fleet: what it is asked for, and what it has.
+//! `ClusterPullSecret`: desired and observed state of one member cluster.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Counts;
 
-/// Desired state of one cluster (spec) and its observed state (status), both written by the hub. Its `Cluster` owns the
-/// object, or the Secret that registers the cluster.
+/// Desired state (spec) and observed state (status) of one cluster, both written by the hub. The object's owner is the
+/// `Cluster`, or the Secret that registers the cluster.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -42,16 +42,16 @@ pub struct ClusterPullSecretSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
-    /// The Secret is removed from the cluster.
+    /// true: the hub removes the Secret from the cluster.
     #[serde(default)]
     pub remove: bool,
-    /// When the hub assigned this.
+    /// When the hub made this assignment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned_at: Option<Time>,
-    /// The hub revoked the assignment before this one, since the cluster made no progress.
+    /// true: the hub revoked the previous assignment because the cluster did not finish it in time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
-    /// Value of the annotation `globalps.io/retry` that this assignment follows. Another value is another attempt.
+    /// Value of the annotation `globalps.io/retry` at the time of this assignment. A new value causes another attempt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub retry: String,
@@ -60,7 +60,7 @@ pub struct ClusterPullSecretSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPullSecretStatus {
-    /// `metadata.generation` of the spec that `phase` is about.
+    /// `metadata.generation` of the spec that `phase` refers to.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub observed_generation: i64,
@@ -70,32 +70,32 @@ pub struct ClusterPullSecretStatus {
     pub revision: i64,
     #[serde(default)]
     pub phase: ClusterPhase,
-    /// uid of the cluster's namespace `kube-system`, by which two names of one cluster are found. Empty: it may not be asked.
-    /// Absent: not known yet.
+    /// uid of the cluster's namespace `kube-system`. The hub uses it to detect two kubeconfigs of one cluster. Empty: the
+    /// hub can't read the namespace. Absent: not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub identity: Option<String>,
-    /// `CamelCase` word for programs; empty where the phase says all.
+    /// `CamelCase` reason for programs; empty if the phase needs none.
     #[serde(default)]
     #[schemars(length(max = 128))]
     pub reason: String,
-    /// Sentence for people.
+    /// Human-readable details.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// Nodes of the cluster, as its own globalps counts them. Written when absent too, as null: a merge patch keeps what it
-    /// omits.
+    /// Numbers of nodes that the cluster's own globalps reports.
+    // An absent value is written as null: a merge patch does not change an omitted field.
     #[serde(default)]
     pub nodes: Option<Counts>,
     /// When `phase` last changed, by the hub's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// When `phase` or `nodes` last changed, by the hub's clock: a large cluster may take as long as it goes on.
+    /// When `phase` or `nodes` last changed, by the hub's clock. Such a change extends the deadline of the assignment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_progress_time: Option<Time>,
 }
 
-/// Where a cluster stands.
+/// State of the assignment in a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ClusterPhase {
     /// Waits for its turn.
@@ -106,14 +106,15 @@ pub enum ClusterPhase {
     Synced,
     /// The cluster's own rollout failed, or it rejects the content.
     Failed,
-    /// Trouble of its own keeps it from changing: a Secret of somebody else, a full quota.
+    /// An error of the cluster itself prevents the change, for example a Secret of another client or an exceeded quota. The
+    /// hub retries.
     Blocked,
     Removing,
     /// The Secret is removed.
     Removed,
     /// The cluster's API server can't be reached with its kubeconfig.
     Unreachable,
-    /// A phase of a newer release.
+    /// A phase that this release does not know.
     #[serde(other)]
     Other,
 }

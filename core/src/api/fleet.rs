@@ -1,4 +1,4 @@
-//! Many clusters from one: what a management cluster asks of its member clusters.
+//! `FleetPullSecret`: one pull secret for many clusters, rolled out from a management cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Counts, OnFailure, default_key, default_max_failures, default_max_unavailable};
 use crate::names;
 
-/// Clusters in trouble that a [`FleetPullSecretStatus`] names at most.
+/// Maximum length of `status.failures`.
 pub const STATUS_CLUSTERS: usize = 20;
 
 /// A pull secret for many clusters: where it comes from, which clusters get it, and how it is rolled out.
@@ -24,7 +24,7 @@ pub const STATUS_CLUSTERS: usize = 20;
     shortname = "fps",
     doc = "Registry credentials for many clusters: configuration and state",
     validation = Rule::new("self.metadata.name.size() <= 50 && !self.metadata.name.contains('.')")
-        .message("the name has at most 50 characters, and no dot"),
+        .message("the name must have at most 50 characters and no dot"),
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision"}"#,
     printcolumn = r#"{"name":"Clusters","type":"integer","jsonPath":".status.counts.total"}"#,
@@ -36,41 +36,40 @@ pub const STATUS_CLUSTERS: usize = 20;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "has(self.clusterSelector) || has(self.registered)",
-    "message": "clusterSelector or registered is needed: `clusterSelector: {}` selects every Cluster of the namespace",
+    "message": "clusterSelector or registered is required; `clusterSelector: {}` selects every Cluster in the namespace",
 }]))]
 pub struct FleetPullSecretSpec {
-    /// The Secret of this namespace with the credentials.
+    /// Secret in this namespace with the credentials.
     pub secret_ref: FleetSecretRef,
-    /// Labels of the `Cluster`s of Cluster API that get it. Empty: every one of the selected namespaces. Absent: none.
+    /// Selects `Cluster`s of Cluster API by their labels. Empty: every `Cluster` in the selected namespaces. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_selector: Option<LabelSelector>,
-    /// Labels of the namespaces whose clusters are selected. Absent: only this namespace.
+    /// Selects namespaces with clusters by their labels. Absent: only this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Clusters outside Cluster API. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered: Option<Registered>,
-    /// The Secret that is written into each cluster.
+    /// Secret that the hub writes into each cluster.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "self == oldSelf",
         "message": "target can't be changed: delete this FleetPullSecret and create another one",
     }]))]
     pub target: Target,
-    /// Whether a cluster is done only when globalps has the credentials in force on all of its nodes. false: it is done when
-    /// the Secret is there, also where globalps is not installed.
+    /// true: a cluster is done when its own globalps reports that the credentials are in force on every node. false: a
+    /// cluster is done when it has the Secret, even without globalps.
     #[serde(default = "default_require_nodes")]
     pub require_nodes: bool,
     #[serde(default)]
     pub rollout: FleetRollout,
-    /// globalps itself, in each cluster where nobody else installed it. Other images are the next revision, rolled out like other
-    /// credentials.
+    /// Installs globalps in clusters without it. A change of the images is a new revision, with the same canary and limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<MemberInstall>,
-    /// What becomes of the Secret in a cluster that is not selected any more, and when this object is deleted.
+    /// What happens to the Secret in clusters that are no longer selected, and in all clusters when this object is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-    /// So many earlier revisions that every cluster had are kept, to go back to.
+    /// How many earlier revisions to keep for a rollback. Only revisions that every cluster had are kept.
     #[serde(default = "default_history_limit")]
     #[schemars(range(max = 10))]
     #[schemars(extend("format" = "int32"))]
@@ -88,29 +87,29 @@ pub struct FleetSecretRef {
     pub key: String,
 }
 
-/// globalps in the member clusters. The kubeconfigs must allow it, as those of Cluster API do.
+/// Installation of globalps in the member clusters. The kubeconfigs must allow it; those of Cluster API do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberInstall {
-    /// false: nothing is installed, and what was installed stays.
+    /// false: the hub installs nothing. What it has installed stays.
     #[serde(default)]
     pub enabled: bool,
     #[schemars(length(min = 1, max = 512))]
     pub controller_image: String,
     #[schemars(length(min = 1, max = 512))]
     pub syncer_image: String,
-    /// A Secret of this namespace with the credentials for both images. It is in each cluster, as `globalps-images`, before they
-    /// are pulled. Absent: they need none.
+    /// Secret in this namespace with the credentials for both images. The hub creates it in each cluster as
+    /// `globalps-images` before the images are pulled. Absent: the images need no credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secret: Option<FleetSecretRef>,
 }
 
-/// Clusters that a Secret with a kubeconfig registers: one with the label `globalps.io/cluster: "true"` and the kubeconfig
-/// under the key `value` or `kubeconfig`.
+/// Clusters outside Cluster API. A Secret with the label `globalps.io/cluster: "true"` and a kubeconfig under the key
+/// `value` or `kubeconfig` registers a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Registered {
-    /// Labels of these Secrets. Empty: every one.
+    /// Selects these Secrets by their labels. Empty: all of them.
     #[serde(default)]
     pub selector: LabelSelector,
 }
@@ -136,7 +135,7 @@ impl Default for Target {
 }
 
 impl Target {
-    /// globalps of the cluster takes it as the additional pull secret, and says which version of it is in force.
+    /// Whether the cluster's own globalps uses this Secret as its additional pull secret, and so reports on it.
     pub fn is_additional(&self) -> bool {
         *self == Self::default()
     }
@@ -145,28 +144,28 @@ impl Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetRollout {
-    /// Clusters that may change at the same time: a number, or a percentage of the clusters; at least 1.
+    /// Maximum number of clusters that change at the same time: a number, or a percentage of the clusters; at least 1.
     #[serde(default = "default_max_unavailable")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
         "message": "maxUnavailable is a number of clusters from 1, or a percentage from 1% to 100%",
     }]))]
     pub max_unavailable: IntOrString,
-    /// The rollout halts when this many clusters have failed: a number, or a percentage of the clusters; at least 1. One
-    /// that can't be reached does not count.
+    /// The rollout halts when this many clusters have failed: a number, or a percentage of the clusters; at least 1.
+    /// Unreachable clusters don't count.
     #[serde(default = "default_max_failures")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
         "message": "maxFailures is a number of clusters from 1, or a percentage from 1% to 100%",
     }]))]
     pub max_failures: IntOrString,
-    /// No cluster changes while this is true.
+    /// true: the hub changes no cluster.
     #[serde(default)]
     pub paused: bool,
     /// What happens to clusters with the new revision when the rollout halts.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// The clusters that get a new revision before all others.
+    /// Clusters that get a new revision before all others.
     #[serde(default)]
     pub canary: ClusterCanary,
 }
@@ -183,14 +182,14 @@ impl Default for FleetRollout {
     }
 }
 
-/// The first clusters of a rollout.
+/// First clusters of a rollout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCanary {
-    /// Labels of the clusters to begin with. Empty: any cluster.
+    /// Selects canaries by their labels. Empty: any cluster.
     #[serde(default)]
     pub cluster_selector: LabelSelector,
-    /// How many of them must have the revision before the others get it.
+    /// How many canaries must have the revision before other clusters get it.
     #[serde(default = "default_canary_clusters")]
     #[schemars(range(min = 1, max = 1000))]
     #[schemars(extend("format" = "int32"))]
@@ -208,21 +207,21 @@ impl Default for ClusterCanary {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
-    /// It is removed from the clusters, a few at a time.
+    /// The hub removes the Secret, a few clusters at a time.
     #[default]
     Remove,
-    /// It stays, and nobody manages it any more.
+    /// The Secret stays in the clusters, unmanaged.
     Orphan,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetPullSecretStatus {
-    /// `metadata.generation` of the spec that this status is about.
+    /// `metadata.generation` of the spec that this status refers to.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub observed_generation: i64,
-    /// `resourceVersion` of the source that this status is about; empty: there is none.
+    /// `resourceVersion` of the source that this status refers to; empty: there is no source.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub observed_secret: String,
@@ -230,17 +229,18 @@ pub struct FleetPullSecretStatus {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
-    /// Clusters by state.
+    /// Numbers of clusters by state.
     #[serde(default)]
     pub counts: Counts,
-    /// Clusters in trouble, 20 at most. Written when empty too: a merge patch keeps what it omits.
+    /// Clusters with an error, at most 20.
+    // An empty list is written too: a merge patch does not change an omitted field.
     #[serde(default)]
     pub failures: Vec<ClusterFailure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Why a cluster does not have what it should have.
+/// Why a cluster does not have its desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterFailure {

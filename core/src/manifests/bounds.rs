@@ -1,8 +1,9 @@
-//! What bounds the controller's account. RBAC lets it write a `DaemonSet` in `kube-system`, which would be any image, any
-//! `ServiceAccount` and any directory of every node; these policies leave it the objects that it is there to write.
+//! Admission policies that limit the controller's account.
 //!
-//! They bind the agents' accounts too: the controller writes their Roles. The controller has no right on the policies, nor
-//! on their parameter, its own Deployment.
+//! RBAC lets the controller write a `DaemonSet` in `kube-system`, with any image, any `ServiceAccount` and any directory of
+//! every node. The policies allow only the objects that the controller needs. They also apply to the agents' accounts,
+//! because the controller writes the agents' Roles. The controller can change neither the policies nor their parameter, its
+//! own Deployment.
 
 use k8s_openapi::api::admissionregistration::v1::Validation;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -17,7 +18,7 @@ use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, SECRET_TYPE};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// `namespace`: the agents'. `delivered`: names of the Secrets in other namespaces.
+/// `namespace`: the agents' namespace. `delivered`: names of the Secrets in other namespaces.
 pub(super) fn objects(namespace: &str, allowed: &Allowed, delivered: &[String]) -> Vec<Value> {
     let mut accounts = vec![(CONTROLLER, CONTROLLER_NAMESPACE.to_owned())];
     accounts.extend(Agent::ALL.map(|agent| (agent.name(), namespace.to_owned())));
@@ -41,9 +42,9 @@ pub(super) fn objects(namespace: &str, allowed: &Allowed, delivered: &[String]) 
     objects
 }
 
-/// A pod template that somebody else changed is none of the controller's doing, and stays writable: so is that of the
-/// release before, while its nodes are restored. The image is the one that the controller's Deployment names, so that an
-/// upgrade and a downgrade need nothing else.
+/// An unchanged pod template always passes, so the controller can still update the rest of a `DaemonSet` that another client
+/// changed, or that an earlier release wrote while its nodes are restored. The allowed image comes from the controller's
+/// Deployment, so an upgrade or downgrade changes no policy.
 fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     let args = cel_list(&allowed_args(namespace, allowed));
     let environment = cel_list(&allowed_environment(allowed));
@@ -76,7 +77,7 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
             ),
         ),
         (
-            "no other program is run beside it: no lifecycle hooks, and no probe but the readiness probe",
+            "the container runs no other program: no lifecycle hooks, and no probe but the readiness probe",
             format!(
                 "variables.pod.containers.all(c, {} && (!has(c.readinessProbe) || \
                  (has(c.readinessProbe.exec) && c.readinessProbe.exec.command == {ready})))",
@@ -108,7 +109,7 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
                 .to_owned(),
         ),
         (
-            "the volumes are the kubelet's directory, those of its credential providers, /run/dbus and empty ones",
+            "the volumes are the directories of the kubelet and of its credential providers, /run/dbus and emptyDirs",
             format!(
                 "!has(variables.pod.volumes) || variables.pod.volumes.all(v, has(v.emptyDir) || \
                  (has(v.hostPath) && v.hostPath.path in {directories}))"
@@ -144,13 +145,13 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     }
 }
 
-/// The object has none of the fields.
+/// CEL: the object has none of the fields.
 fn absent(object: &str, fields: &[&str]) -> String {
     let absent = fields.iter().map(|field| format!("!has({object}.{field})"));
     absent.collect::<Vec<_>>().join(" && ")
 }
 
-/// Every directory of a node that an agent may see.
+/// Every directory of a node that an agent may mount.
 fn directories(allowed: &Allowed) -> Vec<&str> {
     let mut directories: Vec<&str> = vec![DBUS_DIR];
     directories.extend(allowed.config_files().iter().map(|file| directory(file)));
@@ -162,8 +163,8 @@ fn directories(allowed: &Allowed) -> Vec<&str> {
     directories
 }
 
-/// Of a map of strings: each key is ours, or was there before with the same value. `also`: another kind of key that is
-/// ours.
+/// CEL: each key of this map of strings belongs to globalps, or existed before with the same value. `also`: a condition for
+/// further keys of globalps.
 fn only_ours_are_new(path: &str, also: &str) -> String {
     format!(
         "!has(object.{path}) || object.{path}.all(k, k.startsWith('globalps.io/') || {also} || \
@@ -172,8 +173,8 @@ fn only_ours_are_new(path: &str, also: &str) -> String {
     )
 }
 
-/// RBAC itself lets nobody grant what they do not hold. What the controller holds is more than an agent needs, though: a
-/// node would get it with the agent's token.
+/// RBAC prevents a client from granting permissions that it does not have. The controller has more than an agent needs, and a
+/// compromised node would get these permissions with the agent's token.
 fn roles() -> Policy {
     let roles = Agent::ALL.map(|agent| {
         let allowed: Vec<String> = rules(agent).iter().map(covers).collect();
@@ -184,7 +185,7 @@ fn roles() -> Policy {
     Policy {
         rules: vec![writes(RBAC, "v1", ["roles"])],
         validations: vec![validation(
-            "a Role allows no more than its syncer needs",
+            "a Role allows no more than its agent needs",
             format!("!has(object.rules) || {}", roles.join(" || ")),
         )],
         ..Policy::default()
@@ -196,11 +197,11 @@ fn role_bindings(namespace: &str) -> Policy {
         rules: vec![writes(RBAC, "v1", ["rolebindings"])],
         validations: vec![
             validation(
-                "a RoleBinding is of the Role of its own name",
+                "a RoleBinding refers to the Role with its own name",
                 "object.roleRef.kind == 'Role' && object.roleRef.name == object.metadata.name",
             ),
             validation(
-                "a RoleBinding binds the syncer's ServiceAccount of its own name",
+                "a RoleBinding binds only the agent's ServiceAccount with its own name",
                 format!(
                     "!has(object.subjects) || object.subjects.all(s, s.kind == 'ServiceAccount' && \
                      s.name == object.metadata.name && has(s.namespace) && s.namespace == '{namespace}')"
@@ -211,7 +212,7 @@ fn role_bindings(namespace: &str) -> Policy {
     }
 }
 
-/// Whether rule `r` allows no more than this one.
+/// CEL: rule `r` allows no more than this one.
 fn covers(rule: &PolicyRule) -> String {
     let within = |field: &str, values: &Option<Vec<String>>| {
         let values = cel_list(values.as_deref().unwrap_or_default());
@@ -223,19 +224,19 @@ fn covers(rule: &PolicyRule) -> String {
         within("verbs", &Some(rule.verbs.clone())),
     ];
     if rule.resource_names.is_some() {
-        // Without names a rule is about all objects.
+        // A rule without names applies to all objects.
         parts.push("has(r.resourceNames) && r.resourceNames.size() > 0".to_owned());
         parts.push(within("resourceNames", &rule.resource_names));
     }
     format!("({})", parts.join(" && "))
 }
 
-/// Clouds give an account's pods an identity of theirs by its annotations and labels.
+/// Cloud providers give pods a cloud identity by annotations and labels of their `ServiceAccount`.
 fn service_accounts(delivered: &[String]) -> Policy {
     let names = cel_list(delivered);
     let list =
         |object: &str| format!("(has({object}.imagePullSecrets) ? {object}.imagePullSecrets : [])");
-    // Whether the one has every reference of the other, but the controller's own.
+    // Every reference of the one, except the controller's own, is in the other.
     let within = |one: &str, other: &str| {
         format!(
             "{}.all(s, (has(s.name) && s.name in {names}) || s in {})",
@@ -247,13 +248,13 @@ fn service_accounts(delivered: &[String]) -> Policy {
         rules: vec![writes("", "v1", ["serviceaccounts"])],
         validations: vec![
             validation(
-                "a ServiceAccount names no Secrets",
+                "the `secrets` of a ServiceAccount don't change",
                 "!has(object.secrets) || (oldObject != null && has(oldObject.secrets) && \
                  object.secrets == oldObject.secrets)",
             ),
             validation(
                 format!(
-                    "a ServiceAccount gets and loses no imagePullSecrets but globalps' own: {names}"
+                    "the imagePullSecrets of a ServiceAccount don't change, except globalps' own: {names}"
                 ),
                 format!(
                     "oldObject == null ? !has(object.imagePullSecrets) : ({} && {})",
@@ -274,7 +275,7 @@ fn service_accounts(delivered: &[String]) -> Policy {
     }
 }
 
-/// A Secret of type `kubernetes.io/service-account-token` is filled by Kubernetes with the token of any account.
+/// Kubernetes would fill a Secret of type `kubernetes.io/service-account-token` with a token of any account.
 fn secrets() -> Policy {
     Policy {
         rules: vec![writes("", "v1", ["secrets"])],
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
     use crate::api::{GlobalPullSecretSpec, Kubelet, Restart};
 
-    /// What the API server makes of the rest is shown on a real one.
+    /// `tests/tests/policies.rs` tests the expressions on a real API server.
     #[test]
     fn every_argument_and_directory_of_the_syncer_is_allowed() {
         let allowed = Allowed::with(

@@ -1,4 +1,4 @@
-//! What a management cluster gets: the hub, its custom resources and its rights.
+//! Objects of a management cluster: the hub, its CRDs and its permissions.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -18,11 +18,11 @@ use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, MAX_SHARDS, hub_shard};
 #[derive(Clone, Debug)]
 pub struct HubInstall {
     pub image: String,
-    /// Namespaces with `FleetPullSecret`s and clusters, in each of which a Role lets the hub read every Secret; empty: all
-    /// namespaces, by a `ClusterRole`.
+    /// Namespaces with `FleetPullSecret`s and clusters. A Role in each of them lets the hub read every Secret there. Empty:
+    /// all namespaces, with a `ClusterRole`.
     pub namespaces: Vec<String>,
-    /// So many processes lead at the same time, each with its part of the clusters; 1 is enough for a thousand. At most
-    /// [`MAX_SHARDS`].
+    /// Number of processes that lead at the same time, each connected to its share of the clusters. One is enough for a
+    /// thousand clusters. At most [`MAX_SHARDS`].
     pub shards: u32,
 }
 
@@ -57,7 +57,7 @@ impl HubInstall {
             objects.push(value(role_binding(HUB, namespace, account)));
         }
         objects.extend(leader::hub_objects());
-        // After the policy: a new hub never runs without it.
+        // The policy comes first, so that a new hub never runs without it.
         for index in 0..self.shards() {
             let name = hub_shard(index);
             objects.push(value(NetworkPolicy {
@@ -97,12 +97,12 @@ impl HubInstall {
     }
 }
 
-/// In each namespace. The names of kubeconfigs and of revisions differ, so that Secrets can't be bound to names.
+/// Permissions in each namespace. Names of kubeconfigs and revisions vary, so RBAC can't restrict Secrets by name.
 fn rules() -> Vec<PolicyRule> {
     vec![
         rule(GROUP, ["fleetpullsecrets"], [], ["list", "watch", "patch"]),
         rule(GROUP, ["fleetpullsecrets/status"], [], ["patch"]),
-        // Where the API server asks whoever sets an owner for the right to block its deletion.
+        // `OwnerReferencesPermissionEnforcement` requires it to set `blockOwnerDeletion`.
         rule(GROUP, ["fleetpullsecrets/finalizers"], [], ["update"]),
         rule(
             GROUP,

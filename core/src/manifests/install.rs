@@ -1,4 +1,4 @@
-//! What `kubectl globalps install` puts into a cluster: the custom resources, and the controller.
+//! Objects that `kubectl globalps install` creates in a cluster: the CRDs, the controller and its permissions.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -25,23 +25,23 @@ use crate::provider::AUDIENCE;
 pub struct Install {
     pub controller_image: String,
     pub syncer_image: String,
-    /// Pull secret of both images, which whoever installs them puts into this namespace and into `globalps-system`.
+    /// Pull secret of both images. The user creates it in this namespace and in `globalps-system`.
     pub images_pull_secret: Option<String>,
     /// Namespace of the Secrets and the syncer.
     pub namespace: String,
-    /// An original pull secret that the controller shall be allowed to read.
+    /// Original pull secret that the controller may read.
     pub original: Option<SecretRef>,
-    /// Secrets of the namespace that the controller shall be allowed to read, in their order.
+    /// Secrets in the namespace that the controller may read, in order of precedence.
     pub sources: Vec<SourceRef>,
-    /// How credentials reach the kubelets; `None`: as it is configured.
+    /// How credentials reach the kubelets; `None`: the configuration does not change.
     pub delivery: Option<DeliveryType>,
-    /// Delivery into namespaces; `None`: none, or as it is configured.
+    /// Delivery into namespaces; `None`: the configuration does not change.
     pub image_pull_secrets: Option<NamespaceAccess>,
-    /// Pull secrets of operators; `None`: none, or as it is configured.
+    /// Pull secrets of operators; `None`: the configuration does not change.
     pub operators: Option<OperatorAccess>,
-    /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
+    /// `HyperShift` control plane with the original pull secret. The controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
-    /// Units and files that `spec.kubelet` can name.
+    /// Units, files and directories that `spec.kubelet` accepts.
     pub allowed: Allowed,
 }
 
@@ -78,7 +78,7 @@ impl Install {
             let role_name = format!("{CONTROLLER}-original");
             let mut rules = vec![rule("", ["secrets"], [name], ["list", "watch"])];
             if (namespace.as_str(), name.as_str()) == OPENSHIFT_ORIGINAL {
-                // That one is also looked for where nobody names it.
+                // The controller also looks for this Secret when the configuration names none.
                 rules.push(rule("", ["secrets"], [name], ["get"]));
             }
             objects.push(value(role(&role_name, namespace, rules)));
@@ -113,7 +113,7 @@ impl Install {
                 .flat_map(|access| access.objects(account)),
         );
         objects.extend(network::objects(&self.namespace));
-        // After the policies: a new controller never runs without them.
+        // The policies come first, so that a new controller never runs without them.
         objects.push(value(self.deployment()));
         let spec = self.spec();
         if !spec.is_empty() {
@@ -127,7 +127,7 @@ impl Install {
         objects
     }
 
-    /// Only what was asked for: every other field is the user's, with its default.
+    /// Only the requested fields: server-side apply leaves all others to the user.
     fn spec(&self) -> serde_json::Map<String, Value> {
         let mut spec = serde_json::Map::new();
         if let Some(original) = &self.original {
@@ -171,14 +171,15 @@ impl Install {
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
             ],
-            // It has 10 to 20 MiB. 32 sources of 1 MB each, which can't be valid together, are held all the same.
+            // Normal use is 10 to 20 MiB. The cache must also hold 32 sources of 1 MB each, although these are too large
+            // to be valid together.
             memory: "256Mi",
         })
     }
 }
 
-/// The Role and the binding that let the controller read these Secrets, all of its sources. `names` is not empty: an empty
-/// list would be every Secret of the namespace.
+/// Role and RoleBinding that let the controller read its sources. `names` must not be empty: an empty list would allow every
+/// Secret in the namespace.
 pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
     by_name(&format!("{CONTROLLER}-sources"), namespace, names)
 }
@@ -195,8 +196,8 @@ fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
     ]
 }
 
-/// Lets kubelets request tokens for the credential provider, of the pods on their own node. The tokens are good for
-/// nothing else. Part of the installation: a controller that may write `ClusterRoles` would be the greater danger.
+/// Lets kubelets request tokens of pods on their own node, for the credential provider's audience only. `install` creates
+/// these objects because a controller that may write `ClusterRoles` would be the greater risk.
 fn audience_objects() -> Vec<Value> {
     let name = AUDIENCE_ROLE;
     vec![
@@ -222,8 +223,9 @@ fn audience_objects() -> Vec<Value> {
     ]
 }
 
-/// What the controller may do in the namespace of the Secrets. Whoever creates a Role must hold its permissions, so the
-/// syncer's are among them. Server-side apply asks for `create` by name, so even that is not open.
+/// Permissions of the controller in the namespace of the Secrets. They include the agents' permissions, because RBAC requires
+/// them of a client that creates the agents' Roles. Even `create` is restricted by name, since the API server knows the name
+/// in a server-side apply.
 fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
@@ -253,17 +255,17 @@ fn controller_rules() -> Vec<PolicyRule> {
             [GLOBAL_SECRET],
             ["patch"],
         ),
-        // Named after nodes, so not by name.
+        // The objects have the names of nodes, so RBAC can't restrict them by name.
         rule(
             GROUP,
             ["nodepullsecrets"],
             [],
             ["list", "watch", "create", "patch", "delete"],
         ),
-        // A DaemonSet whose pods can't be made says why in events.
+        // The events of a DaemonSet say why its pods can't be created.
         rule("events.k8s.io", ["events"], [], ["create", "list"]),
     ];
-    // The restorer's are among them.
+    // They include the restorer's.
     rules.extend(syncer::rules(Agent::Syncer));
     rules
 }

@@ -1,5 +1,4 @@
-//! What leader election needs: a Lease that the controller may hold, and an API server that takes writes from nobody but
-//! its holder.
+//! Leader election: permissions on the Lease, and a policy by which the API server accepts writes only from the Lease's holder.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -16,7 +15,7 @@ use crate::names::{
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-leader";
 const HUB_POLICY: &str = "globalps-hub-leader";
-/// What the API server says of a token that was made for a pod: the name of that pod.
+/// Key in `userInfo.extra` with the name of the pod that a token is bound to.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
 /// `delivered`: names of the Secrets in other namespaces.
@@ -33,7 +32,7 @@ fn lease_rules() -> Vec<PolicyRule> {
     vec![lease_rule(&[LEASE.to_owned()])]
 }
 
-/// What election needs of these Leases.
+/// Permissions on these Leases for leader election.
 pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
     PolicyRule {
         resource_names: Some(names.to_vec()),
@@ -46,10 +45,11 @@ pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
     }
 }
 
-/// A controller that was frozen, or whose write was delayed on its way, may not know that another one leads. It never
-/// passes this. What moves the rollout names the process that wrote it. A deletion can't name anybody, and the other
-/// objects need not: for those the API server knows the pod that the token was made for, and the Lease's holder begins
-/// with the name of its pod.
+/// Rejects writes of a controller that no longer leads: it was frozen, or its request was delayed.
+///
+/// Objects that move the rollout carry the writer's identity in an annotation, and the policy compares it with the Lease's
+/// holder. For deletions and for all other objects the policy compares pods: the token is bound to a pod, and the holder's
+/// identity begins with its pod's name.
 fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Policy {
     let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
     let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
@@ -91,10 +91,10 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
     }
 }
 
-/// The token was made for the pod of the process that the Lease names.
+/// CEL: the token is bound to the pod of the Lease's holder.
 const IS_HOLDER: &str = "variables.pod != '' && variables.holder.startsWith(variables.pod + '_')";
 
-/// Whom the Lease names, and for which pod the token was made.
+/// CEL variables: the Lease's holder, and the pod that the token is bound to.
 fn holder_and_pod() -> [(&'static str, String); 2] {
     [
         (
@@ -110,8 +110,8 @@ fn holder_and_pod() -> [(&'static str, String); 2] {
     ]
 }
 
-/// Of the hub: what each cluster is asked for comes from the leader alone. Revisions need no policy, since they are immutable;
-/// in a cluster each write names the version of the Secret that it is for.
+/// The hub's policy: only the leader writes `ClusterPullSecret`s. Other writes need no policy: revisions are immutable, and
+/// each write into a member cluster carries the `resourceVersion` of the Secret that it replaces.
 pub(super) fn hub_objects() -> [Value; 2] {
     let policy = Policy {
         params: Some(("coordination.k8s.io/v1", "Lease")),

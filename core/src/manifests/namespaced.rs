@@ -1,8 +1,7 @@
-//! What delivery into namespaces needs beyond the rest: permissions of the controller, and the admission policy that attaches the
-//! Secret to pods.
+//! Delivery into namespaces: additional permissions of the controller, and the admission policy that attaches the Secret to pods.
 //!
-//! The policy reads the `GlobalPullSecret` itself. So the controller has no right on policies, which would be a right on every
-//! pod.
+//! The policy reads its settings from the `GlobalPullSecret`, so the controller needs no write access to policies. Such access
+//! would let it change every pod.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use kube::Resource as _;
@@ -15,18 +14,18 @@ use crate::names::{
     EXCLUDE_LABEL, GLOBAL_SECRET, IMAGE_PULL_SECRETS, PATCHER_EXCLUDE_ANNOTATION, ROLLED_OUT_SECRET,
 };
 
-/// Delivery into namespaces, as it is installed.
+/// Settings of the delivery into namespaces at installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceAccess {
-    /// Name of the Secret in each namespace: the controller may write no other.
+    /// Name of the Secret in each namespace. The controller may write no other Secret there.
     pub secret_name: String,
     pub attach: Attach,
-    /// Service accounts have references from before, which the controller must be able to take out again.
+    /// Service accounts still have references from an earlier configuration, and the controller may remove them.
     pub detaches: bool,
 }
 
 impl NamespaceAccess {
-    /// `namespace`: of the `GlobalPullSecret`. `account`: the controller's, as name and namespace.
+    /// `namespace`: the namespace of the `GlobalPullSecret`. `account`: name and namespace of the controller's account.
     pub(super) fn objects(&self, namespace: &str, account: (&str, &str)) -> Vec<Value> {
         let mut objects = vec![
             value(ClusterRole {
@@ -38,7 +37,7 @@ impl NamespaceAccess {
                 subjects: Some(vec![service_account(account)]),
                 ..named(IMAGE_PULL_SECRETS, "")
             }),
-            // For new namespaces, while the newest content waits for its canary.
+            // New namespaces get this content while the canary of the newest content has not passed.
             value(role(
                 IMAGE_PULL_SECRETS,
                 namespace,
@@ -82,7 +81,7 @@ impl NamespaceAccess {
     }
 }
 
-/// Adds the reference to each pod as it is created. Where anything about it fails, the pod is created without.
+/// Adds the reference to each new pod. If the policy fails, the pod is created without it.
 fn policy() -> Value {
     let settings = "params.spec.imagePullSecrets";
     let selector = format!("{settings}.namespaceSelector");
@@ -109,7 +108,7 @@ fn policy() -> Value {
             ),
         ),
         (
-            // The kubelet's own image of a static pod.
+            // The API server rejects changes of a static pod's mirror pod.
             "no-mirror-pod",
             "!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)"
                 .to_owned(),

@@ -1,4 +1,4 @@
-//! What the pull secrets of operators need beyond the rest: permissions of the controller.
+//! Pull secrets of operators: additional permissions of the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::names::{OPERATORS, operator_secret};
 /// API group of the Operator Lifecycle Manager.
 const OLM: &str = "operators.coreos.com";
 
-/// The pull secrets of catalogs that the controller may read and copy: namespace and name. Not empty: an empty list of names
-/// would be every Secret.
+/// Namespaces and names of the catalogs' pull secrets, which the controller may read and copy. Must not be empty: an empty list
+/// of names would allow every Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorAccess {
     pub secrets: BTreeSet<(String, String)>,
@@ -26,7 +26,7 @@ impl OperatorAccess {
         secrets.map(|(namespace, name)| operator_secret(namespace, name))
     }
 
-    /// `account`: the controller's, as name and namespace.
+    /// `account`: name and namespace of the controller's account.
     pub(super) fn objects(&self, account: (&str, &str)) -> Vec<Value> {
         let by_name = |names: Vec<String>, verbs| PolicyRule {
             resource_names: Some(names),
@@ -42,7 +42,7 @@ impl OperatorAccess {
                         ["list", "watch"],
                     ),
                     rule("", ["serviceaccounts"], [], ["list", "watch", "patch"]),
-                    // Written, and never read.
+                    // The controller does not need to read the copies.
                     by_name(self.copies().collect(), ["create", "patch", "delete"]),
                 ]),
                 ..named(OPERATORS, "")

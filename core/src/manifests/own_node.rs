@@ -1,4 +1,4 @@
-//! What binds an agent to its node: the API server takes a node's status from a pod of that node only.
+//! Admission policy that binds an agent to its node: only a pod on a node can write that node's status.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::names::{GROUP, VERSION};
 
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-own-node";
-/// What the API server says of a token that was made for a pod: the node of that pod.
+/// Key in `userInfo.extra` with the node of the pod that a token is bound to.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// `namespace`: the agents'. RBAC knows names of objects, but not that a token's node has the object's name.
+/// `namespace`: the agents' namespace. RBAC can't compare the name of an object with the node of a token.
 pub(super) fn objects(namespace: &str) -> Vec<Value> {
     let policy = Policy {
         rules: vec![writes(

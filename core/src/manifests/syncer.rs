@@ -1,5 +1,7 @@
-//! What the controller creates while there is something to sync or to restore: an agent on every Linux node. On selected
-//! nodes it is the syncer; on the others the restorer, the same program under an account that can't read the content.
+//! Objects of the agents, which the controller creates while there is something to sync or to restore.
+//!
+//! An agent runs on every Linux node: the syncer on selected nodes, the restorer on all others. Both are the same program, but
+//! the restorer's account can't read the content.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -12,15 +14,15 @@ use super::{named, value};
 use crate::api::GlobalPullSecretSpec;
 use crate::names::{GLOBAL_SECRET, GROUP, RESTORER, ROLLED_OUT_SECRET, SYNCER};
 
-/// Everything that the controller creates for the nodes besides the Secrets. The code that applies it takes it apart
-/// without `..`, so that a new object can't be forgotten.
+/// All objects that the controller creates for the nodes, except Secrets. The code that applies them destructures this without
+/// `..`, so a new field does not compile until it is applied.
 #[derive(Clone, Debug)]
 pub struct SyncerObjects {
     pub syncer: AgentObjects,
     pub restorer: AgentObjects,
 }
 
-/// The objects of one agent. All of them have its name.
+/// The objects of one agent, all with the agent's name.
 #[derive(Clone, Debug)]
 pub struct AgentObjects {
     pub service_account: ServiceAccount,
@@ -29,7 +31,7 @@ pub struct AgentObjects {
     pub daemon_set: DaemonSet,
 }
 
-/// Which nodes an agent is for, and what it may do there.
+/// The two agents differ in their nodes and their permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     /// On selected nodes.
@@ -87,7 +89,7 @@ pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec)
     }
 }
 
-/// What the agent may do.
+/// Permissions of the agent.
 pub(super) fn rules(agent: Agent) -> Vec<PolicyRule> {
     let content = rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], ["get"]);
     let bookkeeping = [

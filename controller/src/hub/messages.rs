@@ -1,4 +1,4 @@
-//! What the hub and a member's task say to each other.
+//! Messages between the hub and a member's session.
 
 use std::sync::Arc;
 
@@ -6,36 +6,36 @@ use globalps_core::api::{ClusterPullSecretStatus, Target};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::clusters::input::ClusterKey;
-use crate::clusters::member::Wanted;
+use crate::clusters::member::Desired;
 use crate::content::source::Data;
 use crate::leader::fencing::Fence;
 
-/// What the hub wants of a member.
+/// Desired state of a member, with everything that its session needs.
 #[derive(Clone, PartialEq)]
-pub(super) struct Order {
-    /// The kubeconfig; `None`: the Secret has none.
+pub(super) struct MemberSpec {
+    /// `None`: there is no Secret, or it has no kubeconfig.
     pub(super) kubeconfig: Option<Arc<Data>>,
-    /// Generation of the object that this is about.
+    /// Generation of the `ClusterPullSecret` that this spec comes from.
     pub(super) generation: i64,
-    pub(super) wanted: Wanted,
+    pub(super) desired: Desired,
     pub(super) target: Target,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
     pub(super) require_nodes: bool,
-    /// uid of the one `kube-system` that may be written to: it is known to be none of another name, nor the hub's. `None`: nothing
-    /// may be written.
+    /// uid of the cluster's `kube-system`. The session writes only into this cluster, which is neither a duplicate nor the
+    /// management cluster. `None`: the session writes nothing.
     pub(super) identity: Option<String>,
-    /// What was in force there last.
+    /// Last known revision in force.
     pub(super) revision: i64,
-    /// The status is about this generation.
+    /// The status refers to this generation, and its phase is `Synced`.
     pub(super) is_settled: bool,
 }
 
-impl Order {
-    /// The status says that what is wanted is in force.
+impl MemberSpec {
+    /// The status says that the desired revision is in force.
     pub(super) fn is_in_force(&self) -> bool {
         self.is_settled
-            && matches!(&self.wanted, Wanted::Revision(release) if release.number == self.revision)
+            && matches!(&self.desired, Desired::Revision(release) if release.number == self.revision)
     }
 
     pub(super) fn has_same_place(&self, other: &Self) -> bool {
@@ -44,7 +44,7 @@ impl Order {
     }
 }
 
-/// What a member's task has seen.
+/// A status from a member's session.
 pub(super) struct Observation {
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
@@ -52,13 +52,13 @@ pub(super) struct Observation {
     pub(super) status: ClusterPullSecretStatus,
 }
 
-/// Shared by all members.
+/// Shared by all sessions.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) fence: Fence,
     /// Field manager of this hub.
     pub(super) manager: Arc<str>,
     pub(super) observations: mpsc::UnboundedSender<Observation>,
-    /// Connections that are being made.
+    /// Limits the number of sessions that connect at the same time.
     pub(super) connecting: Arc<Semaphore>,
 }
