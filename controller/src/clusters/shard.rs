@@ -4,8 +4,6 @@ use std::str::FromStr;
 
 use globalps_core::names::MAX_SHARDS;
 
-use super::input::ClusterKey;
-
 /// One of several processes that lead at the same time. Each one connects to its share of the clusters; the first one plans for
 /// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +18,7 @@ impl Shard {
     }
 
     /// The result must not change between releases. Otherwise two processes could connect to one cluster during an upgrade.
-    pub(crate) fn has(self, (namespace, name): &ClusterKey) -> bool {
+    pub(crate) fn has(self, namespace: &str, name: &str) -> bool {
         let bytes = namespace.bytes().chain([b'/']).chain(name.bytes());
         // FNV-1a.
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -57,9 +55,11 @@ mod tests {
             .collect();
         let mut counts = [0; 5];
         for number in 0..1000 {
-            let key = ("fleet".to_owned(), format!("cluster-{number}"));
-            let of: Vec<usize> = (0..5).filter(|at| shards[*at].has(&key)).collect();
-            assert_eq!(of.len(), 1, "{key:?}");
+            let name = format!("cluster-{number}");
+            let of: Vec<usize> = (0..5)
+                .filter(|at| shards[*at].has("fleet", &name))
+                .collect();
+            assert_eq!(of.len(), 1, "{name}");
             counts[of[0]] += 1;
         }
         assert!(
@@ -67,8 +67,7 @@ mod tests {
             "{counts:?}"
         );
         // Another release must not move it.
-        let key = ("fleet".to_owned(), "cluster-1".to_owned());
-        assert!(shards[FIRST].has(&key));
+        assert!(shards[FIRST].has("fleet", "cluster-1"));
     }
 
     /// The shard of `fleet/cluster-1` since the first release with shards.
@@ -80,7 +79,7 @@ mod tests {
             assert!(text.parse::<Shard>().is_err(), "{text}");
         }
         let only: Shard = "0/1".parse().unwrap();
-        assert!(only.plans() && only.has(&("a".to_owned(), "b".to_owned())));
+        assert!(only.plans() && only.has("a", "b"));
         assert!(!"1/2".parse::<Shard>().unwrap().plans());
     }
 }

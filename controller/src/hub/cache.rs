@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
 use super::views::{
-    ClusterObject, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, revision, slim,
+    ClusterObject, Id, KubeconfigSecret, NamespaceLabels, RevisionSecret, key, revision, slim,
 };
 use super::watches::{HubEvent, Scoped, scopes};
 use crate::cache::list_watch::Update;
@@ -75,8 +75,14 @@ impl HubCache {
             HubEvent::Namespace(_) => false,
             HubEvent::Fleet(update) => scope.fleets.handle(update),
             HubEvent::Object(update) => {
-                let is_own = shard.plans() || is_own(shard, &update);
-                scope.objects.handle(update) && is_own
+                // Only clusters of its own give a shard that doesn't plan anything to do.
+                let is_relevant = match &update {
+                    Update::Event(Event::Apply(object) | Event::Delete(object)) => {
+                        shard.plans() || is_own(shard, object)
+                    }
+                    _ => true,
+                };
+                scope.objects.handle(update) && is_relevant
             }
             HubEvent::Cluster(Update::Failed(error)) => {
                 let before = scope.has_no_clusters;
@@ -146,6 +152,11 @@ impl HubCache {
         scopes.flat_map(|scope| scope.objects.live.values().map(|it| &**it))
     }
 
+    /// Those of the clusters that this shard connects to.
+    pub(super) fn own_objects(&self) -> impl Iterator<Item = &ClusterPullSecret> {
+        self.objects().filter(|object| is_own(self.shard, object))
+    }
+
     /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
     pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<Revision> {
         let uid = fleet.uid().unwrap_or_default();
@@ -186,16 +197,22 @@ impl HubCache {
         Some(&kube_system.id.uid)
     }
 
-    /// The clusters for the plan, without obstacles.
+    /// The clusters that this shard plans for or connects to, without obstacles.
     pub(super) fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
+        let is_relevant = |id: &Id| {
+            let (namespace, name) = &id.key;
+            self.shard.plans() || self.shard.has(namespace, name)
+        };
         let mut clusters: BTreeMap<ClusterKey, ClusterView> = BTreeMap::new();
         for scope in self.scopes.values() {
-            for cluster in scope.clusters.live.values() {
+            let of_cluster_api = scope.clusters.live.values();
+            for cluster in of_cluster_api.filter(|it| is_relevant(&it.id)) {
                 let view = clusters.entry(cluster.id.key.clone()).or_default();
                 view.labels = Some(cluster.labels.clone());
                 view.is_deleting = cluster.is_deleting;
             }
-            for secret in scope.registered.live.values() {
+            let registered = scope.registered.live.values();
+            for secret in registered.filter(|it| is_relevant(&it.id)) {
                 let view = clusters.entry(secret.id.key.clone()).or_default();
                 view.registered = Some(secret.labels.clone());
             }
@@ -235,15 +252,10 @@ impl HubCache {
     }
 }
 
-/// Only its own clusters give a shard that plans for nobody something to do.
-fn is_own(shard: Shard, update: &Update<Box<ClusterPullSecret>>) -> bool {
-    match update {
-        Update::Event(Event::Apply(object) | Event::Delete(object)) => {
-            let namespace = object.namespace().unwrap_or_default();
-            shard.has(&(namespace, object.spec.cluster.clone()))
-        }
-        _ => true,
-    }
+/// Whether the shard connects to the object's cluster.
+fn is_own(shard: Shard, object: &ClusterPullSecret) -> bool {
+    let namespace = object.metadata.namespace.as_deref();
+    shard.has(namespace.unwrap_or_default(), &object.spec.cluster)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One reconcile of the hub: writes the statuses from the sessions, plans each fleet, and sends new specs to the sessions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,17 +138,25 @@ impl Hub {
     /// The clusters with their obstacles.
     fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
         let mut clusters = self.cache.clusters();
+        let own = self.cache.identity();
+        // Few are not unique: the others of thousands are not compared.
+        let mut known = HashSet::new();
+        let all = self.cache.objects().filter_map(identity_of);
+        let repeated: HashSet<&str> = all
+            .filter(|it| Some(*it) == own || !known.insert(*it))
+            .collect();
         let found = self.cache.objects().filter_map(|object| {
-            let (_, cluster) = pair(object).filter(|(_, key)| clusters.contains_key(key))?;
-            let status = object.status.as_ref()?;
+            let identity = identity_of(object).filter(|it| repeated.contains(it))?;
+            let (_, cluster) = pair(object)?;
+            self.cache.owner(&cluster)?;
             Some(Identified {
                 cluster,
-                identity: status.identity.clone()?,
-                has_content: status.revision > 0,
+                identity: identity.to_owned(),
+                has_content: object.status.as_ref()?.revision > 0,
             })
         });
         let found: Vec<Identified> = found.collect();
-        for (key, obstacle) in obstacles(&found, self.cache.identity()) {
+        for (key, obstacle) in obstacles(&found, own) {
             if let Some(view) = clusters.get_mut(&key) {
                 view.obstacle = Some(obstacle);
             }
@@ -300,8 +308,8 @@ impl Hub {
         let manager: Arc<str> = format!("{HUB}-{own}").into();
         let mut pairs = BTreeSet::new();
         let mut specs = Vec::new();
-        for object in self.cache.objects() {
-            let Some(pair) = pair(object).filter(|(_, cluster)| self.shard.has(cluster)) else {
+        for object in self.cache.own_objects() {
+            let Some(pair) = pair(object) else {
                 continue;
             };
             let (Some((fleet, revisions)), Some(cluster)) =
@@ -332,6 +340,12 @@ impl Hub {
         }
         self.sessions.keep(&pairs);
     }
+}
+
+/// The identity that a cluster reported; `None`: not known, or the hub can't read it.
+fn identity_of(object: &ClusterPullSecret) -> Option<&str> {
+    let identity = object.status.as_ref()?.identity.as_deref()?;
+    (!identity.is_empty()).then_some(identity)
 }
 
 fn sum(one: Counts, other: Counts) -> Counts {

@@ -13,11 +13,14 @@ use crate::objects::apply::ApplyError;
 impl Hub {
     /// Writes the changed statuses. It drops those without an object.
     pub(super) async fn write_statuses(&mut self) -> Result<(), ApplyError> {
+        if self.observed.is_empty() {
+            return Ok(());
+        }
         let observed = std::mem::take(&mut self.observed);
         let now = Timestamp::now();
         let writes: Vec<(ClusterPullSecret, ClusterPullSecretStatus)> = self
             .cache
-            .objects()
+            .own_objects()
             .filter_map(|object| {
                 let pair = pair(object)?;
                 let status = dated(object, observed.get(&pair)?, now)?;

@@ -65,7 +65,7 @@ impl KubeconfigSecret {
         let cluster = name.strip_suffix("-kubeconfig").unwrap_or(name);
         let is_own = [name.as_str(), cluster]
             .iter()
-            .any(|name| shard.has(&(namespace.clone(), (*name).to_owned())));
+            .any(|name| shard.has(namespace, name));
         if !is_own {
             self.kubeconfig = Arc::new(Data(None));
         }
