@@ -34,7 +34,7 @@ pub(super) fn source(
         };
         let found = match state {
             ObjectState::Present(secret) => Some(SourceState {
-                source: Source::SourceState(Data::of(&secret, &key)),
+                source: Source::Found(Data::of(&secret, &key)),
                 version: secret.resource_version().unwrap_or_default(),
             }),
             ObjectState::Absent => Some(without(Source::Absent)),
