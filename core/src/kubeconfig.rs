@@ -1,20 +1,20 @@
-//! What a kubeconfig that somebody else wrote asks of the program that uses it. Pure.
+//! Which kubeconfigs of other authors are safe to use. Pure.
 
 use kube::config::Kubeconfig;
 
-/// Why a kubeconfig of another author is not used.
+/// Why a kubeconfig is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// `current-context` names no context of it.
+    /// `current-context` names a context that doesn't exist.
     NoContext,
-    /// Its user logs in by a program: `exec` or `auth-provider`.
+    /// Its user authenticates with a program: `exec` or `auth-provider`.
     Program,
-    /// Its user or cluster names a file; the field that takes the content of the file instead.
+    /// Its user or cluster refers to a file; the value is the field that embeds the content instead.
     File(&'static str),
 }
 
-/// Rejects what works only on the machine where the kubeconfig was written. A program would run with the rights of whoever
-/// uses the kubeconfig, and a path would name a file of theirs, which must not be sent to the server in the kubeconfig.
+/// Rejects what works only on the machine where the kubeconfig was written. A program would run with the rights of the process
+/// that uses the kubeconfig, and a path would name a file of that process, which must not be sent to the server.
 pub fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), Unsupported> {
     let wanted = kubeconfig.current_context.as_deref();
     let context = kubeconfig

@@ -76,7 +76,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
         (
             "unit",
             "systemd-poweroff.service",
-            Some("unit is none of Auto, kubelet.service"),
+            Some("unit must be one of Auto, kubelet.service"),
         ),
         ("unit", "kubelet.service.evil.service", Some("--allow-unit")),
         ("unit", "my-kubelet.service", Some("--allow-unit")),
@@ -86,7 +86,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
         (
             "configFile",
             "/etc/passwd",
-            Some("configFile is none of /var/lib/kubelet/config.json"),
+            Some("configFile must be one of /var/lib/kubelet/config.json"),
         ),
         (
             "configFile",

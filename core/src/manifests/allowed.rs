@@ -1,4 +1,4 @@
-//! Which units and files an editor of the `GlobalPullSecret` can name: those of kubelets. `install` widens the lists.
+//! Which units and files a `GlobalPullSecret` may name: those of known kubelets. `install` can allow more.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
@@ -8,7 +8,7 @@ use kube::CustomResourceExt as _;
 use crate::api::{GlobalPullSecret, ProviderPaths};
 use crate::names::{CONFIG_FILE, KUBELET_UNIT_AUTO};
 
-/// systemd units that run a kubelet, of every distribution known to have one.
+/// systemd units that run a kubelet on known distributions.
 const UNITS: [&str; 10] = [
     "kubelet.service",
     "k3s.service",
@@ -21,15 +21,15 @@ const UNITS: [&str; 10] = [
     "snap.kubelet.daemon.service",
     "snap.microk8s.daemon-kubelite.service",
 ];
-/// `config.json` in the root directory of a kubelet: everybody's and RKE2's, k0s', `MicroK8s`'.
+/// `config.json` in the kubelet's root directory: the default and RKE2, k0s, `MicroK8s`.
 const CONFIG_FILES: [&str; 3] = [
     CONFIG_FILE,
     "/var/lib/k0s/kubelet/config.json",
     "/var/snap/microk8s/common/var/lib/kubelet/config.json",
 ];
 
-/// Where distributions have the kubelet's providers: the configuration, and the directory of the programs. K3s and RKE2,
-/// EKS, AKS, `OpenShift`, GKE.
+/// Where distributions keep credential providers: the configuration and the directory of binaries. K3s and RKE2, EKS, AKS,
+/// `OpenShift`, GKE.
 const PROVIDERS: [(&str, &str); 6] = [
     (
         "/var/lib/rancher/credentialprovider/config.yaml",
@@ -57,7 +57,7 @@ const PROVIDERS: [(&str, &str); 6] = [
     ),
 ];
 
-/// What `spec.kubelet.unit`, `configFile` and `credentialProvider` can be.
+/// Allowed values of `spec.kubelet.unit`, `configFile` and `credentialProvider`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     units: Vec<String>,
@@ -72,7 +72,7 @@ impl Default for Allowed {
 }
 
 impl Allowed {
-    /// The known kubelets, and these units and absolute paths.
+    /// The known kubelets plus these units and absolute paths.
     pub fn with(units: &[String], config_files: &[String], providers: &[ProviderPaths]) -> Self {
         let all = |known: &[&str], more: &[String]| {
             let mut all: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
@@ -112,8 +112,8 @@ impl Allowed {
         &self.config_files
     }
 
-    /// The custom resource with these lists in its schema. An object with another value keeps it: the API server
-    /// validates only values that change (ratcheting).
+    /// The custom resource with these lists in its schema. An existing object keeps a value that is no longer listed: the API
+    /// server validates only changed values (ratcheting).
     pub(super) fn crd(&self) -> CustomResourceDefinition {
         let mut crd = GlobalPullSecret::crd();
         for version in &mut crd.spec.versions {
@@ -129,7 +129,7 @@ impl Allowed {
                 let rule = ValidationRule {
                     rule: format!("self in {}", cel_list(values)),
                     message: Some(format!(
-                        "{field} is none of {}; `kubectl globalps install {flag} --apply` allows another one",
+                        "{field} must be one of {}; `kubectl globalps install {flag} --apply` allows another value",
                         values.join(", ")
                     )),
                     ..ValidationRule::default()
@@ -146,7 +146,7 @@ impl Allowed {
             rules.push(ValidationRule {
                 rule: format!("(self.configPath + ' ' + self.binDir) in {}", cel_list(&pairs)),
                 message: Some(
-                    "credentialProvider names no known directories of a kubelet's providers; \
+                    "credentialProvider must name known directories of credential providers; \
                      `kubectl globalps install --allow-provider CONFIG:BIN_DIR --apply` allows others"
                         .to_owned(),
                 ),
@@ -157,7 +157,7 @@ impl Allowed {
     }
 }
 
-/// Panics where the schema has no such field: the path is a constant, and the golden test of the manifests follows it.
+/// Panics if the schema has no such field: the path is a constant, and the golden test of the manifests covers it.
 fn property<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> &'a mut JSONSchemaProps {
     path.iter().fold(schema, |schema, name| {
         let properties = schema.properties.as_mut();
@@ -167,8 +167,8 @@ fn property<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> &'a mut JSONS
     })
 }
 
-/// A list of strings as an expression of CEL.
+/// A list of strings as a CEL expression.
 pub(super) fn cel_list<S: AsRef<str>>(values: &[S]) -> String {
-    // CEL reads strings as JSON writes them.
+    // CEL string literals are a superset of JSON's.
     serde_json::json!(values.iter().map(AsRef::as_ref).collect::<Vec<_>>()).to_string()
 }

@@ -1,4 +1,4 @@
-//! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and as little else as possible.
+//! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and nothing else of the node.
 
 use k8s_openapi::api::apps::v1::{
     DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet,
@@ -18,7 +18,7 @@ use super::{named, pull_secrets, quantities, strings};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use crate::names::{EXCLUDE_LABEL, SYNCER_BINARY};
 
-/// Where the pod sees the node's directories.
+/// Where the pod mounts the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";
 const DBUS_MOUNT: &str = "/host/run/dbus";
 const PROVIDER_CONFIG_MOUNT: &str = "/host/provider-config";
@@ -27,11 +27,10 @@ const HOST_PROVIDER_CONFIG: &str = "HOST_PROVIDER_CONFIG";
 const HOST_PROVIDER_BIN_DIR: &str = "HOST_PROVIDER_BIN_DIR";
 const RUN_MOUNT: &str = "/run/globalps";
 const READY_FILE: &str = "/run/globalps/ready";
-/// The node's directory with the socket of the system bus.
+/// The node directory with the system bus socket.
 pub(super) const DBUS_DIR: &str = "/run/dbus";
 
-/// Pods that may be replaced at the same time. A pod that starts changes nothing on its node, but an image that does not
-/// start must not stop every agent at once.
+/// A starting pod changes nothing on its node, but an image that doesn't start must not stop all agents at once.
 const MAX_UNAVAILABLE: &str = "10%";
 
 pub(super) fn daemon_set(
@@ -106,7 +105,7 @@ pub(super) fn daemon_set(
     }
 }
 
-/// The nodes of an agent. Those of both are all Linux nodes, and no node is of both.
+/// The nodes of an agent. The two agents' nodes are disjoint and together all Linux nodes.
 fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     let selected = spec.node_selector.iter();
     let requirements = |operator: &str, excluded: &str| {
@@ -123,7 +122,7 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
         );
         requirements
     };
-    // All of a term must hold, and one of the terms. `NotIn` holds for a node without the label, too.
+    // Terms are ORed, the expressions of a term ANDed. `NotIn` also matches a node without the label.
     let terms = match agent {
         Agent::Syncer => vec![requirements("In", "NotIn")],
         Agent::Restorer => requirements("NotIn", "In")
@@ -142,17 +141,17 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     }
 }
 
-/// The system bus makes the pod root on its node. Where nothing is restarted, the pod does without.
+/// The system bus makes the pod root on its node, so it is mounted only if the agent restarts something.
 fn has_bus(spec: &GlobalPullSecretSpec) -> bool {
     spec.kubelet.restart != Restart::Never
 }
 
-/// Directory and name of the file.
+/// Directory and file name.
 fn split(config_file: &str) -> (&str, &str) {
     config_file.rsplit_once('/').unwrap_or_default()
 }
 
-/// The directory of the file on the node.
+/// The file's directory on the node.
 pub(super) fn directory(config_file: &str) -> &str {
     split(config_file).0
 }
@@ -176,7 +175,7 @@ fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<Strin
     args
 }
 
-/// Every argument that an agent has for some spec, and none beside.
+/// Exactly the arguments that an agent can get from some spec.
 pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
     let mut args = vec![
         "run".to_owned(),
@@ -201,8 +200,8 @@ fn config_file_arg(file_name: &str) -> String {
     format!("--config-file={KUBELET_MOUNT}/{file_name}")
 }
 
-/// Names and values of the environment, besides the node's name. A syncer of the release before ignores a variable that it
-/// does not know; with an unknown argument it would not start.
+/// Environment variables besides the node's name. An older syncer ignores unknown variables, but does not start with an unknown
+/// argument.
 fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
     let mut variables = vec![host_config_file(&spec.kubelet.config_file)];
     let provider = spec.kubelet.credential_provider.as_ref();
@@ -210,7 +209,7 @@ fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Every variable that an agent has for some spec, as `NAME=VALUE`.
+/// Every variable that an agent can get from some spec, as `NAME=VALUE`.
 pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
     let files = allowed.config_files().iter();
     let files = files.map(|file| host_config_file(file));
@@ -222,7 +221,7 @@ pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
     all
 }
 
-/// The path on the node, by which the kubelet knows it.
+/// The path on the node, as the kubelet knows it.
 fn host_config_file(config_file: &str) -> (&'static str, String) {
     ("HOST_CONFIG_FILE", config_file.to_owned())
 }
@@ -240,7 +239,7 @@ fn provider_paths(provider: &ProviderPaths) -> [(&'static str, String); 4] {
     ]
 }
 
-/// The directories of providers that a syncer with this environment, names and values, has; `None`: none.
+/// The credential provider directories of a syncer with this environment; `None` if it has none.
 pub fn provider_paths_of<'a>(
     environment: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Option<ProviderPaths> {
@@ -278,7 +277,6 @@ fn ready_arg() -> String {
     format!("--ready-file={READY_FILE}")
 }
 
-/// The command of the readiness probe.
 pub(super) fn ready_command() -> Vec<String> {
     vec![format!("/{SYNCER_BINARY}"), "ready".to_owned(), ready_arg()]
 }
@@ -290,7 +288,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
         ..VolumeMount::default()
     };
     let mut mounts = vec![VolumeMount {
-        // Without propagation, mounts of other pods below it would stay pinned after those pods are gone.
+        // Without propagation this mount would pin mounts of other pods after those pods are gone.
         mount_propagation: Some("HostToContainer".to_owned()),
         ..mount("kubelet", KUBELET_MOUNT)
     }];
@@ -309,7 +307,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
         env: Some(variables(spec)),
         resources: Some(ResourceRequirements {
             requests: Some(quantities([("cpu", "5m"), ("memory", "16Mi")])),
-            // About ten times what it has: it holds a Secret of 1 MiB several times over while it merges.
+            // About ten times the usual use. While it merges, the syncer holds several copies of a Secret of up to 1 MiB.
             limits: Some(quantities([("memory", "64Mi")])),
             ..ResourceRequirements::default()
         }),
@@ -321,7 +319,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
             timeout_seconds: Some(5),
             ..Probe::default()
         }),
-        // Files of root, and the bus's rule that only uid 0 may restart a unit, need uid 0; nothing needs a capability.
+        // Root's files and the bus policy (only uid 0 may restart a unit) need uid 0; nothing needs a capability.
         security_context: Some(SecurityContext {
             run_as_user: Some(0),
             run_as_group: Some(0),

@@ -1,4 +1,4 @@
-//! What a management cluster gets: the hub, its custom resources and its rights.
+//! What `install --hub` creates on a management cluster: the hub, its custom resources and permissions.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -18,16 +18,15 @@ use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, MAX_SHARDS, hub_shard};
 #[derive(Clone, Debug)]
 pub struct HubInstall {
     pub image: String,
-    /// Namespaces with `FleetPullSecret`s and clusters, in each of which a Role lets the hub read every Secret; empty: all
-    /// namespaces, by a `ClusterRole`.
+    /// Namespaces with `FleetPullSecret`s and clusters. In each, a Role lets the hub read every Secret. Empty: all namespaces,
+    /// through a `ClusterRole`.
     pub namespaces: Vec<String>,
-    /// So many processes lead at the same time, each with its part of the clusters; 1 is enough for a thousand. At most
-    /// [`MAX_SHARDS`].
+    /// Number of shards. Each leads for its part of the clusters; 1 is enough for a thousand. At most [`MAX_SHARDS`].
     pub shards: u32,
 }
 
 impl HubInstall {
-    /// The objects in the order in which they can be applied.
+    /// The objects in apply order.
     pub fn objects(&self) -> Vec<Value> {
         let account = (HUB, CONTROLLER_NAMESPACE);
         let labels = rule("", ["namespaces"], [], ["list", "watch"]);
@@ -97,12 +96,12 @@ impl HubInstall {
     }
 }
 
-/// In each namespace. The names of kubeconfigs and of revisions differ, so that Secrets can't be bound to names.
+/// Permissions in each namespace. Names of kubeconfig and revision Secrets aren't known in advance, so the rules can't name them.
 fn rules() -> Vec<PolicyRule> {
     vec![
         rule(GROUP, ["fleetpullsecrets"], [], ["list", "watch", "patch"]),
         rule(GROUP, ["fleetpullsecrets/status"], [], ["patch"]),
-        // Where the API server asks whoever sets an owner for the right to block its deletion.
+        // With `OwnerReferencesPermissionEnforcement`, setting an owner requires the right to block its deletion.
         rule(GROUP, ["fleetpullsecrets/finalizers"], [], ["update"]),
         rule(
             GROUP,

@@ -1,4 +1,4 @@
-//! What `kubectl globalps install` puts into a cluster: the custom resources, and the controller.
+//! What `kubectl globalps install` creates in a cluster: the custom resources and the controller.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -25,28 +25,28 @@ use crate::provider::AUDIENCE;
 pub struct Install {
     pub controller_image: String,
     pub syncer_image: String,
-    /// Pull secret of both images, which whoever installs them puts into this namespace and into `globalps-system`.
+    /// Pull secret for both images. The user creates it in this namespace and in `globalps-system`.
     pub images_pull_secret: Option<String>,
     /// Namespace of the Secrets and the syncer.
     pub namespace: String,
-    /// An original pull secret that the controller shall be allowed to read.
+    /// An original pull secret that the controller may read.
     pub original: Option<SecretRef>,
-    /// Secrets of the namespace that the controller shall be allowed to read, in their order.
+    /// Secrets of the namespace that the controller may read, in order.
     pub sources: Vec<SourceRef>,
-    /// How credentials reach the kubelets; `None`: as it is configured.
+    /// How credentials reach the kubelets; `None`: keep the configured value.
     pub delivery: Option<DeliveryType>,
-    /// Delivery into namespaces; `None`: none, or as it is configured.
+    /// Delivery into namespaces; `None`: keep the configured value.
     pub image_pull_secrets: Option<NamespaceAccess>,
-    /// Pull secrets of operators; `None`: none, or as it is configured.
+    /// Delivery to operators; `None`: keep the configured value.
     pub operators: Option<OperatorAccess>,
-    /// A control plane of `HyperShift` whose pull secret is the original one; the controller may read its kubeconfig.
+    /// A `HyperShift` control plane whose pull secret is the original one; the controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
-    /// Units and files that `spec.kubelet` can name.
+    /// Units and files that `spec.kubelet` may name.
     pub allowed: Allowed,
 }
 
 impl Install {
-    /// The objects in the order in which they can be applied.
+    /// The objects in apply order.
     pub fn objects(&self) -> Vec<Value> {
         let account = (CONTROLLER, CONTROLLER_NAMESPACE);
         let mut objects = vec![
@@ -78,7 +78,7 @@ impl Install {
             let role_name = format!("{CONTROLLER}-original");
             let mut rules = vec![rule("", ["secrets"], [name], ["list", "watch"])];
             if (namespace.as_str(), name.as_str()) == OPENSHIFT_ORIGINAL {
-                // That one is also looked for where nobody names it.
+                // This one is also read without being configured.
                 rules.push(rule("", ["secrets"], [name], ["get"]));
             }
             objects.push(value(role(&role_name, namespace, rules)));
@@ -127,7 +127,7 @@ impl Install {
         objects
     }
 
-    /// Only what was asked for: every other field is the user's, with its default.
+    /// Only what was requested: all other fields belong to the user and keep their defaults.
     fn spec(&self) -> serde_json::Map<String, Value> {
         let mut spec = serde_json::Map::new();
         if let Some(original) = &self.original {
@@ -171,14 +171,14 @@ impl Install {
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
             ],
-            // It has 10 to 20 MiB. 32 sources of 1 MB each, which can't be valid together, are held all the same.
+            // It uses 10 to 20 MiB. The limit leaves room for 32 sources of 1 MB each, even though together they can't be valid.
             memory: "256Mi",
         })
     }
 }
 
-/// The Role and the binding that let the controller read these Secrets, all of its sources. `names` is not empty: an empty
-/// list would be every Secret of the namespace.
+/// The Role and RoleBinding that let the controller read these source Secrets. `names` must not be empty: an empty list would
+/// mean every Secret of the namespace.
 pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
     by_name(&format!("{CONTROLLER}-sources"), namespace, names)
 }
@@ -195,8 +195,8 @@ fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
     ]
 }
 
-/// Lets kubelets request tokens for the credential provider, of the pods on their own node. The tokens are good for
-/// nothing else. Part of the installation: a controller that may write `ClusterRoles` would be the greater danger.
+/// Lets kubelets request tokens for the credential provider, for pods on their own node. The tokens have no other use. `install`
+/// creates this, because a controller that may write `ClusterRoles` would be a greater risk.
 fn audience_objects() -> Vec<Value> {
     let name = AUDIENCE_ROLE;
     vec![
@@ -222,8 +222,8 @@ fn audience_objects() -> Vec<Value> {
     ]
 }
 
-/// What the controller may do in the namespace of the Secrets. Whoever creates a Role must hold its permissions, so the
-/// syncer's are among them. Server-side apply asks for `create` by name, so even that is not open.
+/// The controller's permissions in the namespace of the Secrets. To create a Role one must hold its permissions, so they include
+/// the syncer's. Server-side apply checks `create` with the object's name, so even that is restricted by name.
 fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
@@ -253,17 +253,17 @@ fn controller_rules() -> Vec<PolicyRule> {
             [GLOBAL_SECRET],
             ["patch"],
         ),
-        // Named after nodes, so not by name.
+        // These objects are named after nodes, so the rule can't list names.
         rule(
             GROUP,
             ["nodepullsecrets"],
             [],
             ["list", "watch", "create", "patch", "delete"],
         ),
-        // A DaemonSet whose pods can't be made says why in events.
+        // A DaemonSet reports in events why its pods can't be created.
         rule("events.k8s.io", ["events"], [], ["create", "list"]),
     ];
-    // The restorer's are among them.
+    // They include the restorer's.
     rules.extend(syncer::rules(Agent::Syncer));
     rules
 }

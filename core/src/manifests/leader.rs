@@ -1,5 +1,5 @@
-//! What leader election needs: a Lease that the controller may hold, and an API server that takes writes from nobody but
-//! its holder.
+//! What leader election needs: a Lease that the controller may hold, and an admission policy that rejects writes of a controller
+//! that doesn't hold it.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::names::{
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-leader";
 const HUB_POLICY: &str = "globalps-hub-leader";
-/// What the API server says of a token that was made for a pod: the name of that pod.
+/// Extra user info of a token that was issued for a pod: the pod's name.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
 /// `delivered`: names of the Secrets in other namespaces.
@@ -33,7 +33,7 @@ fn lease_rules() -> Vec<PolicyRule> {
     vec![lease_rule(&[LEASE.to_owned()])]
 }
 
-/// What election needs of these Leases.
+/// What leader election needs on these Leases.
 pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
     PolicyRule {
         resource_names: Some(names.to_vec()),
@@ -46,10 +46,10 @@ pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
     }
 }
 
-/// A controller that was frozen, or whose write was delayed on its way, may not know that another one leads. It never
-/// passes this. What moves the rollout names the process that wrote it. A deletion can't name anybody, and the other
-/// objects need not: for those the API server knows the pod that the token was made for, and the Lease's holder begins
-/// with the name of its pod.
+/// A controller that was frozen, or whose write was delayed, may not know that another one leads. This policy rejects its writes.
+/// Objects that move the rollout carry the identity of the process that wrote them. A deletion carries none, and the remaining
+/// objects don't need it: for those the API server knows the pod that the token was issued for, and the Lease's holder starts
+/// with the pod's name.
 fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Policy {
     let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
     let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
@@ -91,10 +91,10 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
     }
 }
 
-/// The token was made for the pod of the process that the Lease names.
+/// The token was issued for the pod of the Lease's holder.
 const IS_HOLDER: &str = "variables.pod != '' && variables.holder.startsWith(variables.pod + '_')";
 
-/// Whom the Lease names, and for which pod the token was made.
+/// The Lease's holder, and the pod that the token was issued for.
 fn holder_and_pod() -> [(&'static str, String); 2] {
     [
         (
@@ -110,8 +110,8 @@ fn holder_and_pod() -> [(&'static str, String); 2] {
     ]
 }
 
-/// Of the hub: what each cluster is asked for comes from the leader alone. Revisions need no policy, since they are immutable;
-/// in a cluster each write names the version of the Secret that it is for.
+/// The same for the hub: only the leader writes what each cluster should have. Revisions need no policy, since they are
+/// immutable; writes into a member cluster carry the Secret's `resourceVersion`.
 pub(super) fn hub_objects() -> [Value; 2] {
     let policy = Policy {
         params: Some(("coordination.k8s.io/v1", "Lease")),

@@ -1,8 +1,8 @@
-//! What delivery into namespaces needs beyond the rest: permissions of the controller, and the admission policy that attaches the
+//! What delivery into namespaces needs in addition: permissions of the controller, and the admission policy that attaches the
 //! Secret to pods.
 //!
-//! The policy reads the `GlobalPullSecret` itself. So the controller has no right on policies, which would be a right on every
-//! pod.
+//! The policy reads the `GlobalPullSecret` itself. So the controller needs no right on policies, which would amount to a right on
+//! every pod.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use kube::Resource as _;
@@ -18,10 +18,10 @@ use crate::names::{
 /// Delivery into namespaces, as it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceAccess {
-    /// Name of the Secret in each namespace: the controller may write no other.
+    /// Name of the Secret in each namespace; the controller may write no other.
     pub secret_name: String,
     pub attach: Attach,
-    /// Service accounts have references from before, which the controller must be able to take out again.
+    /// Service accounts may still have references, which the controller must be able to remove.
     pub detaches: bool,
 }
 
@@ -38,7 +38,7 @@ impl NamespaceAccess {
                 subjects: Some(vec![service_account(account)]),
                 ..named(IMAGE_PULL_SECRETS, "")
             }),
-            // For new namespaces, while the newest content waits for its canary.
+            // For new namespaces, while new content waits for its canary.
             value(role(
                 IMAGE_PULL_SECRETS,
                 namespace,
@@ -82,7 +82,7 @@ impl NamespaceAccess {
     }
 }
 
-/// Adds the reference to each pod as it is created. Where anything about it fails, the pod is created without.
+/// Adds the reference to each new pod. If the policy fails, the pod is created without the reference.
 fn policy() -> Value {
     let settings = "params.spec.imagePullSecrets";
     let selector = format!("{settings}.namespaceSelector");
@@ -109,7 +109,7 @@ fn policy() -> Value {
             ),
         ),
         (
-            // The kubelet's own image of a static pod.
+            // A mirror pod: the API server's copy of a static pod.
             "no-mirror-pod",
             "!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)"
                 .to_owned(),

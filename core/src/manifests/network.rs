@@ -1,4 +1,4 @@
-//! Who may open a connection to our pods.
+//! Who may open a connection to the pods of globalps.
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec,
@@ -12,10 +12,10 @@ use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, METRICS_PORT, SYNCER};
 
 /// `namespace`: the agents'.
 ///
-/// The probes' port is open to nobody: probes come from the node's kubelet, which network plugins exempt (Calico, Cilium,
-/// OVN-Kubernetes, Antrea, kube-router and the AWS VPC CNI do so by default). Connections from our pods are not limited:
-/// they go to the API server, whose address and port differ from cluster to cluster (443, 6443, 8443, 16443), and some
-/// plugins compare the port after the Service was resolved.
+/// Nobody may connect to the probes' port: probes come from the node's kubelet, which network plugins exempt (Calico, Cilium,
+/// OVN-Kubernetes, Antrea, kube-router and the AWS VPC CNI by default). Egress is not limited: it goes to the API server, whose
+/// address and port differ between clusters (443, 6443, 8443, 16443), and some plugins match the port after resolving the
+/// Service.
 pub(super) fn objects(namespace: &str) -> Vec<Value> {
     let agents = LabelSelectorRequirement {
         key: "name".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// Only the metrics of the pods of this program are reached.
+/// Allows connections only to the metrics port of this program's pods.
 pub(super) fn metrics_only(name: &str) -> NetworkPolicySpec {
     let labels = [("app.kubernetes.io/name".to_owned(), name.to_owned())];
     let pods = LabelSelector {
@@ -61,7 +61,7 @@ fn metrics() -> NetworkPolicyIngressRule {
     }
 }
 
-/// Nothing but this reaches the pods.
+/// Allows only these connections.
 fn ingress(pods: LabelSelector, rules: Vec<NetworkPolicyIngressRule>) -> NetworkPolicySpec {
     NetworkPolicySpec {
         pod_selector: Some(pods),

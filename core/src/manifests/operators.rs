@@ -1,4 +1,4 @@
-//! What the pull secrets of operators need beyond the rest: permissions of the controller.
+//! What delivery to operators needs in addition: permissions of the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::names::{OPERATORS, operator_secret};
 /// API group of the Operator Lifecycle Manager.
 const OLM: &str = "operators.coreos.com";
 
-/// The pull secrets of catalogs that the controller may read and copy: namespace and name. Not empty: an empty list of names
-/// would be every Secret.
+/// The catalogs' pull secrets that the controller may read and copy: namespace and name. Not empty: an empty list of names would
+/// mean every Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorAccess {
     pub secrets: BTreeSet<(String, String)>,
@@ -42,7 +42,7 @@ impl OperatorAccess {
                         ["list", "watch"],
                     ),
                     rule("", ["serviceaccounts"], [], ["list", "watch", "patch"]),
-                    // Written, and never read.
+                    // Write only, never read.
                     by_name(self.copies().collect(), ["create", "patch", "delete"]),
                 ]),
                 ..named(OPERATORS, "")

@@ -1,4 +1,4 @@
-//! What binds an agent to its node: the API server takes a node's status from a pod of that node only.
+//! What binds an agent to its node: the API server accepts a node's status only from a pod on that node.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::names::{GROUP, VERSION};
 
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-own-node";
-/// What the API server says of a token that was made for a pod: the node of that pod.
+/// Extra user info of a token that was issued for a pod: the pod's node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// `namespace`: the agents'. RBAC knows names of objects, but not that a token's node has the object's name.
+/// `namespace`: the agents'. RBAC can restrict names of objects, but not compare them with the token's node.
 pub(super) fn objects(namespace: &str) -> Vec<Value> {
     let policy = Policy {
         rules: vec![writes(
@@ -23,7 +23,7 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
             .map(|agent| (agent.name(), namespace.to_owned()))
             .into(),
         validations: vec![validation(
-            "a syncer writes the status of its own node only",
+            "a syncer may only write the status of its own node",
             format!(
                 "has(request.userInfo.extra) && \
                  request.userInfo.extra[?'{NODE_NAME}'][?0].orValue('') == request.name"

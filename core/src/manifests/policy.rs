@@ -1,4 +1,4 @@
-//! `ValidatingAdmissionPolicy` objects: what the API server refuses where RBAC can't say it.
+//! Builders of `ValidatingAdmissionPolicy` objects, for limits that RBAC can't express.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
@@ -10,15 +10,15 @@ use super::allowed::cel_list;
 use super::{named, strings};
 use crate::names::CONTROLLER_NAMESPACE;
 
-/// A policy that binds some accounts. A request that can't be judged is refused.
+/// A policy for some accounts. It fails closed.
 #[derive(Default)]
 pub(super) struct Policy {
-    /// API version and kind of the object that the expressions know as `params`.
+    /// API version and kind of the object that expressions refer to as `params`.
     pub params: Option<(&'static str, &'static str)>,
     pub rules: Vec<NamedRuleWithOperations>,
     /// `ServiceAccount`s, as name and namespace.
     pub accounts: Vec<(&'static str, String)>,
-    /// Name and expression, each of which may use those before it.
+    /// Name and expression; an expression may use the variables before it.
     pub variables: Vec<(&'static str, String)>,
     pub validations: Vec<Validation>,
 }
@@ -62,7 +62,7 @@ impl Policy {
     }
 }
 
-/// `message`: what the API server says where the expression is false.
+/// `message`: what the API server answers if the expression is false.
 pub(super) fn validation(message: impl Into<String>, expression: impl Into<String>) -> Validation {
     Validation {
         expression: expression.into(),
@@ -72,8 +72,8 @@ pub(super) fn validation(message: impl Into<String>, expression: impl Into<Strin
     }
 }
 
-/// The rule, for objects of these names only. While a parameter can't be read, the API server refuses whatever a rule
-/// matches, before it looks who asks: nobody else's objects may be among that.
+/// The rule, for objects of these names only. If a parameter can't be read, the API server rejects every matching request before
+/// it looks at the account, so the rule must not match objects of other users.
 pub(super) fn only_named<S: AsRef<str>>(
     rule: NamedRuleWithOperations,
     names: &[S],
@@ -84,7 +84,7 @@ pub(super) fn only_named<S: AsRef<str>>(
     }
 }
 
-/// New objects and changes of these resources.
+/// Creations and updates of these resources.
 pub(super) fn writes<const R: usize>(
     group: &str,
     version: &str,
@@ -99,7 +99,7 @@ pub(super) fn writes<const R: usize>(
     }
 }
 
-/// The same, and deletions.
+/// Creations, updates and deletions of these resources.
 pub(super) fn writes_and_deletes<const R: usize>(
     group: &str,
     version: &str,
@@ -111,8 +111,8 @@ pub(super) fn writes_and_deletes<const R: usize>(
     }
 }
 
-/// A parameter of the controller's namespace. Where somebody deleted it, the policy is not in force: else nobody could
-/// delete what it protects. The controller itself may not delete one.
+/// A parameter in the controller's namespace. Without it the policy is not in force; otherwise nobody could delete what the
+/// policy protects. The controller itself can't delete a parameter.
 pub(super) fn param(name: &str) -> ParamRef {
     ParamRef {
         name: Some(name.to_owned()),
@@ -122,7 +122,7 @@ pub(super) fn param(name: &str) -> ParamRef {
     }
 }
 
-/// Puts the policy of the same name in force.
+/// The binding of the policy of the same name.
 pub(super) fn binding(name: &str, param: Option<ParamRef>) -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding {
         spec: Some(ValidatingAdmissionPolicyBindingSpec {

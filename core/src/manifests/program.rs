@@ -1,4 +1,4 @@
-//! The Deployment of a program of the control plane, and the namespace of them all.
+//! The Deployment of a control-plane program, and the namespace of these programs.
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
@@ -16,19 +16,19 @@ use crate::names::{
 
 /// uid and gid of the programs; the images name them too.
 const USER: i64 = 65532;
-/// One leads, the other takes over.
+/// One leads, the other stands by.
 const REPLICAS: i32 = 2;
 
 pub(super) struct Program<'a> {
-    /// Of the Deployment, and of its pods.
+    /// Name of the Deployment, and label value of its pods.
     pub(super) name: &'a str,
     pub(super) service_account: &'static str,
     pub(super) container: &'static str,
     pub(super) image: &'a str,
     pub(super) args: Vec<String>,
-    /// Pull secret of the image, beside the Deployment.
+    /// Pull secret of the image, in the Deployment's namespace.
     pub(super) image_pull_secret: Option<&'a str>,
-    /// Limit of its memory.
+    /// Memory limit.
     pub(super) memory: &'static str,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn deployment(program: Program) -> Deployment {
             ..PodSecurityContext::default()
         }),
         containers: vec![container(program)],
-        // Where there is more than one node.
+        // Spreads over nodes if there are several.
         topology_spread_constraints: Some(vec![TopologySpreadConstraint {
             max_skew: 1,
             topology_key: "kubernetes.io/hostname".to_owned(),
@@ -90,7 +90,7 @@ fn container(program: Program) -> Container {
             port(METRICS_PORT_NAME, METRICS_PORT),
             port(PROBES_PORT_NAME, PROBES_PORT),
         ]),
-        // Not hasty: a loop that is stuck is told a minute later anyway, and a machine may be busy.
+        // Generous: the health check itself reports a stuck loop after a minute, and the machine may be busy.
         liveness_probe: Some(probe("/livez", 10, 6)),
         readiness_probe: Some(probe("/readyz", 3, 3)),
         resources: Some(ResourceRequirements {

@@ -4,7 +4,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject
 
 use super::{named, strings};
 
-/// A rule on resources of one API group; `names` empty: on all of them.
+/// A rule for resources of one API group; empty `names`: all objects.
 pub(super) fn rule<const R: usize, const N: usize, const V: usize>(
     group: &str,
     resources: [&str; R],

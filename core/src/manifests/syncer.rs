@@ -1,5 +1,5 @@
-//! What the controller creates while there is something to sync or to restore: an agent on every Linux node. On selected
-//! nodes it is the syncer; on the others the restorer, the same program under an account that can't read the content.
+//! What the controller creates while there is content to sync or to restore: an agent on every Linux node. On selected nodes it
+//! is the syncer. On the others it is the restorer, the same program under an account that can't read the content.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -12,15 +12,15 @@ use super::{named, value};
 use crate::api::GlobalPullSecretSpec;
 use crate::names::{GLOBAL_SECRET, GROUP, RESTORER, ROLLED_OUT_SECRET, SYNCER};
 
-/// Everything that the controller creates for the nodes besides the Secrets. The code that applies it takes it apart
-/// without `..`, so that a new object can't be forgotten.
+/// Everything that the controller creates for nodes besides Secrets. The code that applies it destructures it without `..`, so
+/// the compiler reports a forgotten object.
 #[derive(Clone, Debug)]
 pub struct SyncerObjects {
     pub syncer: AgentObjects,
     pub restorer: AgentObjects,
 }
 
-/// The objects of one agent. All of them have its name.
+/// The objects of one agent; all have the same name.
 #[derive(Clone, Debug)]
 pub struct AgentObjects {
     pub service_account: ServiceAccount,
@@ -29,7 +29,7 @@ pub struct AgentObjects {
     pub daemon_set: DaemonSet,
 }
 
-/// Which nodes an agent is for, and what it may do there.
+/// The two kinds of agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     /// On selected nodes.
