@@ -111,7 +111,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
     let mut again = kubeconfig.clone();
     again["preferences"] = json!({});
     give(hosted, &again);
-    says(product, "could not be read from the management cluster");
+    says(product, "from the management cluster");
     for node in nodes {
         assert_eq!(
             auth(node).as_deref(),

@@ -1,4 +1,4 @@
-//! Whatever happens, in the end exactly the wanted Secrets and references are there, and nothing of others has changed.
+//! Property: after any events, exactly the desired Secrets and references exist in the end, and nothing of others has changed.
 
 use std::collections::BTreeSet;
 
@@ -28,20 +28,20 @@ enum Event {
     Create(usize),
     Delete(usize),
     Exclude(usize, bool),
-    /// Every pod's content, or that of the source for even namespaces, changes.
+    /// The content for every pod, or that of the source for even namespaces, changes.
     Rotate(bool),
     Enable(bool),
     Attach(bool),
     Pause(bool),
     Canary(Option<usize>),
-    /// Another client writes the Secret's data, deletes it, or has one of its own.
+    /// Another client overwrites or deletes the Secret, or creates one of its own.
     Rob(usize),
     DeleteSecret(usize),
     Foreign(usize),
     /// Another client removes the reference, or adds one of its own.
     RemoveReference(usize),
     OwnReference(usize),
-    /// The API server refuses writes in this namespace, or takes them again.
+    /// The API server rejects writes in this namespace, or accepts them again.
     Refuse(usize, bool),
     Plan,
 }
@@ -67,7 +67,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A reference to the Secret on the service account `default`, and whether the record of it is there.
+/// A reference to the Secret on the service account `default`, and whether it is recorded.
 #[derive(Clone, Copy, Default)]
 struct Account {
     has_reference: bool,
@@ -250,7 +250,7 @@ impl World {
         })
     }
 
-    /// Does what the plan says; returns whether it said anything.
+    /// Executes the plan; returns whether there was anything to do.
     fn act(&mut self) -> bool {
         let names: BTreeSet<String> = self.namespaces.keys().cloned().collect();
         self.memory.retain(|name| names.contains(name));
@@ -293,7 +293,7 @@ impl World {
                 let known = self.secrets.get(&namespace);
                 assert!(
                     known.is_none_or(|secret| secret.is_managed),
-                    "others' is never written"
+                    "a foreign Secret is never written"
                 );
                 self.memory.wrote(&key, identity);
                 let secret = secret(&namespace, identity, self.now);
@@ -301,10 +301,10 @@ impl World {
             }
             Write::Delete { .. } => {
                 let secret = self.secrets.remove(&namespace).unwrap();
-                assert!(secret.is_managed, "others' is never deleted");
+                assert!(secret.is_managed, "a foreign Secret is never deleted");
                 assert!(
                     !self.accounts[&namespace].is_recorded,
-                    "references go first"
+                    "references are removed first"
                 );
                 self.memory.removed(&key);
             }
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Nobody disturbs any more, and time goes by.
+    /// No more disturbances, and time passes.
     fn settle(&mut self) {
         self.refused.clear();
         self.paused = false;
@@ -333,7 +333,7 @@ impl World {
             self.now += SignedDuration::from_mins(6);
             self.act();
         }
-        assert!(!self.act(), "it comes to rest");
+        assert!(!self.act(), "it converges");
     }
 
     fn check(&self) {
@@ -433,7 +433,7 @@ impl World {
             .collect()
     }
 
-    /// One plan brings a part that nobody had to one namespace, unless it restores what was there.
+    /// One plan delivers a new part to only one namespace, unless it restores one.
     fn check_canaries(&self, before: &BTreeSet<String>) {
         for part in self.proven().difference(before) {
             let newly = self.secrets.values().filter(|secret| {

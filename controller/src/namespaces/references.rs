@@ -1,4 +1,4 @@
-//! What is missing or left over at service accounts. Pure.
+//! Determines which references service accounts lack or have left over. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) type Trouble = (&'static str, String);
 
 pub(super) struct Reference {
     pub(super) key: String,
-    /// `None`: it is as it should be.
+    /// `None`: the references are as desired.
     pub(super) change: Option<Change>,
     /// Its backoff is over.
     pub(super) is_due: bool,
@@ -22,7 +22,7 @@ pub(super) struct Reference {
     pub(super) failure: Option<Trouble>,
 }
 
-/// The service accounts that matter, by namespace.
+/// The relevant service accounts, by namespace.
 pub(super) fn references<'a>(
     input: &Input<'a>,
     wanted: &BTreeMap<&'a str, Wanted>,

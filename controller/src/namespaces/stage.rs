@@ -1,4 +1,4 @@
-//! Which namespaces get new content first. Pure.
+//! Determines which namespaces get new content first. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 use super::input::{Delivery, Input, Wanted, is_as};
 
-/// How far new content has come. A part of the content is proven once some namespace has it.
+/// The progress of new content. A part has passed once a canary has had it for long enough.
 pub(super) struct Stage<'a> {
     /// Parts of identities.
     proven: BTreeSet<&'a str>,
-    /// They get parts that are not proven before the others do.
+    /// They get parts that have not passed, before other namespaces do.
     canaries: BTreeSet<&'a str>,
     pub(super) trouble: Option<String>,
     pub(super) again_at: Option<Timestamp>,
@@ -28,7 +28,7 @@ impl<'a> Stage<'a> {
             trouble: None,
             again_at: None,
         };
-        // What a canary has, or gets now.
+        // Parts that a canary has or gets now.
         let mut under_way = BTreeSet::new();
         for (namespace, wanted) in wanted {
             let Some(secret) = input.secrets.get(*namespace).filter(|s| is_as(s, wanted)) else {
@@ -48,7 +48,7 @@ impl<'a> Stage<'a> {
             let Some((canary, own)) = wanted.get_key_value(canary) else {
                 if wanted.values().any(|wanted| is_new(&stage, wanted)) {
                     stage.trouble = Some(format!(
-                        "`spec.imagePullSecrets.canaryNamespace` names `{canary}`, which gets no Secret"
+                        "`spec.imagePullSecrets.canaryNamespace` is `{canary}`, which doesn't exist or isn't selected"
                     ));
                 }
                 return stage;
@@ -58,7 +58,7 @@ impl<'a> Stage<'a> {
                 return stage;
             }
         }
-        // One that was refused before is asked again only where there is no other.
+        // A namespace whose last write failed is a canary only if there is no other.
         for has_failed in [false, true] {
             for (namespace, wanted) in wanted {
                 let secret = input.secrets.get(*namespace);
@@ -79,7 +79,7 @@ impl<'a> Stage<'a> {
             parts.any(|p| !stage.proven.contains(p) && !under_way.contains(p))
         };
         if wanted.values().any(is_stuck) {
-            stage.trouble = Some("no namespace can take the new content first".to_owned());
+            stage.trouble = Some("no namespace can be the canary for the new content".to_owned());
         }
         stage
     }

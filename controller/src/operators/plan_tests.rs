@@ -42,7 +42,7 @@ struct Account {
 struct World {
     is_enabled: bool,
     paused: bool,
-    /// They say themselves that they get nothing.
+    /// Namespaces that exclude themselves.
     excluded: BTreeSet<&'static str>,
     terminating: bool,
     subscriptions: BTreeMap<String, SubscriptionView>,
@@ -50,7 +50,7 @@ struct World {
     csvs: BTreeMap<String, CsvView>,
     secrets: BTreeMap<Id, CatalogSecret>,
     accounts: BTreeMap<String, Account>,
-    /// The copies that there are; the leader does not see them.
+    /// The existing copies; the leader does not see them.
     there: BTreeMap<Id, Content>,
     copies: Copies,
     memory: Memory,
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// The garbage collector takes its own service account and the copies that nothing else owns.
+    /// The garbage collector removes the version's own service account and copies without another owner.
     fn uninstall(&mut self, namespace: &str, csv: &str) {
         self.csvs.remove(&format!("{namespace}/{csv}"));
         self.accounts.remove(&format!("{namespace}/op-{csv}"));
@@ -234,7 +234,7 @@ impl World {
         self.wanted().iter().any(|(copy, _)| copy == of)
     }
 
-    /// Copies that there should be, with the key of a service account that refers to them, straight from the text.
+    /// Desired copies, with the key of a service account that refers to them; independent of the plan's code.
     fn wanted(&self) -> BTreeSet<(Id, String)> {
         let mut wanted = BTreeSet::new();
         for sub in self.subscriptions.values().filter(|_| self.is_enabled) {
@@ -259,7 +259,7 @@ impl World {
         wanted
     }
 
-    /// Whether there was anything to do.
+    /// Returns whether there was anything to do.
     fn step(&mut self) -> bool {
         let writes = self.plan().writes;
         let wrote = !writes.is_empty();
@@ -275,7 +275,7 @@ impl World {
                 return;
             }
         }
-        panic!("it comes to rest: {:?}", self.plan().writes);
+        panic!("it does not converge: {:?}", self.plan().writes);
     }
 
     fn check(&self) {
@@ -418,7 +418,7 @@ proptest! {
     fn whatever_happens_exactly_what_operators_need_is_there(events in prop::collection::vec(event(), 1..40)) {
         let mut world = World::new();
         for event in events {
-            // Without a record of it, what is left over is found only by the leader that wrote it.
+            // Without a record of a copy, only the leader that wrote it finds it.
             let forgets = matches!(event, Event::Upgrade(_));
             happens(&mut world, event);
             if forgets {
@@ -504,7 +504,7 @@ fn what_is_in_the_way_is_named() {
     assert_eq!(
         line(&world),
         "0/1 QuotaExceeded",
-        "not before its backoff is over"
+        "not before its backoff has expired"
     );
     world.accounts.remove("a/op-v1");
     world.memory = Memory::default();
@@ -562,7 +562,7 @@ fn it_is_clean_once_nothing_is_left_and_a_copy_is_written_again_later() {
         world.step();
     }
     assert_eq!(states, [(1, 2, false), (0, 2, false), (0, 0, true)]);
-    // A copy without a service account that records it.
+    // A copy that no service account records.
     world.is_enabled = true;
     world.act();
     world.accounts.clear();

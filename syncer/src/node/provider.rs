@@ -348,7 +348,7 @@ mod tests {
                 "program` is not a directory",
             ),
             (here.to_owned(), here.join("none"), "none` is absent"),
-            (here.join("none"), here.join("bin"), "is absent"),
+            (here.join("none"), here.join("bin"), "does not exist"),
         ] {
             let obstacle = set_up(here, &config, &bin_dir).obstacle();
             let message = obstacle
