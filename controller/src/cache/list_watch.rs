@@ -70,7 +70,7 @@ struct ListWatch<K> {
     /// When the list must be complete; `None`: [`Update::Stale`] was reported.
     stale_at: Option<Instant>,
     /// When the next page of the list must arrive.
-    silent_at: Instant,
+    response_deadline: Instant,
 }
 
 /// The objects that `config` selects, and each change of them.
@@ -94,7 +94,7 @@ where
         is_complete: false,
         is_not_served: false,
         stale_at: Some(deadline),
-        silent_at: deadline,
+        response_deadline: deadline,
     };
     stream::unfold(list_watch, |mut list_watch| async move {
         let update = list_watch.next().await;
@@ -123,7 +123,7 @@ where
                     pause
                 })
                 .await;
-                self.silent_at = Instant::now() + LIST;
+                self.response_deadline = Instant::now() + LIST;
                 let watch = watcher::watcher(self.api.clone(), self.config.clone());
                 self.watch = Some(watch.boxed());
                 continue;
@@ -131,19 +131,19 @@ where
             let event = if self.is_complete {
                 Ok(watch.next().await)
             } else {
-                let stale_at = self.stale_at.unwrap_or(self.silent_at);
-                timeout_at(self.silent_at.min(stale_at), watch.next()).await
+                let stale_at = self.stale_at.unwrap_or(self.response_deadline);
+                timeout_at(self.response_deadline.min(stale_at), watch.next()).await
             };
             let error = match event {
                 Ok(Some(Ok(event))) => {
-                    self.silent_at = Instant::now() + LIST;
+                    self.response_deadline = Instant::now() + LIST;
                     self.is_complete |= matches!(event, Event::InitDone);
                     self.is_not_served = false;
                     return Update::Event(event);
                 }
                 Ok(Some(Err(error))) => WatchError::from(error),
                 Ok(None) => WatchError::new("the watch has ended"),
-                Err(_) if self.silent_at > Instant::now() => continue,
+                Err(_) if self.response_deadline > Instant::now() => continue,
                 Err(_) => WatchError::new("the API server does not respond"),
             };
             self.watch = None;

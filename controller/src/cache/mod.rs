@@ -100,9 +100,9 @@ impl Cache {
                 ObjectState::Unknown(_) => false,
             },
             CacheEvent::Original(source) => {
-                let news = self.original.as_ref() != Some(&source);
+                let changed = self.original.as_ref() != Some(&source);
                 self.original = Some(source);
-                news
+                changed
             }
             CacheEvent::Source(name, source) => {
                 let known = self.sources.iter_mut().find(|(known, _)| *known == name);
@@ -113,9 +113,9 @@ impl Cache {
                     known.absent(now);
                     return true;
                 }
-                let news = known.get() != Some(&source);
+                let changed = known.get() != Some(&source);
                 known.found(source);
-                news
+                changed
             }
             CacheEvent::Global(event) => {
                 for change in out_of_band_changes("Secret", &self.global, &event, |_, _| true) {
@@ -124,11 +124,11 @@ impl Cache {
                     }
                     self.out_of_band_changes.push(change);
                 }
-                let news = self.global.handle(event);
+                let changed = self.global.handle(event);
                 if self.global.get(GLOBAL_SECRET).is_some() {
                     self.deleted_global = None;
                 }
-                news
+                changed
             }
             CacheEvent::RolledOut(event) => self.rolled_out.handle(event),
             CacheEvent::Config(event) => {
@@ -503,7 +503,7 @@ mod tests {
             heartbeat: second(heartbeat),
             ..NodeView::of_test("a", second(0))
         };
-        for (case, restarted_at, heartbeat, news) in [
+        for (case, restarted_at, heartbeat, changed) in [
             ("no restart", None, 20, false),
             ("a restart before the known heartbeat", Some(5), 20, false),
             ("a restart since", Some(15), 20, true),
@@ -520,7 +520,7 @@ mod tests {
             let mut apply =
                 |node| cache.handle(CacheEvent::Node(Update::Event(Event::Apply(node))), now);
             assert!(apply(node(1, 10)), "{case}: a new node");
-            assert_eq!(apply(node(2, heartbeat)), news, "{case}");
+            assert_eq!(apply(node(2, heartbeat)), changed, "{case}");
         }
     }
 }

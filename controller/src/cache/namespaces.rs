@@ -82,20 +82,20 @@ impl WatchedNamespaces {
     /// Whether the plan may change now: after the first list, or once it is clear that there will be none.
     pub(super) fn handle(&mut self, update: Update<NamespaceView>, now: Instant) -> bool {
         if let Update::Failed(error) = &update {
-            let news = error.is_forbidden && !self.is_forbidden;
+            let changed = error.is_forbidden && !self.is_forbidden;
             self.is_forbidden |= error.is_forbidden;
-            return news;
+            return changed;
         }
-        let news = self.store.handle(update);
+        let changed = self.store.handle(update);
         if self.store.synced && self.settled.is_none() {
             self.is_forbidden = false;
             self.settle_now();
             return true;
         }
-        if news {
+        if changed {
             self.changed.get_or_insert(now);
         }
-        news && self.purpose.secrets
+        changed && self.purpose.secrets
     }
 
     pub(super) fn settles_at(&self) -> Option<Instant> {
@@ -112,9 +112,9 @@ impl WatchedNamespaces {
         let live = self.store.live.values().filter(|_| self.purpose.scopes);
         let live = live.map(|view| (view.name.clone(), view.labels.to_map()));
         let live = Some(live.collect());
-        let news = self.settled != live;
+        let changed = self.settled != live;
         self.settled = live;
-        news
+        changed
     }
 
     /// Unknown namespaces are waited for, unless they can't be known.

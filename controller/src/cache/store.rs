@@ -93,11 +93,11 @@ impl<T: Versioned + Clone> Store<T> {
         if known.is_some_and(|known| known.version() > object.version()) {
             return false;
         }
-        let news = known.is_none_or(|known| {
+        let changed = known.is_none_or(|known| {
             known.version() < object.version() && !known.means_the_same(&object)
         });
         self.live.insert(key, object);
-        news
+        changed
     }
 
     /// Objects that the relist does not have. Once it is complete, they are known to be deleted.
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn only_unknown_changes_are_reported() {
         let mut store = Store::default();
-        for (sentence, event, news) in [
+        for (sentence, event, changed) in [
             ("a list that begins", Event::Init, false),
             ("a part of a list", Event::InitApply(("a", 1)), false),
             ("a list", Event::InitDone, true),
@@ -201,7 +201,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(store.handle(Update::Event(event)), news, "{sentence}");
+            assert_eq!(store.handle(Update::Event(event)), changed, "{sentence}");
         }
     }
 }

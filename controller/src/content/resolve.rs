@@ -164,10 +164,10 @@ pub(crate) fn resolve(
             Ok(scope) => judged.scope = scope,
             Err(_) if *source == Source::Absent => {}
             // Valid content and scope belong together: one without the other would be for other pods.
-            Err(why) => {
+            Err(reason) => {
                 judged.scope.clone_from(&judged.last_scope);
                 judged.good = last.and_then(read);
-                judged.verdict = Verdict::Invalid(vec![bad_scope(why)]);
+                judged.verdict = Verdict::Invalid(vec![bad_scope(reason)]);
             }
         }
         kept += judged.kept();
@@ -233,21 +233,21 @@ fn merge(
     let good = all
         .iter()
         .filter_map(|(name, judged)| Some((*name, &judged.good.as_ref()?.0, &judged.scope)));
-    let (scoped, everybodys): (Vec<_>, Vec<_>) = good.partition(|(_, _, scope)| scope.is_some());
-    if scoped.is_empty() && everybodys.is_empty() {
+    let (scoped, for_every_pod): (Vec<_>, Vec<_>) = good.partition(|(_, _, scope)| scope.is_some());
+    if scoped.is_empty() && for_every_pod.is_empty() {
         return None;
     }
-    let everybodys: Vec<(&str, &DockerConfig)> = everybodys
+    let for_every_pod: Vec<(&str, &DockerConfig)> = for_every_pod
         .into_iter()
         .map(|(name, config, _)| (name, config))
         .collect();
-    let combined = combine(&everybodys);
+    let combined = combine(&for_every_pod);
     let (original_config, original) = original.good.clone().unzip();
     let original_config = original_config.unwrap_or_default();
     let merged = dockerconfig::merge(&original_config, &combined.config(), spec.precedence);
     let with_original = merged.conflicts.into_iter().map(|conflict| ConflictStatus {
         registry: conflict.registry,
-        winner: conflict.winner,
+        winner: conflict.effective,
         source: String::new(),
         over: String::new(),
     });
@@ -256,7 +256,7 @@ fn merge(
         .iter()
         .filter_map(|(name, judged)| Some(((*name).to_owned(), judged.good.as_ref()?.1.clone())))
         .collect();
-    let mut registries: BTreeMap<String, Vec<String>> = everybodys
+    let mut registries: BTreeMap<String, Vec<String>> = for_every_pod
         .iter()
         .enumerate()
         .filter(|(_, (name, _))| *name != ADDITIONAL_SECRET)
@@ -292,12 +292,12 @@ fn merge(
     })
 }
 
-fn bad_scope(why: String) -> Finding {
+fn bad_scope(reason: String) -> Finding {
     Finding {
         severity: Severity::Error,
         code: Code::BadScope,
         registry: String::new(),
-        message: why.into(),
+        message: reason.into(),
         hint: "see `kubectl explain globalpullsecret.spec.sources.scope`",
     }
 }

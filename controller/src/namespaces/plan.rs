@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::identity::Parts;
 use super::input::{Delivery, Input, Wanted, is_as, wanted};
-use super::references::{Reference, Trouble, references, references_of_ours};
+use super::references::{ReasonAndMessage, Reference, managed_references, references};
 use super::stage::Stage;
 use super::summary::Summary;
 
@@ -57,7 +57,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         .as_ref()
         .map(|delivery| Stage::of(input, delivery, &wanted));
     if let Some(stage) = &stage {
-        plan.summary.canary.clone_from(&stage.trouble);
+        plan.summary.canary.clone_from(&stage.canary_error);
         plan.again_at = stage.again_at;
     }
     let mut references = references(input, &wanted);
@@ -77,7 +77,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         for reference in account.into_iter().flatten() {
             is_synced &= reference.change.is_none();
             failure = failure.or(reference.failure);
-            let is_due = reference.is_due && !is_full(&plan);
+            let is_due = reference.may_retry && !is_full(&plan);
             if let (Some(change), true) = (reference.change, is_due)
                 && (has_secret || change.added.is_empty())
             {
@@ -94,7 +94,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         }
     }
     remove(input, &wanted, references, &mut plan);
-    plan.summary.accounts = references_of_ours(input).count();
+    plan.summary.accounts = managed_references(input).count();
     let retry_at = input.memory.next_retry(input.now);
     plan.again_at = plan.again_at.into_iter().chain(retry_at).min();
     plan
@@ -103,7 +103,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
 #[derive(Default)]
 struct Next {
     is_synced: bool,
-    failure: Option<Trouble>,
+    failure: Option<ReasonAndMessage>,
     write: Option<Write>,
     needs_stable: bool,
 }
@@ -220,7 +220,7 @@ fn remove(
             if let Some((reason, message)) = &reference.failure {
                 plan.summary.fail(namespace, reason, message);
             }
-            if let (Some(change), true) = (reference.change, reference.is_due) {
+            if let (Some(change), true) = (reference.change, reference.may_retry) {
                 plan.writes.push(Write::Account {
                     key: reference.key,
                     change,

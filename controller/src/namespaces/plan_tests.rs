@@ -193,7 +193,7 @@ fn line(case: Case, memory: &Memory) -> String {
 }
 
 #[test]
-fn each_namespace_gets_what_is_for_it_one_first() {
+fn each_namespace_gets_its_content_one_first() {
     for (sentence, namespaces, expected) in [
         ("one namespace first", "a b c", "a=5,a-source@6 0/3 stable?"),
         ("then all", "a=5,a-source@6 b c", "b=5 c=5 1/3"),
@@ -245,7 +245,7 @@ fn each_namespace_gets_what_is_for_it_one_first() {
 }
 
 #[test]
-fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
+fn new_content_waits_for_its_canary_and_new_namespaces_get_the_previous() {
     for (sentence, case, expected) in [
         (
             "paused: existing Secrets stay, and new namespaces get the stable content",
@@ -323,7 +323,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
 }
 
 #[test]
-fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
+fn a_failed_namespace_is_reported_and_blocks_no_other() {
     let mut memory = Memory::default();
     let message = "exceeded quota".to_owned();
     memory.failed("a", "QuotaExceeded", message.clone(), now(), 1.0);
@@ -370,7 +370,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
 }
 
 #[test]
-fn references_come_after_secrets_and_go_before_them() {
+fn references_are_added_after_secrets_and_removed_before_them() {
     let accounts = Attach::ServiceAccounts;
     for (sentence, case, expected) in [
         (
@@ -501,15 +501,15 @@ fn restored(memory: &mut Memory, key: &str, times: u32) {
 }
 
 #[test]
-fn a_canary_that_can_not_take_the_content_is_passed_over() {
+fn a_canary_that_fails_is_passed_over() {
     let none = Memory::default();
     let mut contested = Memory::default();
     restored(&mut contested, "a", 5);
-    let mut refused = Memory::default();
-    failed(&mut refused, "a", 0);
+    let mut rejected = Memory::default();
+    failed(&mut rejected, "a", 0);
     let mut due = Memory::default();
     failed(&mut due, "a", 1);
-    for (sentence, namespaces, memory, expected, has_trouble) in [
+    for (sentence, namespaces, memory, expected, has_failed) in [
         (
             "a foreign Secret",
             "a=? a2",
@@ -534,14 +534,14 @@ fn a_canary_that_can_not_take_the_content_is_passed_over() {
         (
             "a rejected canary",
             "a a2",
-            &refused,
+            &rejected,
             "a2=5,a-source@6 0/2 Rejected",
             false,
         ),
         (
             "and no other namespace",
             "a",
-            &refused,
+            &rejected,
             "0/1 Rejected",
             true,
         ),
@@ -562,17 +562,17 @@ fn a_canary_that_can_not_take_the_content_is_passed_over() {
         (
             "also if it has a part already",
             "a a2 b=5",
-            &refused,
+            &rejected,
             "a2=5,a-source@6 1/3 Rejected",
             false,
         ),
     ] {
         let case = Case { namespaces, ..CASE };
         assert_eq!(line(case, memory), expected, "{sentence}");
-        let trouble = run(case, memory).summary.canary;
-        assert_eq!(trouble.is_some(), has_trouble, "{sentence}");
+        let canary_error = run(case, memory).summary.canary;
+        assert_eq!(canary_error.is_some(), has_failed, "{sentence}");
     }
-    for (sentence, namespaces, has_trouble) in [
+    for (sentence, namespaces, has_failed) in [
         ("a configured canary that does not exist", "a=4", true),
         (
             "does not matter without new content",
@@ -585,13 +585,13 @@ fn a_canary_that_can_not_take_the_content_is_passed_over() {
             canary: Some("x"),
             ..CASE
         };
-        let trouble = run(case, &none).summary.canary;
-        assert_eq!(trouble.is_some(), has_trouble, "{sentence}");
+        let canary_error = run(case, &none).summary.canary;
+        assert_eq!(canary_error.is_some(), has_failed, "{sentence}");
     }
 }
 
 #[test]
-fn a_reference_that_failed_is_tried_again_in_time_and_holds_its_secret() {
+fn a_failed_reference_is_retried_and_keeps_its_secret() {
     let attached = "a/default=ref";
     for (sentence, namespaces, accounts, seconds, expected) in [
         ("too soon", "a=5,a-source@6", "a/default", 0, "0/1 Rejected"),

@@ -11,7 +11,7 @@ use crate::content::secret::Global;
 /// The revision for new nodes: the newest one if its rollout is past the canary and continues, otherwise the last one that was
 /// rolled out to all nodes. `None`: there is neither. Before the first rollout, new nodes lack nothing that others have; in a new
 /// cluster all nodes would otherwise change at once.
-pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, goes_on: bool) -> Option<i64> {
+pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, continues: bool) -> Option<i64> {
     if global.restoring {
         return None;
     }
@@ -20,7 +20,7 @@ pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, goes_on: bool
     }
     let older = snapshot.rolled_out_revision;
     let older = older.filter(|revision| (1..global.revision).contains(revision))?;
-    let is_newest = goes_on && global.canary_passed;
+    let is_newest = continues && global.canary_passed;
     Some(if is_newest { global.revision } else { older })
 }
 

@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_being_deleted_is_skipped_by_revisions_and_not_by_a_restore() {
+    fn a_node_that_is_being_deleted_is_skipped_by_revisions_but_not_by_a_restore() {
         for (goal, expected) in [(Goal::Revision(5), true), (Goal::Restore, false)] {
             let members = members_of("a=5:Synced", goal, |snapshot| {
                 let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_plane_goes_first_only_where_no_worker_can() {
+    fn the_control_plane_goes_first_only_if_no_worker_can() {
         for (case, worker, is_being_deleted, seconds, expected) in [
             ("a worker can", "w=5:Synced", false, 200, false),
             ("a worker without an object", "w", false, 200, false),

@@ -228,13 +228,13 @@ fn reach(
             });
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
-    let goes_on = !snapshot.spec.rollout.paused
+    let continues = !snapshot.spec.rollout.paused
         && !rollout::is_halted(
             failed(members).count(),
             &snapshot.spec.rollout,
             members.len(),
         );
-    let fleet_revision = fleet_revision(snapshot, &next, goes_on);
+    let fleet_revision = fleet_revision(snapshot, &next, continues);
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
     let is_written = !snapshot.global_deleted_out_of_band
         && same.is_some_and(|global| global.has_same_state(&next));

@@ -41,8 +41,8 @@ enum Event {
     Fills(u8),
     Mends(u8),
     /// Its syncer is unresponsive from now on.
-    Silent(u8),
-    Speaks(u8),
+    Unresponsive(u8),
+    Responds(u8),
     Excluded(u8),
     Included(u8),
     Retried(u8),
@@ -81,8 +81,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<u8>().prop_map(Event::Breaks),
         1 => any::<u8>().prop_map(Event::Fills),
         2 => any::<u8>().prop_map(Event::Mends),
-        1 => any::<u8>().prop_map(Event::Silent),
-        2 => any::<u8>().prop_map(Event::Speaks),
+        1 => any::<u8>().prop_map(Event::Unresponsive),
+        2 => any::<u8>().prop_map(Event::Responds),
         1 => any::<u8>().prop_map(Event::Excluded),
         2 => any::<u8>().prop_map(Event::Included),
         1 => any::<u8>().prop_map(Event::Retried),
@@ -119,7 +119,7 @@ struct SimulatedNode {
     in_place: bool,
     is_broken: bool,
     is_full: bool,
-    is_silent: bool,
+    is_unresponsive: bool,
     is_old: bool,
     lies: bool,
     /// Its object was deleted while no controller ran and the node was new, and its syncer has not reported since: it looks like
@@ -284,8 +284,8 @@ impl Cluster {
                 node.is_broken = false;
                 node.is_full = false;
             }),
-            Event::Silent(at) => self.node(at, |node| node.is_silent = true),
-            Event::Speaks(at) => self.node(at, |node| node.is_silent = false),
+            Event::Unresponsive(at) => self.node(at, |node| node.is_unresponsive = true),
+            Event::Responds(at) => self.node(at, |node| node.is_unresponsive = false),
             Event::Skews(at) => self.node(at, |node| node.is_old = !node.is_old && !node.is_full),
         }
         self.assert_limit(event);
@@ -293,7 +293,8 @@ impl Cluster {
 
     /// Except that of a new node whose syncer is unresponsive: it looks like one that never had anything.
     fn delete_object(&mut self, name: &str) {
-        if !self.nodes[name].is_silent || !self.snapshot.nodes[name].is_new(self.snapshot.now) {
+        if !self.nodes[name].is_unresponsive || !self.snapshot.nodes[name].is_new(self.snapshot.now)
+        {
             self.objects().remove(name);
         }
     }
@@ -354,7 +355,7 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
-        if !self.snapshot.daemon_set || node.is_silent || node.lies {
+        if !self.snapshot.daemon_set || node.is_unresponsive || node.lies {
             return;
         }
         let global = self.snapshot.global.as_ref();
@@ -362,8 +363,8 @@ impl Cluster {
         let available = [Some(newest), self.snapshot.rolled_out_revision];
         let Some(object) = self.snapshot.node_pull_secrets.to_mut().get_mut(name) else {
             // A syncer of the previous release applies a revision whose canary passed by itself, on a node that has nothing.
-            let is_proven = global.is_some_and(|global| global.canary_passed);
-            if node.is_old && node.in_force == 0 && is_proven {
+            let has_canary_passed = global.is_some_and(|global| global.canary_passed);
+            if node.is_old && node.in_force == 0 && has_canary_passed {
                 node.in_force = newest;
             }
             return;
@@ -613,7 +614,7 @@ impl Cluster {
             for event in [
                 Event::Ready(*at),
                 Event::Mends(*at),
-                Event::Speaks(*at),
+                Event::Responds(*at),
                 Event::Retried(*at),
             ] {
                 self.handle(&event);
@@ -696,7 +697,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_limits_hold_and_every_node_ends_where_it_belongs(
+    fn limits_hold_and_every_node_reaches_its_goal_after_any_events(
         events in events(),
         lies in proptest::collection::vec((any::<u8>(), any::<u8>(), 0..9_i64), 0..4),
     ) {

@@ -351,7 +351,7 @@ fn restoring(revision: i64) -> Global {
 }
 
 #[test]
-fn a_new_node_bootstraps_once_and_only_where_nothing_was_asked_of_it() {
+fn a_new_node_bootstraps_once_and_only_without_an_assignment() {
     for (revision, restore, revoked, expected) in [
         (0, false, false, "Reach(Revision(1)) b=1"),
         (1, false, false, "Reach(Revision(1))"),
@@ -370,7 +370,7 @@ fn a_new_node_bootstraps_once_and_only_where_nothing_was_asked_of_it() {
 }
 
 #[test]
-fn new_nodes_get_what_the_fleet_has() {
+fn new_nodes_get_the_fleets_revision() {
     let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
     for (case, mut snapshot, slot, expected) in vec![
         (
@@ -485,7 +485,7 @@ fn new_nodes_get_what_the_fleet_has() {
 }
 
 #[test]
-fn nothing_valid_is_not_nothing_asked() {
+fn invalid_content_is_not_absence() {
     let strict = |source: Source| {
         // Content that an older release accepted is invalid now.
         let bad = Data(Some(BAD.as_bytes().to_vec()));
@@ -524,7 +524,7 @@ fn nothing_valid_is_not_nothing_asked() {
 }
 
 #[test]
-fn without_a_global_pull_secret_everything_in_force_is_held() {
+fn without_a_global_pull_secret_nothing_changes() {
     for (case, additional, global, nodes, expected) in [
         (
             "nothing in force yet",
@@ -562,7 +562,7 @@ fn without_a_global_pull_secret_everything_in_force_is_held() {
 }
 
 #[test]
-fn a_provider_counts_from_its_last_configuration_on() {
+fn provider_since_is_the_revision_of_the_last_configuration() {
     let content = |ports: &[&str]| Content {
         delivery: Delivery::CredentialProvider(ProviderConfig {
             ports: ports.iter().map(|port| (*port).to_owned()).collect(),
@@ -618,7 +618,7 @@ fn a_provider_counts_from_its_last_configuration_on() {
 }
 
 #[test]
-fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
+fn without_delivery_to_nodes_they_are_restored_and_the_syncers_removed() {
     let without_nodes = |global: Option<Global>, nodes| {
         let mut snapshot = snapshot(found(A), global, nodes);
         snapshot.spec.kubelet.delivery = DeliveryType::None;
@@ -676,7 +676,7 @@ fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
 }
 
 #[test]
-fn a_restore_keeps_what_it_needs_to_know() {
+fn a_restore_keeps_the_state_that_it_needs() {
     let before = Global {
         last_original: Some(Data(Some(A.as_bytes().to_vec()))),
         ..global(2, A)
@@ -689,7 +689,7 @@ fn a_restore_keeps_what_it_needs_to_know() {
 }
 
 #[test]
-fn where_no_history_is_wanted_none_is_kept() {
+fn no_history_is_kept_with_a_history_limit_of_zero() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
     assert!(plan(&snapshot).history.is_some());
     snapshot.spec.history_limit = 0;
@@ -697,7 +697,7 @@ fn where_no_history_is_wanted_none_is_kept() {
 }
 
 #[test]
-fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
+fn deleted_objects_are_recreated_without_reusing_a_revision() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
     deleted.global_deleted_out_of_band = true;
     let mut reported = snapshot(found(A), None, "a=0:Pending/3");
@@ -818,7 +818,7 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
 }
 
 #[test]
-fn whoever_writes_the_additional_secret_may_ask_failed_nodes_to_try_again() {
+fn the_additional_secret_may_request_a_retry_on_failed_nodes() {
     let nodes = "a=1:RolledBack b=1:Synced";
     let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
     snapshot.spec.rollout.max_failures = IntOrString::Int(2);
@@ -862,7 +862,7 @@ fn syncers_that_are_down_or_replaced_stop_the_rollout() {
 }
 
 #[test]
-fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had() {
+fn a_failed_rollout_is_rolled_back_if_configured() {
     let failed = |last_rolled_out| {
         let nodes = "a=2:Synced b=2:RolledBack c=1:Synced";
         let mut snapshot = snapshot(found(B), Some(without_canary(2, B)), nodes);
@@ -902,12 +902,12 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
     ] {
         assert_eq!(line(&snapshot), expected, "{case}");
     }
-    let mut own_trouble = failed(Some(found(A)));
-    let objects = own_trouble.node_pull_secrets.to_mut();
+    let mut blocked_node = failed(Some(found(A)));
+    let objects = blocked_node.node_pull_secrets.to_mut();
     let blocked = object("b", "2:Failed.DiskFull");
     objects.insert("b".to_owned(), Box::new(blocked));
     assert_eq!(
-        line(&own_trouble),
+        line(&blocked_node),
         "Reach(Revision(2)) write 2 passed c=2",
         "a blocked node causes no rollback"
     );
@@ -973,7 +973,7 @@ fn the_restore_begins_only_when_there_is_no_source_either() {
 }
 
 #[test]
-fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
+fn a_rolled_out_additional_secret_is_recorded_when_a_source_changes() {
     let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced");
     snapshot.sources = vec![("one".to_owned(), found(B))];
     let next = plan(&snapshot).global.unwrap().global;
@@ -984,7 +984,7 @@ fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
 }
 
 #[test]
-fn the_credentials_file_stays_what_the_nodes_were_given() {
+fn the_path_of_the_credentials_file_stays() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
     snapshot.spec.kubelet.config_file = "/var/lib/k0s/kubelet/config.json".to_owned();
     let next = plan(&snapshot).global.unwrap().global;

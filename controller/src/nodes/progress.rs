@@ -177,9 +177,10 @@ pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -
     // Without a restart the change can't have broken it.
     let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
     let Err(not_ready) = node.ready else {
-        let silent =
+        let is_unresponsive =
             node.heartbeat < restarted && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
-        return silent.then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
+        return is_unresponsive
+            .then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
     };
     let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
     let after = not_ready.since.duration_since(done);

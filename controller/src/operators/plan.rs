@@ -55,7 +55,7 @@ pub(crate) struct OperatorsPlan {
 }
 
 /// Reason and message.
-type Trouble = (&'static str, String);
+type ReasonAndMessage = (&'static str, String);
 
 pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let wants = Wants::of(input);
@@ -70,7 +70,7 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     }
     let left_over = left_over(input, &wants);
     for id in &left_over {
-        if is_due(input, &copy_key(id)) {
+        if may_attempt(input, &copy_key(id)) {
             plan.writes.push(Write::Delete { id: id.clone() });
         }
     }
@@ -81,7 +81,7 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let summary = &mut plan.summary;
     for operator in &wants.operators {
         summary.total += 1;
-        match trouble(input, &wants, operator) {
+        match error_of(input, &wants, operator) {
             Some((reason, message)) => summary.fail(operator.id, reason, &message),
             None => summary.synced += usize::from(is_synced(input, &wants, operator)),
         }
@@ -100,7 +100,7 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     plan
 }
 
-fn is_due(input: &Input, key: &str) -> bool {
+fn may_attempt(input: &Input, key: &str) -> bool {
     let failure = input.memory.failure(key);
     failure.is_none_or(|failure| failure.retry_at <= input.now)
 }
@@ -158,7 +158,7 @@ fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<
         .join(",");
     let is_restore = is_restore(input, account, &change, &what);
     let is_contested = is_restore && input.memory.is_contested(&key);
-    (!is_contested && is_due(input, &key)).then_some(Write::Account {
+    (!is_contested && may_attempt(input, &key)).then_some(Write::Account {
         key,
         change,
         what,
@@ -174,7 +174,7 @@ fn is_restore(input: &Input, account: &AccountView, change: &Change, what: &str)
 
 fn copy_write(input: &Input, id: &Id, wanted: &Wanted) -> Option<Write> {
     let secret = input.secrets.get(&wanted.source)?;
-    if secret.trouble.is_some() || !is_due(input, &copy_key(id)) {
+    if secret.error.is_some() || !may_attempt(input, &copy_key(id)) {
         // An existing copy stays.
         return None;
     }
@@ -218,16 +218,16 @@ fn records(account: &AccountView, name: &str) -> bool {
 }
 
 /// Why the operator isn't in the desired state.
-fn trouble(input: &Input, wants: &Wants, operator: &Operator) -> Option<Trouble> {
+fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonAndMessage> {
     let of = |key: &str| {
         let failure = input.memory.failure(key)?;
         Some((failure.reason, failure.message.clone()))
     };
     for id in &operator.copies {
         let secret = input.secrets.get(&wants.copies.get(id)?.source);
-        let trouble = secret.and_then(|secret| secret.trouble.clone());
-        if let Some(trouble) = trouble.or_else(|| of(&copy_key(id))) {
-            return Some(trouble);
+        let error = secret.and_then(|secret| secret.error.clone());
+        if let Some(error) = error.or_else(|| of(&copy_key(id))) {
+            return Some(error);
         }
     }
     for key in &operator.accounts {
@@ -243,8 +243,8 @@ fn trouble(input: &Input, wants: &Wants, operator: &Operator) -> Option<Trouble>
         if input.memory.is_contested(key) {
             return Some(("Conflict", AccountView::conflict(key)));
         }
-        if let Some(trouble) = of(key).filter(|_| !change.added.is_empty()) {
-            return Some(trouble);
+        if let Some(error) = of(key).filter(|_| !change.added.is_empty()) {
+            return Some(error);
         }
     }
     None

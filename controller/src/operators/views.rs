@@ -109,14 +109,14 @@ pub(crate) struct CatalogSecret {
     /// Increases with each change of the content. A new leader starts again at 1.
     pub(crate) edition: u64,
     /// Reason and message; `None`: it can be copied.
-    pub(crate) trouble: Option<(&'static str, String)>,
+    pub(crate) error: Option<(&'static str, String)>,
 }
 
 impl CatalogSecret {
     /// `edition`: of the previous content.
     pub(crate) fn new((namespace, name): &Id, source: Source, edition: u64) -> Self {
         let title = format!("Secret `{namespace}/{name}`");
-        let trouble = match &source {
+        let error = match &source {
             Source::Absent => Some(("SourceMissing", format!("{title} does not exist"))),
             Source::Forbidden => Some((
                 "SourceForbidden",
@@ -136,7 +136,7 @@ impl CatalogSecret {
         Self {
             source,
             edition: edition + 1,
-            trouble,
+            error,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
 
-const TAKEN_BACK_HINT: &str =
+const ROLLED_BACK_HINT: &str =
     "the previous additional Secret stays in force until you change this one";
 
 fn is_invalid(verdict: &Verdict) -> bool {
@@ -84,7 +84,7 @@ pub(super) fn ready(
         return no("AdditionalInvalid", message);
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
-        return no("TakenBack", format!("{reason}; {TAKEN_BACK_HINT}"));
+        return no("TakenBack", format!("{reason}; {ROLLED_BACK_HINT}"));
     }
     if !counts.failed.is_empty() {
         return no("NodesFailed", failures(snapshot, &counts.failed));
@@ -209,7 +209,7 @@ pub(super) fn degraded(
         return yes("ProviderPathsDiffer", keeps(snapshot));
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
-        let message = format!("{reason}; {TAKEN_BACK_HINT}");
+        let message = format!("{reason}; {ROLLED_BACK_HINT}");
         return statement(condition::DEGRADED, "True", "TakenBack", message);
     }
     match &plan.resolved.original {

@@ -137,7 +137,7 @@ impl EventRecorder {
     /// Every rollback, but errors that the controller retries only once per revision.
     fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Note> {
         let mut known = std::mem::take(&mut self.failures);
-        let mut news = Vec::new();
+        let mut notes = Vec::new();
         for node in nodes {
             let (Some(name), Some(status)) = (&node.metadata.name, &node.status) else {
                 continue;
@@ -156,11 +156,11 @@ impl EventRecorder {
                 continue;
             }
             if known.is_none_or(|(_, known)| known != (reason, about)) {
-                news.push((WARNING, reason, format!("{name}: {}", status.message)));
+                notes.push((WARNING, reason, format!("{name}: {}", status.message)));
             }
             self.failures.insert(name.clone(), (reason, about));
         }
-        news
+        notes
     }
 }
 
@@ -362,7 +362,7 @@ mod tests {
     async fn a_failure_is_an_event_once() {
         let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, BoxError>>());
         let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
-        for (case, phase, revision, generation, observed, news) in [
+        for (case, phase, revision, generation, observed, count) in [
             ("a full disk", Phase::Failed, 1, 1, 1, 1),
             ("the controller retries", Phase::Failed, 1, 2, 1, 0),
             ("it is still full", Phase::Failed, 1, 2, 2, 0),
@@ -390,7 +390,7 @@ mod tests {
                 observed_generation: observed,
                 ..NodePullSecretStatus::default()
             });
-            assert_eq!(recorder.new_failures(&[&node]).len(), news, "{case}");
+            assert_eq!(recorder.new_failures(&[&node]).len(), count, "{case}");
         }
     }
 

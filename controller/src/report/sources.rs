@@ -111,8 +111,8 @@ fn delivery(
     }
     let scope = source.scope.as_ref();
     if scope.is_some_and(|scope| !scope.service_accounts.is_empty()) {
-        let why = "a scope with service accounts is not delivered into namespaces, because every pod there could use it";
-        let note = [by_nodes.1.as_str(), why];
+        let reason = "a scope with service accounts is not delivered into namespaces, because every pod there could use it";
+        let note = [by_nodes.1.as_str(), reason];
         let note: Vec<&str> = note.into_iter().filter(|text| !text.is_empty()).collect();
         return (by_nodes.0, note.join("; "));
     }
@@ -159,23 +159,23 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
         return (NOT_DELIVERABLE, WAITS_FOR_PODS.to_owned());
     }
     if snapshot.spec.kubelet.delivery == DeliveryType::ConfigFile {
-        let why = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider` or `spec.imagePullSecrets`";
-        return (NOT_DELIVERABLE, why.to_owned());
+        let reason = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider` or `spec.imagePullSecrets`";
+        return (NOT_DELIVERABLE, reason.to_owned());
     }
     let nodes = snapshot.nodes.values();
     let selected: Vec<&NodeView> = nodes
         .filter(|node| is_selected(&snapshot.spec, node))
         .collect();
     let (major, minor) = MIN_KUBELET_FOR_SCOPES;
-    let lacks_tokens =
+    let has_no_tokens =
         |node: &&&NodeView| kubelet_version(&node.kubelet_version) < Some(MIN_KUBELET_FOR_SCOPES);
     let keeps_file = |node: &&&NodeView| {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
     };
-    let outdated = selected.iter().filter(lacks_tokens);
-    let by_file = selected.iter().filter(|node| !lacks_tokens(node));
+    let outdated = selected.iter().filter(has_no_tokens);
+    let by_file = selected.iter().filter(|node| !has_no_tokens(node));
     let by_file = by_file.filter(keeps_file);
     let mut remarks = Vec::new();
     if let Some(node) = outdated.clone().next() {

@@ -137,11 +137,11 @@ impl Controller {
             problem: None,
             summary: None,
         };
-        let is_said = status.is_some_and(|status| {
+        let is_reported = status.is_some_and(|status| {
             status.secret_name == watch.secret_name
                 && (attach == Attach::Admission || says_accounts(status))
         });
-        if !is_said {
+        if !is_reported {
             // The status first: from it a new leader knows what to look for.
             self.namespaces = Some(report);
             return Some(Duration::ZERO);

@@ -111,19 +111,19 @@ pub(super) fn settle(
         }
         (_, Ok(_)) => memory.removed(&key),
         (write, Err(error)) => {
-            let (reason, message) = trouble(&write, &error);
+            let (reason, message) = reason_and_message(&write, &error);
             tracing::warn!(%error, reason, "could not deliver to an operator");
             memory.failed(&key, reason, message, now, jitter(now));
         }
     }
 }
 
-fn trouble(write: &Write, error: &ApplyError) -> (&'static str, String) {
+fn reason_and_message(write: &Write, error: &ApplyError) -> (&'static str, String) {
     match (write, error.refusal()) {
         (Write::Copy { id, .. }, Refusal::Because("Changed")) => {
             let (namespace, name) = id;
             let message = format!(
-                "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
+                "another client created or changed Secret `{namespace}/{name}`, so globalps does not write it"
             );
             ("ForeignSecret", message)
         }

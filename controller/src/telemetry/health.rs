@@ -44,11 +44,11 @@ impl Health {
 
     /// `Err`: the reason.
     pub(crate) fn live(&self, now: Duration) -> Result<(), String> {
-        let silent = since(&self.beat, now);
-        if silent > STUCK_AFTER {
+        let elapsed = since(&self.beat, now);
+        if elapsed > STUCK_AFTER {
             return Err(format!(
                 "the loop has been stuck for {} s",
-                silent.as_secs()
+                elapsed.as_secs()
             ));
         }
         Ok(())
@@ -57,11 +57,11 @@ impl Health {
     /// `Err`: the reason. A standby is ready too, since it can lead.
     pub(crate) fn ready(&self, now: Duration) -> Result<(), String> {
         self.live(now)?;
-        let silent = since(&self.answered, now);
-        if silent > UNRESPONSIVE_AFTER {
+        let elapsed = since(&self.answered, now);
+        if elapsed > UNRESPONSIVE_AFTER {
             return Err(format!(
                 "the API server has not responded for {} s",
-                silent.as_secs()
+                elapsed.as_secs()
             ));
         }
         if self.waits_for_caches.load(Ordering::Relaxed) {

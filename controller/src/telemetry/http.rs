@@ -236,7 +236,7 @@ pub(crate) mod tests {
 
     /// 1,000 connections that send nothing, and are opened again after the server has closed them.
     #[tokio::test(flavor = "current_thread")]
-    async fn silent_connections_starve_nobody() {
+    async fn silent_connections_do_not_starve_others() {
         const SILENT: usize = 1000;
         // The kubelet's timeout is a second; this machine may be busy.
         const PATIENCE: Duration = Duration::from_secs(3);

@@ -228,7 +228,7 @@ impl Entry {
     }
 
     /// Whether some reader rejects the whole file because of it.
-    pub(super) fn spoils(&self) -> bool {
+    pub(super) fn is_unreadable(&self) -> bool {
         self.credential.is_err() || !self.is_crio_readable()
     }
 
@@ -270,10 +270,10 @@ impl Entry {
 
     /// The fields that are not part of the credential.
     fn other_fields(&self) -> impl Iterator<Item = (&String, &Zeroizing<String>)> {
-        let told = |name: &str| ["auth", "username", "password"].contains(&name);
+        let is_in_credential = |name: &str| ["auth", "username", "password"].contains(&name);
         self.fields
             .iter()
-            .filter(move |(name, _)| self.credential.is_err() || !told(name))
+            .filter(move |(name, _)| self.credential.is_err() || !is_in_credential(name))
     }
 }
 
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_holds_a_credential_shows_it_in_debug() {
+    fn debug_shows_no_credentials() {
         let credential = Credential {
             username: Secret::new("robot"),
             password: Secret::new("hunter2"),

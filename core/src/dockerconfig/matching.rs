@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn crio_reads_less_than_the_kubelet_and_fails_where_it_cannot() {
+    fn crio_reads_less_than_the_kubelet_or_fails() {
         for (sentence, text, expected) in [
             (
                 "padded auth",

@@ -22,7 +22,7 @@ pub enum Precedence {
 pub struct Conflict {
     /// Canonical key.
     pub registry: String,
-    pub winner: Precedence,
+    pub effective: Precedence,
 }
 
 #[derive(Clone, Debug)]
@@ -34,18 +34,18 @@ pub struct Merged {
 /// The entries of both, one per canonical key, each with a padded `auth`. Members other than `auths` are dropped, because they
 /// aren't credentials. Equivalent entries are no conflict.
 pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Precedence) -> Merged {
-    let (winner, loser) = match precedence {
+    let (effective, shadowed) = match precedence {
         Precedence::Additional => (additional, original),
         Precedence::Original => (original, additional),
     };
-    let mut entries = loser.by_canonical_key();
+    let mut entries = shadowed.by_canonical_key();
     let mut conflicts = Vec::new();
-    for (key, entry) in winner.by_canonical_key() {
+    for (key, entry) in effective.by_canonical_key() {
         let replaced = entries.insert(key.clone(), entry);
         if replaced.is_some_and(|other| !other.means_the_same(entry)) {
             conflicts.push(Conflict {
                 registry: shown_key(&key),
-                winner: precedence,
+                effective: precedence,
             });
         }
     }
@@ -76,18 +76,18 @@ pub fn merge_on_node(
     overridden: &[Entry],
 ) -> NodeMerge {
     let desired = desired.by_canonical_key();
-    let is_ours = |entry: &&Entry| applied.contains(&*entry.canonical_key());
-    let theirs: Vec<&Entry> = existing
+    let is_managed = |entry: &&Entry| applied.contains(&*entry.canonical_key());
+    let unmanaged: Vec<&Entry> = existing
         .entries()
         .iter()
-        .filter(|entry| !is_ours(entry))
+        .filter(|entry| !is_managed(entry))
         .collect();
     // An entry that another process wrote under the same key replaces the one from before.
-    let written: BTreeSet<&str> = theirs.iter().map(|entry| entry.key()).collect();
+    let written: BTreeSet<&str> = unmanaged.iter().map(|entry| entry.key()).collect();
     let own = overridden
         .iter()
         .filter(|entry| !written.contains(entry.key()))
-        .chain(theirs.iter().copied());
+        .chain(unmanaged.iter().copied());
     let (overridden, kept): (Vec<Entry>, Vec<Entry>) = own
         .cloned()
         .partition(|entry| desired.contains_key(&entry.canonical_key()));
@@ -179,7 +179,7 @@ mod tests {
             conflicts,
             [Conflict {
                 registry: "r1".to_owned(),
-                winner: Precedence::Additional
+                effective: Precedence::Additional
             }]
         );
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_spells_one_registry_twice_keeps_both_and_gets_both_back() {
+    fn two_spellings_of_one_registry_are_kept_and_restored() {
         let own = config(&[("https://q", OLD), ("q", USER), ("x", USER)]);
         let none = BTreeSet::new();
         let beside = merge_on_node(&own, &config(&[("r", USER)]), &none, &[]);
@@ -308,18 +308,18 @@ mod tests {
         let own =
             parse(br#"{"auths":{"https://s/":{"auth":"b2xkdXNlcjpvbGRwYXNz","x":1}},"top":true}"#)
                 .unwrap();
-        let ours = config(&[("s", USER)]);
-        let first = merge_on_node(&own, &ours, &BTreeSet::new(), &[]);
+        let managed = config(&[("s", USER)]);
+        let first = merge_on_node(&own, &managed, &BTreeSet::new(), &[]);
         let applied = BTreeSet::from(["s".to_owned()]);
-        let again = merge_on_node(&first.config, &ours, &applied, &first.overridden);
+        let again = merge_on_node(&first.config, &managed, &applied, &first.overridden);
         assert!(again.config.means_the_same(&first.config));
-        let withdrawn = merge_on_node(
+        let removed = merge_on_node(
             &again.config,
             &DockerConfig::default(),
             &applied,
             &again.overridden,
         );
-        assert_eq!(text(&withdrawn.config), text(&own));
-        assert!(withdrawn.overridden.is_empty());
+        assert_eq!(text(&removed.config), text(&own));
+        assert!(removed.overridden.is_empty());
     }
 }

@@ -15,7 +15,7 @@ pub struct DockerConfig {
     others: Others,
     has_auths: bool,
     /// Entries that a later one with the same key replaces, but that make a reader reject the file.
-    spoilers: Vec<Entry>,
+    bad_duplicates: Vec<Entry>,
     /// `HttpHeaders` is not an object of strings, so a kubelet rejects the file.
     bad_headers: bool,
     /// Registries with a credential helper, which containers/image asks first.
@@ -70,8 +70,8 @@ pub fn parse_with(
                 Kind::Null => {
                     let overwritten = std::mem::take(&mut config.entries);
                     config
-                        .spoilers
-                        .extend(overwritten.into_iter().filter(Entry::spoils));
+                        .bad_duplicates
+                        .extend(overwritten.into_iter().filter(Entry::is_unreadable));
                     places.clear();
                 }
                 _ => return Err(ParseError::AuthsNotObject),
@@ -130,8 +130,8 @@ impl DockerConfig {
             let entry = Entry::new(key.clone(), value);
             if let Some(place) = places.get(&key) {
                 let overwritten = std::mem::replace(&mut self.entries[*place], entry);
-                self.spoilers
-                    .extend(Some(overwritten).filter(Entry::spoils));
+                self.bad_duplicates
+                    .extend(Some(overwritten).filter(Entry::is_unreadable));
             } else {
                 places.insert(key, self.entries.len());
                 self.entries.push(entry);
@@ -179,7 +179,7 @@ impl DockerConfig {
         Self {
             entries,
             has_auths: true,
-            spoilers: Vec::new(),
+            bad_duplicates: Vec::new(),
             ..self.clone()
         }
     }
@@ -190,8 +190,8 @@ impl DockerConfig {
     }
 
     /// Entries that a later one with the same key replaces, but that some reader can't read.
-    pub(super) fn spoilers(&self) -> &[Entry] {
-        &self.spoilers
+    pub(super) fn bad_duplicates(&self) -> &[Entry] {
+        &self.bad_duplicates
     }
 
     pub(super) fn has_bad_headers(&self) -> bool {
@@ -200,7 +200,7 @@ impl DockerConfig {
 
     /// Why containers/image can't read the file at all, with the key of the entry that causes it, if any.
     pub(super) fn crio_error(&self) -> Option<(&str, &'static str)> {
-        let mut entries = self.entries.iter().chain(&self.spoilers);
+        let mut entries = self.entries.iter().chain(&self.bad_duplicates);
         if let Some(entry) = entries.find(|entry| !entry.is_crio_readable()) {
             return Some((
                 entry.key(),
@@ -221,7 +221,7 @@ impl DockerConfig {
             && self
                 .entries
                 .iter()
-                .chain(&self.spoilers)
+                .chain(&self.bad_duplicates)
                 .all(|entry| entry.credential().is_ok())
     }
 
@@ -236,7 +236,7 @@ impl DockerConfig {
 
     /// Whether both have the same effect on a node, regardless of order, format and spelling.
     pub fn means_the_same(&self, other: &Self) -> bool {
-        let (ours, theirs) = (self.spellings(), other.spellings());
+        let (one, two) = (self.spellings(), other.spellings());
         let same = |one: &Vec<&Entry>, other: &Vec<&Entry>| {
             one.len() == other.len()
                 && one
@@ -245,10 +245,10 @@ impl DockerConfig {
                     .all(|(one, other)| one.means_the_same(other))
         };
         self.others == other.others
-            && ours.len() == theirs.len()
-            && ours
+            && one.len() == two.len()
+            && one
                 .iter()
-                .all(|(key, entries)| theirs.get(key).is_some_and(|others| same(entries, others)))
+                .all(|(key, entries)| two.get(key).is_some_and(|others| same(entries, others)))
     }
 
     /// All entries by canonical key; those of one key are sorted by spelling.
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_entry_spoils_the_file_even_if_a_later_one_replaces_it() {
+    fn a_bad_entry_makes_the_file_unreadable_even_if_a_later_one_replaces_it() {
         for (text, readable) in [
             (
                 r#"{"auths":{"a":{"auth":"dTpw"}},"HttpHeaders":{"x":null}}"#,

@@ -219,7 +219,7 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
     }
     findings.extend(
         config
-            .spoilers()
+            .bad_duplicates()
             .iter()
             .flat_map(entry_findings)
             .filter(Finding::is_error),

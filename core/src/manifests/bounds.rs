@@ -121,7 +121,7 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     for field in ["labels", "annotations"] {
         validations.push(validation(
             format!("{field} of the pods other than globalps' own are not allowed, since other programs may act on them"),
-            only_ours_are_new(&format!("spec.template.metadata.{field}"), "k == 'name'"),
+            only_managed_keys_change(&format!("spec.template.metadata.{field}"), "k == 'name'"),
         ));
     }
     Policy {
@@ -163,7 +163,7 @@ fn directories(allowed: &Allowed) -> Vec<&str> {
 
 /// For a map of strings: each key is managed by globalps, or existed before with the same value. `also`: another kind of managed
 /// key.
-fn only_ours_are_new(path: &str, also: &str) -> String {
+fn only_managed_keys_change(path: &str, also: &str) -> String {
     format!(
         "!has(object.{path}) || object.{path}.all(k, k.startsWith('globalps.io/') || {also} || \
          (oldObject != null && has(oldObject.{path}) && k in oldObject.{path} && \
@@ -262,11 +262,11 @@ fn service_accounts(delivered: &[String]) -> Policy {
             ),
             validation(
                 "annotations of a ServiceAccount other than globalps' own are not allowed, since other programs may act on them",
-                only_ours_are_new("metadata.annotations", "false"),
+                only_managed_keys_change("metadata.annotations", "false"),
             ),
             validation(
                 "labels of a ServiceAccount other than globalps' own are not allowed, since other programs may act on them",
-                only_ours_are_new("metadata.labels", "k.startsWith('app.kubernetes.io/')"),
+                only_managed_keys_change("metadata.labels", "k.startsWith('app.kubernetes.io/')"),
             ),
         ],
         ..Policy::default()

@@ -205,7 +205,7 @@ mod tests {
 
     /// A change of the configuration restarts every kubelet.
     #[test]
-    fn the_configuration_stays_as_long_as_it_suffices() {
+    fn the_configuration_stays_while_it_suffices() {
         let provider = |ports: &[&str], scopes| ProviderConfig {
             ports: ports.iter().map(|port| (*port).to_owned()).collect(),
             scopes,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_names_its_version() {
+    fn the_version_of_a_kubelet_is_parsed() {
         for (text, expected) in [
             ("v1.36.3", Some((1, 36))),
             ("v1.26.0-gke.1", Some((1, 26))),

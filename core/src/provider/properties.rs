@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(cases(2_000))]
 
     #[test]
-    fn a_pod_outside_of_a_scope_gets_nothing_of_it(
+    fn a_pod_outside_of_a_scope_gets_none_of_its_credentials(
         content in content(),
         image in select(&IMAGES[..]),
         pod in pod(),
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_gets_a_scoped_credential_without_a_token_that_names_the_pod(
+    fn a_scoped_credential_requires_a_token_of_a_covered_pod(
         content in content(),
         image in select(&IMAGES[..]),
         pod in pod(),
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn both_answers_together_are_what_is_offered(
+    fn the_two_answers_combined_equal_the_offers(
         content in content(),
         image in select(&IMAGES[..]),
         pod in pod(),
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_in_the_file(content in content()) {
+    fn content_round_trips_through_the_file(content in content()) {
         let read = parse_data(&render_data(7, &content)).unwrap();
         prop_assert_eq!(read.revision, 7);
         prop_assert!(read.content.means_the_same(&content));
@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn data_that_is_cut_off_anywhere_gives_nothing(content in content(), pod in pod()) {
+    fn truncated_data_yields_nothing(content in content(), pod in pod()) {
         let data = render_data(1, &content);
         let token = token_of(&pod);
         for end in 0..data.len() {
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn data_in_which_a_byte_is_another_gives_nothing(
+    fn data_with_a_changed_byte_yields_nothing(
         content in content(),
         pod in pod(),
         difference in 1..=u8::MAX,

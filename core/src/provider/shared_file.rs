@@ -79,7 +79,7 @@ pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
         without.replace_range(start..end, "");
     }
     if let Some(list) = expected["providers"].as_array_mut() {
-        list.retain(|entry| !is_ours(entry));
+        list.retain(|entry| !is_managed(entry));
     }
     // A block list without entries is null.
     let is_same = |found: &Value| {
@@ -97,7 +97,7 @@ pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
     Ok(without.into_bytes())
 }
 
-fn is_ours(entry: &Value) -> bool {
+fn is_managed(entry: &Value) -> bool {
     entry["name"]
         .as_str()
         .is_some_and(|name| PROVIDERS.contains(&name))
@@ -127,7 +127,7 @@ fn form(text: &str, at: usize, what: &'static str) -> SharedFileError {
 fn entry(text: &str) -> Option<(usize, usize)> {
     text.match_indices('{').find_map(|(start, _)| {
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let value = values.next()?.ok().filter(is_ours)?;
+        let value = values.next()?.ok().filter(is_managed)?;
         let end = start + values.byte_offset();
         // Managed entries are always written in the compact form.
         let written = value.to_string();

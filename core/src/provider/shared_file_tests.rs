@@ -54,7 +54,7 @@ const JSON: &str = r#"{
 "#;
 
 #[test]
-fn entries_are_added_after_those_of_others_and_taken_out_again_to_the_byte() {
+fn adding_and_removing_entries_restores_every_byte() {
     for before in [
         BLOCK.to_owned(),
         BLOCK.trim_end().to_owned(),
@@ -99,7 +99,7 @@ fn entries_are_added_after_those_of_others_and_taken_out_again_to_the_byte() {
 }
 
 #[test]
-fn a_file_without_a_place_for_them_is_left_alone() {
+fn unsupported_files_are_not_changed() {
     for bad in [
         "",
         "providers: [",
@@ -139,7 +139,7 @@ fn the_error_names_the_line_and_nothing_of_the_content() {
 }
 
 #[test]
-fn an_entry_of_ours_that_somebody_changed_is_not_taken_out_by_halves() {
+fn a_changed_managed_entry_is_an_error() {
     for (before, line) in [(BLOCK, 10), ("kind: C\nproviders: []\n", 2)] {
         let with = add_entries(before.as_bytes(), &ours(false)).unwrap();
         let text = String::from_utf8(with).unwrap();
@@ -157,7 +157,7 @@ fn an_entry_of_ours_that_somebody_changed_is_not_taken_out_by_halves() {
 }
 
 #[test]
-fn what_others_add_after_ours_stays() {
+fn entries_added_after_managed_ones_stay() {
     for (before, expected) in [
         ("providers: []", "providers: [{name: b}]"),
         ("providers: [{name: a}]", "providers: [{name: a},{name: b}]"),
@@ -213,7 +213,7 @@ fn file() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_others_have_stays_to_the_byte(before in file(), tokens: bool) {
+    fn foreign_bytes_stay(before in file(), tokens: bool) {
         // Unsupported styles are rejected; the table above lists those that must be supported.
         if let Ok(with) = add_entries(before.as_bytes(), &ours(tokens)) {
             prop_assert_eq!(String::from_utf8(remove_entries(&with).unwrap()).unwrap(), before.clone());

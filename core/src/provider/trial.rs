@@ -39,7 +39,7 @@ fn trial(data: &[u8], config: &DockerConfig, token: Option<&str>) -> Trial {
     let has_credential =
         |image: &&String| answer(data, image, audience).is_ok_and(|tries| !tries.is_empty());
     let image = images.iter().find(has_credential).or(images.first());
-    let image = image.cloned().unwrap_or_else(image_of_nobody);
+    let image = image.cloned().unwrap_or_else(unmatched_image);
     let tries = answer(data, &image, audience).unwrap_or_default();
     let mut request = json!({
         "apiVersion": API_VERSION,
@@ -56,7 +56,7 @@ fn trial(data: &[u8], config: &DockerConfig, token: Option<&str>) -> Trial {
     }
 }
 
-fn image_of_nobody() -> String {
+fn unmatched_image() -> String {
     image("registry.invalid")
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_provider_is_asked_for_an_image_that_has_a_credential() {
+    fn each_provider_is_tried_with_an_image_that_has_a_credential() {
         let config = |key: &str| {
             // No image can be derived from the unusual pattern.
             let text =

@@ -430,7 +430,7 @@ fn canaries_go_before_all_others() {
 }
 
 #[test]
-fn no_zone_is_emptied_while_another_is_whole() {
+fn disruption_is_spread_over_zones() {
     for (case, fleet, limit, expected) in [
         ("one of each", "x:5.@z a@1 b@1 c@2 d@2", "2", "a c"),
         (
@@ -458,7 +458,7 @@ fn no_zone_is_emptied_while_another_is_whole() {
 }
 
 #[test]
-fn of_those_that_held_a_slot_in_vain_the_longest_ago_goes_first() {
+fn members_that_held_a_slot_in_vain_go_oldest_first() {
     let mut members = members(FIVE, "x:5. %a %b");
     members[1].assigned_for = SignedDuration::from_mins(1);
     members[2].assigned_for = SignedDuration::from_hours(1);
@@ -492,7 +492,7 @@ fn as_many_failures_as_allowed_halt_the_rollout_and_fewer_do_not() {
 }
 
 #[test]
-fn what_is_unavailable_for_another_reason_takes_room() {
+fn unavailable_members_take_slots() {
     let fleet = "a:5. b:5. c d e";
     let started = |unavailable| with(FIVE, fleet, &limits("3", "1"), unavailable);
     assert_eq!([0, 1, 2, 3, 9].map(started), ["c d e", "c d", "c", "", ""]);
@@ -544,7 +544,7 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
 }
 
 #[test]
-fn times_count_from_their_very_moment() {
+fn limits_in_time_are_inclusive() {
     let moment = SignedDuration::from_secs(1);
     let member = |text: &str| members(Goal::Revision(5), text).remove(0);
     let done = |not_ready| Member {
@@ -581,7 +581,7 @@ fn times_count_from_their_very_moment() {
 }
 
 #[test]
-fn nobody_waits_for_a_member_that_is_absent_silent_skipped_or_in_trouble() {
+fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
     for (text, is_passed_over) in [
         ("n:4.", false),
         ("n:5+", false),

@@ -452,7 +452,7 @@ mod tests {
                 } else {
                     "no restart"
                 };
-                let quarantine = if quarantine { ", set aside" } else { "" };
+                let quarantine = if quarantine { ", quarantine" } else { "" };
                 let drift = if drift { ", drift" } else { "" };
                 format!("{target}, {restart}{quarantine}{drift}")
             }
@@ -519,7 +519,7 @@ mod tests {
                 None,
                 "{",
                 Some(OURS),
-                format!("{OURS}, restart, set aside"),
+                format!("{OURS}, restart, quarantine"),
             ),
             (
                 "in force: confirmed",
@@ -639,7 +639,7 @@ mod tests {
                 Some(synced(OWN)),
                 "{",
                 Some(OURS),
-                format!("{OWN_AND_OURS}, restart, set aside, drift"),
+                format!("{OWN_AND_OURS}, restart, quarantine, drift"),
             ),
             (
                 "a file that became unparsable: the original bytes are restored",
@@ -647,7 +647,7 @@ mod tests {
                 Some(synced(OWN)),
                 "{",
                 None,
-                format!("{OWN}, restart, set aside"),
+                format!("{OWN}, restart, quarantine"),
             ),
             (
                 "two spellings of one registry are restored",
@@ -663,7 +663,7 @@ mod tests {
                 None,
                 r#"{"auths":{"own":{"auth":"bzpv"},"bad":{"auth":"pants"}},"x":1}"#,
                 Some(OURS),
-                format!("{OWN_AND_OURS}, restart, set aside"),
+                format!("{OWN_AND_OURS}, restart, quarantine"),
             ),
             (
                 "two spellings of one registry stay",
@@ -1218,7 +1218,7 @@ mod tests {
     }
 
     #[test]
-    fn never_means_that_no_change_restarts_the_kubelet() {
+    fn restart_never_prevents_every_restart() {
         let (file, desired, task) = (FileSnapshot::Absent, content(OURS), task(1));
         let facts = NodeFacts {
             restart: false,

@@ -109,7 +109,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
         Self {
-            journal: Journal::beside(&options.config_file),
+            journal: Journal::next_to(&options.config_file),
             drift: Drift::new(&options.config_file),
             no_restart: None,
             last_error: None,

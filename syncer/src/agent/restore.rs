@@ -15,7 +15,7 @@ use crate::node::provider::Provider;
 use crate::node::state::{Failure, NodeError, State, Task};
 
 /// An interrupted change, its end and the restore take up to three rounds.
-const ROUNDS: usize = 10;
+const MAX_STEPS: usize = 10;
 
 /// The result of a restore.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Restore {
         Self {
             config_file: config_file.to_owned(),
             provider,
-            journal: Journal::beside(config_file),
+            journal: Journal::next_to(config_file),
             unit,
             restart,
             // A new task, so that one that failed before is retried.
@@ -63,7 +63,7 @@ impl Restore {
         say(&found(&state));
         self.find_unit(&mut state, &mut say).await;
         let path = self.config_file.clone();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_STEPS {
             let file = file::read(&path)?;
             let provider = self.observe_provider(&state)?;
             let facts = NodeFacts {

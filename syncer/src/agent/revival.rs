@@ -26,7 +26,7 @@ impl Default for Revival {
 
 impl Revival {
     /// Whether the pause is over. If so, the next call begins the next pause.
-    pub(super) fn is_due(&mut self) -> bool {
+    pub(super) fn begin_attempt(&mut self) -> bool {
         let backoff = &mut self.backoff;
         let next = *self
             .next
@@ -49,7 +49,7 @@ mod tests {
         let mut pauses = Vec::new();
         let mut last = Instant::now();
         while pauses.len() < 8 {
-            if revival.is_due() {
+            if revival.begin_attempt() {
                 pauses.push(last.elapsed().as_secs());
                 last = Instant::now();
             }

@@ -39,7 +39,7 @@ impl Agent {
             self.revived();
             return Duration::ZERO;
         }
-        if self.revival.is_due() {
+        if self.revival.begin_attempt() {
             self.start_kubelet().await;
         }
         CHECK

@@ -576,7 +576,7 @@ mod tests {
             if let Some(text) = before {
                 file::replace(&path, &image(Some(text))).unwrap();
             }
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(before), 0);
             let mut kubelet = Fake {
                 failures,
@@ -704,7 +704,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
@@ -741,7 +741,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(OLD))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake {
                 bus_until: Some(bus_until),
@@ -808,7 +808,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(NEW))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut begun = Change {
                 step,
@@ -841,7 +841,7 @@ mod tests {
     async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(FileSnapshot::Absent, 0);
         let cooldown = Duration::from_secs(7);
         let mut kubelet = Fake {
@@ -868,7 +868,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(NEW))).unwrap();
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(image(None), 6);
         state.revision = 3;
         let failed = Task {
@@ -908,7 +908,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(OLD))).unwrap();
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
@@ -940,7 +940,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         fs::create_dir(&path).unwrap();
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(FileSnapshot::Absent, 0);
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
@@ -967,7 +967,7 @@ mod tests {
         for before in [image(None), image(Some(OLD))] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(before.clone(), 0);
             let mut kubelet = Fake::default();
             let change = change(&before, 4, true);
@@ -993,7 +993,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(OLD))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake::default();
             let is_over = Arc::new(AtomicBool::new(false));
@@ -1042,7 +1042,7 @@ mod tests {
         ] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             file::replace(&path, &image(Some(on_disk_now))).unwrap();
             let mut state = State::new(FileSnapshot::Absent, 0);
             let change = Change {
@@ -1085,7 +1085,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(content))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
@@ -1143,7 +1143,7 @@ mod tests {
             let answer = if program_works { &*answer } else { "{}" };
             let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
             fs::write(directory.path().join("program"), script).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
             Self {
                 journal,

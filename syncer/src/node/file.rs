@@ -207,7 +207,7 @@ fn replace_if(
             may_go_on()?;
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(refused("remove", path)(error));
+                    return Err(write_error("remove", path)(error));
                 }
                 _ => {}
             }
@@ -222,7 +222,7 @@ fn replace_if(
             let temp = directory.join(format!("{TEMP_PREFIX}{name}"));
             let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
                 .and_then(|()| may_go_on())
-                .and_then(|()| fs::rename(&temp, path).map_err(refused("replace", path)));
+                .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));
             if let Err(error) = written {
                 // It may not exist; the original error matters.
                 let _ = fs::remove_file(&temp);
@@ -234,7 +234,10 @@ fn replace_if(
 }
 
 /// The error of a replace or remove: the kernel uses one error number for several causes.
-fn refused<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
+fn write_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> FileError + 'a {
     move |error| {
         let flags = File::open(path).and_then(|file| Ok(ioctl_getflags(file)?));
         match flags {

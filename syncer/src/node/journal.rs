@@ -32,7 +32,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn beside(config_file: &Path) -> Self {
+    pub(crate) fn next_to(config_file: &Path) -> Self {
         Self {
             directory: config_file
                 .parent()
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_saved_state_is_private_to_root_and_can_be_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         assert!(journal.load().unwrap().is_none());
         let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
         let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_state_of_an_older_syncer_is_continued() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         journal.make_directory().unwrap();
         fs::write(journal.path(), OLDEST).unwrap();
         let state = journal.load().unwrap().unwrap();
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn one_syncer_at_a_time_works_on_a_node() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         let first = journal.lock().unwrap();
         assert_eq!(journal.lock().unwrap_err().reason(), "AnotherSyncer");
         drop(first);
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_newer_or_damaged_state_is_rejected_and_not_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         journal.make_directory().unwrap();
         for (content, reason) in [
             (r#"{"version":3,"x":1}"#, "StateTooNew"),
@@ -261,7 +261,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             fs::write(&path, back).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let aside = journal.quarantine(b"{").unwrap();
             assert_eq!(journal.quarantine(b"{").unwrap(), aside, "once");
             journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();

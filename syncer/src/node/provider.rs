@@ -31,7 +31,7 @@ impl HostPath {
         }
     }
 
-    fn beside(&self, name: &str) -> Self {
+    fn next_to(&self, name: &str) -> Self {
         let parent = |path: &Path| path.parent().unwrap_or(Path::new("/")).join(name);
         Self {
             here: parent(&self.here),
@@ -80,10 +80,10 @@ impl Provider {
         config_file: &HostPath,
         set_up: Option<(HostPath, HostPath)>,
     ) -> Self {
-        let state = config_file.beside(STATE_DIR);
+        let state = config_file.next_to(STATE_DIR);
         let data = state.join(PROVIDER_DATA_FILE);
         let own = || {
-            let flags = Way::Flags(config_file.beside(KUBEADM_FLAGS_FILE));
+            let flags = Way::Flags(config_file.next_to(KUBEADM_FLAGS_FILE));
             let bin_dir = state.join(PROVIDER_BIN_DIR);
             (state.join(PROVIDER_CONFIG_FILE), bin_dir, flags)
         };
@@ -187,15 +187,15 @@ impl Provider {
     }
 
     fn with_flags(&self, file: &HostPath, flags: &FileSnapshot) -> Result<FileSnapshot, Obstacle> {
-        let refused = |why: String| {
+        let unsupported = |reason: String| {
             Obstacle::new(format!(
-                "`{}`: {why}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
+                "`{}`: {reason}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
                 file.host.display(),
                 self.flags()
             ))
         };
         let FileSnapshot::File { bytes, .. } = flags else {
-            return Err(refused("the file does not exist".to_owned()));
+            return Err(unsupported("the file does not exist".to_owned()));
         };
         let bytes = add_flags(bytes, &self.config.text(), &self.bin_dir.text());
         let bytes = bytes.map_err(|error| match error {
@@ -203,7 +203,7 @@ impl Provider {
                 "`{}`: {error}; set spec.kubelet.credentialProvider to the paths in the kubelet's flags",
                 file.host.display()
             )),
-            error => refused(error.to_string()),
+            error => unsupported(error.to_string()),
         });
         Ok(flags.with_bytes(bytes?))
     }
@@ -235,17 +235,17 @@ impl Provider {
         file: &FileSnapshot,
         edit: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
     ) -> Result<FileSnapshot, Obstacle> {
-        let refused = |why: String| Obstacle {
+        let unsupported = |reason: String| Obstacle {
             reason: "ForeignProviderConfig",
             message: format!(
-                "`{}`: {why}; nothing was changed",
+                "`{}`: {reason}; nothing was changed",
                 self.config.host.display()
             ),
         };
         let FileSnapshot::File { bytes, .. } = file else {
-            return Err(refused("the file does not exist".to_owned()));
+            return Err(unsupported("the file does not exist".to_owned()));
         };
-        let bytes = edit(bytes).map_err(|error| refused(error.to_string()))?;
+        let bytes = edit(bytes).map_err(|error| unsupported(error.to_string()))?;
         Ok(file.with_bytes(bytes))
     }
 

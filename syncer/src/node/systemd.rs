@@ -30,7 +30,7 @@ pub(crate) enum RestartError {
     #[error("the node's system bus at `{path}` does not answer: {source}")]
     Bus { path: PathBuf, source: zbus::Error },
     #[error("the node's system bus did not answer within {} s", CALL_TIMEOUT.as_secs())]
-    Silent,
+    Unresponsive,
     #[error("there is no systemd on the node's system bus at `{path}`")]
     NoSystemd { path: PathBuf },
     #[error("systemd has no unit `{unit}` (state: {state})")]
@@ -50,7 +50,7 @@ pub(crate) enum RestartError {
 impl RestartError {
     /// The unit's state is unknown because systemd does not answer.
     pub(crate) fn is_of_the_bus(&self) -> bool {
-        matches!(self, Self::Bus { .. } | Self::Silent)
+        matches!(self, Self::Bus { .. } | Self::Unresponsive)
     }
 }
 
@@ -128,7 +128,7 @@ impl Systemd {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Silent),
+            Err(_) => Err(RestartError::Unresponsive),
         }
     }
 
@@ -170,14 +170,14 @@ impl Systemd {
                 unit: self.unit.clone(),
                 state,
             }),
-            Ok(Err(source)) if is_nobody(&source) => Err(RestartError::NoSystemd {
+            Ok(Err(source)) if has_no_systemd(&source) => Err(RestartError::NoSystemd {
                 path: self.bus.clone(),
             }),
             Ok(Err(source)) => Err(RestartError::Bus {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Silent),
+            Err(_) => Err(RestartError::Unresponsive),
         }
     }
 
@@ -242,32 +242,32 @@ impl Systemd {
         connection: &Connection,
         reset_failed: bool,
     ) -> Result<String, RestartError> {
-        let refused = |source| RestartError::Refused {
+        let failed = |source| RestartError::Refused {
             unit: self.unit.clone(),
             source,
         };
-        let manager = ManagerProxy::new(connection).await.map_err(refused)?;
+        let manager = ManagerProxy::new(connection).await.map_err(failed)?;
         // Subscribe before the call, so that the end of a quick job is not missed.
-        let mut removed = manager.receive_job_removed().await.map_err(refused)?;
-        manager.subscribe().await.map_err(refused)?;
+        let mut removed = manager.receive_job_removed().await.map_err(failed)?;
+        manager.subscribe().await.map_err(failed)?;
         if reset_failed {
             // systemd does not start a unit that hit its start limit before this.
             manager
                 .reset_failed_unit(&self.unit)
                 .await
-                .map_err(refused)?;
+                .map_err(failed)?;
         }
         let job = manager
             .restart_unit(&self.unit, "replace")
             .await
-            .map_err(refused)?;
+            .map_err(failed)?;
         while let Some(signal) = removed.next().await {
-            let args = signal.args().map_err(refused)?;
+            let args = signal.args().map_err(failed)?;
             if *args.job() == job {
                 return Ok((*args.result()).to_owned());
             }
         }
-        Err(RestartError::Silent)
+        Err(RestartError::Unresponsive)
     }
 
     /// Whether the kubelet has been started since then and serves. Waits for a job in progress, which may be the start.
@@ -339,13 +339,13 @@ impl Systemd {
 }
 
 /// The bus answers, but systemd is not on it.
-fn is_nobody(error: &zbus::Error) -> bool {
-    const NOBODY: [&str; 3] = [
+fn has_no_systemd(error: &zbus::Error) -> bool {
+    const NO_SYSTEMD: [&str; 3] = [
         "org.freedesktop.DBus.Error.ServiceUnknown",
         "org.freedesktop.DBus.Error.NameHasNoOwner",
         "org.freedesktop.DBus.Error.UnknownMethod",
     ];
-    matches!(error, zbus::Error::MethodError(name, ..) if NOBODY.contains(&name.as_str()))
+    matches!(error, zbus::Error::MethodError(name, ..) if NO_SYSTEMD.contains(&name.as_str()))
 }
 
 async fn takes_connections(socket: &Path) -> bool {

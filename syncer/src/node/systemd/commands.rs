@@ -79,7 +79,7 @@ impl Systemd {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Silent),
+            Err(_) => Err(RestartError::Unresponsive),
         }
     }
 }

@@ -245,7 +245,7 @@ fn path(path: &'static str) -> OwnedObjectPath {
 /// A node whose bus and kubelet answer while this lives.
 struct Node {
     systemd: Systemd,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     _kubelet: UnixListener,
     bus: JoinHandle<()>,
 }
@@ -277,7 +277,7 @@ fn node(fake: &Fake) -> Node {
             socket: socket.clone(),
         },
         _kubelet: UnixListener::bind(socket).expect("a kubelet"),
-        _folder: directory,
+        _directory: directory,
         bus: accept,
     }
 }
@@ -304,7 +304,7 @@ async fn serve(stream: Stream, fake: Fake) {
 }
 
 #[tokio::test]
-async fn every_end_of_the_job_but_done_is_a_failure_that_is_named() {
+async fn every_job_result_other_than_done_is_a_reported_failure() {
     for (answer, expected) in [
         (Answer::Job("done"), Ok(())),
         (Answer::Job("failed"), Err("ended as `failed`")),
@@ -360,7 +360,7 @@ async fn a_unit_that_failed_is_reset_before_it_is_started_again() {
 }
 
 #[tokio::test]
-async fn the_kubelet_from_before_is_no_evidence() {
+async fn the_kubelet_before_the_restart_does_not_count() {
     let fake = Fake::new(Answer::Late);
     let node = node(&fake);
     // Its socket always accepts connections; only the start is new, and late.
@@ -369,7 +369,7 @@ async fn the_kubelet_from_before_is_no_evidence() {
 }
 
 #[tokio::test]
-async fn a_unit_that_systemd_does_not_know_is_named_and_not_restarted() {
+async fn an_unknown_unit_is_reported_and_not_restarted() {
     for state in ["not-found", "masked", "bad-setting"] {
         let fake = Fake::new(Answer::Job("done"));
         fake.with(|facts| facts.load_state = state);
@@ -396,7 +396,7 @@ async fn a_job_that_never_ends_ends_the_waiting() {
 }
 
 #[tokio::test]
-async fn a_bus_that_is_away_or_silent_is_named() {
+async fn an_absent_or_unresponsive_bus_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut systemd = Systemd {
         bus: directory.path().join("away"),
@@ -413,11 +413,11 @@ async fn a_bus_that_is_away_or_silent_is_named() {
     let _listener = UnixListener::bind(&systemd.bus).expect("a socket");
     tokio::time::pause();
     let error = systemd.restart(false).await.expect_err("no answer");
-    assert!(matches!(error, RestartError::Silent), "{error}");
+    assert!(matches!(error, RestartError::Unresponsive), "{error}");
 }
 
 #[tokio::test]
-async fn a_restart_is_owed_unless_the_kubelet_was_started_after_the_file() {
+async fn a_restart_is_needed_unless_the_kubelet_started_after_the_write() {
     let fake = Fake::new(Answer::Never);
     let node = node(&fake);
     // The unit has been active since second 5.
@@ -435,7 +435,7 @@ async fn a_restart_is_owed_unless_the_kubelet_was_started_after_the_file() {
 }
 
 #[test]
-fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_or_stops_it() {
+fn a_deliberate_restart_or_stop_is_not_a_death() {
     let unit = |active_state: &str, invocation: u8, restarts| UnitFacts {
         active_state: active_state.to_owned(),
         invocation: vec![invocation],
@@ -456,7 +456,7 @@ fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_or_sto
 }
 
 #[tokio::test]
-async fn a_restart_that_was_asked_for_before_is_waited_for_and_told_from_none() {
+async fn a_restart_requested_before_is_awaited() {
     let first = "01".repeat(16);
     for (sentence, job_for, since, serves) in [
         ("a different start", 0, "00".repeat(16), true),
@@ -529,7 +529,7 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
 }
 
 #[tokio::test]
-async fn microk8s_is_restarted_where_it_has_been_a_worker_for_a_minute() {
+async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
     use crate::node::kubelet::{Restartable, Unit};
     const KUBELITE: &str = "snap.microk8s.daemon-kubelite.service";
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
