@@ -15,11 +15,11 @@ Usage: globalps-credential-provider --data FILE [--scoped]
        globalps-credential-provider --explain IMAGE [--data FILE] [--namespace NAME [--service-account NAME]]
 
 Options:
---data FILE             File with the credentials, written by the syncer. Optional with --explain; the
+      --data FILE             File with the credentials, written by the syncer. Optional with --explain; the
                               default is the file next to this program's directory
---scoped                Answer with the credentials for some pods only; the request must contain the pod's token
---explain IMAGE         Print which keys match the image, and for which pods; never prints credentials
---namespace NAME        With --explain: print what a pod in this namespace gets
+      --scoped                Answer with the credentials for some pods only; the request must contain the pod's token
+      --explain IMAGE         Print which keys match the image, and for which pods; never prints credentials
+      --namespace NAME        With --explain: print what a pod in this namespace gets
       --service-account NAME  Service account of that pod [default: default]
   -h, --help                  Print help
   -V, --version               Print version

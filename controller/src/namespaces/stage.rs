@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::input::{Delivery, Input, Wanted, is_as};
 
-/// The progress of new content. A part has passed once a canary has had it for long enough.
+/// The progress of new content. A part has passed once some namespace has had it for `minReadySeconds`.
 pub(super) struct Stage<'a> {
     /// Parts of identities.
     passed: BTreeSet<&'a str>,
@@ -48,7 +48,7 @@ impl<'a> Stage<'a> {
             let Some((canary, own)) = wanted.get_key_value(canary) else {
                 if wanted.values().any(|wanted| is_new(&stage, wanted)) {
                     stage.canary_error = Some(format!(
-                        "`spec.imagePullSecrets.canaryNamespace` is `{canary}`, which doesn't exist or isn't selected"
+                        "`spec.imagePullSecrets.canaryNamespace` is `{canary}`, which is not among the namespaces that get the Secret"
                     ));
                 }
                 return stage;
