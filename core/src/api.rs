@@ -125,7 +125,7 @@ pub struct Original {
     /// A Secret of this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// The pull secret of a HyperShift `HostedControlPlane` on its management cluster.
+    /// The pull secret of a `HyperShift` `HostedControlPlane` on its management cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
 }

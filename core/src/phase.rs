@@ -4,10 +4,10 @@ use jiff::SignedDuration;
 
 use crate::api::{NodePullSecret, Phase};
 
-/// A restarted kubelet may report NotReady for some seconds, so shorter periods are ignored.
+/// A restarted kubelet may report `NotReady` for some seconds, so shorter periods are ignored.
 pub const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Why a Node is NotReady, and for how long.
+/// Why a Node is `NotReady`, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReady {
     /// The kubelet reports it.

@@ -104,7 +104,7 @@ pub(crate) struct Syncers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotReady {
     pub(crate) since: Timestamp,
-    /// The kubelet is unresponsive; otherwise it reports NotReady itself.
+    /// The kubelet is unresponsive; otherwise it reports `NotReady` itself.
     pub(crate) unknown: bool,
 }
 

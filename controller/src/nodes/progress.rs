@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::clock::AssignmentClock;
 use super::input::NodeView;
 
-/// If a node becomes NotReady this soon after it was done, the change failed.
+/// If a node becomes `NotReady` this soon after it was done, the change failed.
 const SUSPECT_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// Delay after which the control plane notices an unresponsive kubelet.
 const NODE_MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
-/// A kubelet may briefly report NotReady after its restart.
+/// A kubelet may briefly report `NotReady` after its restart.
 const BLIP: SignedDuration = SignedDuration::from_secs(15);
 /// A restarted kubelet posts a heartbeat immediately; without one for this long it failed.
 const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);

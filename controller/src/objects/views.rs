@@ -76,7 +76,7 @@ pub(crate) struct AgentPods {
 }
 
 impl AgentPods {
-    /// Whether the `DaemonSet` is replacing pods, except as many as it can't replace on NotReady nodes. Creating the first pods
+    /// Whether the `DaemonSet` is replacing pods, except as many as it can't replace on `NotReady` nodes. Creating the first pods
     /// doesn't count as replacing.
     pub(crate) fn are_rolling(&self, not_ready: usize) -> bool {
         self.observed_generation == self.generation
@@ -86,7 +86,7 @@ impl AgentPods {
                 < self.current_number_scheduled
     }
 
-    /// Whether each pod has the current template, except as many as can't be replaced on NotReady nodes.
+    /// Whether each pod has the current template, except as many as can't be replaced on `NotReady` nodes.
     pub(crate) fn are_current(&self, not_ready: usize) -> bool {
         let updated = self
             .updated_number_scheduled

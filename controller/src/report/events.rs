@@ -93,7 +93,7 @@ impl EventRecorder {
         self.write(vec![(WARNING, "DriftCorrected", note)]);
     }
 
-    /// Without a GlobalPullSecret there is no status to report this in.
+    /// Without a `GlobalPullSecret` there is no status to report this in.
     pub(crate) fn record_config_missing(&self) {
         let note = "the GlobalPullSecret was deleted, so nodes keep their current credentials; recreate it to continue, \
                     with an empty spec for the defaults";
@@ -137,7 +137,7 @@ impl EventRecorder {
     /// Every rollback, but errors that the controller retries only once per revision.
     fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Note> {
         let mut known = std::mem::take(&mut self.failures);
-        let mut notes = Vec::new();
+        let mut warnings = Vec::new();
         for node in nodes {
             let (Some(name), Some(status)) = (&node.metadata.name, &node.status) else {
                 continue;
@@ -156,11 +156,11 @@ impl EventRecorder {
                 continue;
             }
             if known.is_none_or(|(_, known)| known != (reason, about)) {
-                notes.push((WARNING, reason, format!("{name}: {}", status.message)));
+                warnings.push((WARNING, reason, format!("{name}: {}", status.message)));
             }
             self.failures.insert(name.clone(), (reason, about));
         }
-        notes
+        warnings
     }
 }
 

@@ -21,7 +21,7 @@ use crate::objects::managed::{Installed, ManagedObject, out_of_band_changes};
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
-/// Interval for rechecking nodes that are NotReady or blocked.
+/// Interval for rechecking nodes that are `NotReady` or blocked.
 const UNSETTLED: Duration = Duration::from_secs(15);
 /// Interval between lookups of the original without a response.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);

@@ -177,7 +177,7 @@ impl Install {
     }
 }
 
-/// The Role and RoleBinding that let the controller read these source Secrets. `names` must not be empty: an empty list would
+/// The Role and `RoleBinding` that let the controller read these source Secrets. `names` must not be empty: an empty list would
 /// mean every Secret of the namespace.
 pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
     by_name(&format!("{CONTROLLER}-sources"), namespace, names)

@@ -13,7 +13,7 @@ use crate::api;
 
 pub use next::{Next, next};
 
-/// The assignment of a member that was NotReady for this long is revoked, so that others can proceed.
+/// The assignment of a member that was `NotReady` for this long is revoked, so that others can proceed.
 pub const UNREACHABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// A member that hasn't responded to its assignment for this long is unresponsive.
 pub const UNRESPONSIVE_AFTER: SignedDuration = SignedDuration::from_mins(2);
@@ -54,7 +54,7 @@ pub enum Progress {
     Foreign,
 }
 
-/// How long a member has been NotReady.
+/// How long a member has been `NotReady`.
 pub type NotReadyFor = SignedDuration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
