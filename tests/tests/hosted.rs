@@ -48,7 +48,7 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
     give(&hosted, &unknown);
     says(
         &product,
-        "HostedControlPlane `clusters/prod` could not be read",
+        "could not read HostedControlPlane `clusters/prod`",
     );
 
     let good = kubeconfig(&management, &json!({"token": token}));
