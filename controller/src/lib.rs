@@ -1,5 +1,5 @@
-//! The programs of the control plane. The controller: cache -> plan -> write -> report. The hub: the same for many clusters.
-//! See `docs/architecture.md`.
+//! The control-plane programs. The controller: cache -> plan -> write -> report. The hub: the same for many clusters. See
+//! `docs/architecture.md`.
 
 #![cfg_attr(test, allow(clippy::panic, clippy::too_many_lines))]
 
@@ -19,12 +19,12 @@ mod run;
 mod targets;
 mod telemetry;
 
-/// The controller of one cluster, until a signal ends it.
+/// Runs the controller of one cluster until a signal.
 pub async fn controller() -> anyhow::Result<()> {
     run::main().await
 }
 
-/// The hub of many clusters, until a signal ends it.
+/// Runs the hub of many clusters until a signal.
 pub async fn hub() -> anyhow::Result<()> {
     hub::main().await
 }

@@ -1,4 +1,4 @@
-//! How long it takes to read, judge and merge registry credentials, and 1 MiB of the worst.
+//! Benchmarks: parse, validate and merge registry credentials, including 1 MiB of worst-case input.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use globalps_core::dockerconfig::{Precedence, explain, merge, parse, validate, validate_bytes};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// One label, for a pattern to be tried at every place of it.
+/// The longest possible DNS label, so that a pattern is tried at every position.
 const LONG_HOST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:5000/app";
 
 fn file(entries: usize) -> Vec<u8> {
@@ -17,13 +17,13 @@ fn file(entries: usize) -> Vec<u8> {
     format!(r#"{{"auths":{{{}}}}}"#, entries.join(",")).into_bytes()
 }
 
-/// What is slow to read, if anything is: depth, many of one thing, and long things.
+/// Inputs that stress a parser: depth, many repetitions, long tokens.
 fn worst() -> Vec<(&'static str, Vec<u8>)> {
     let around = |inner: String| format!(r#"{{"auths":{{{inner}}}}}"#).into_bytes();
     let repeated = |text: &str| text.repeat(MIB / text.len());
     vec![
         ("open brackets", vec![b'['; MIB]),
-        ("nested as deep as allowed", {
+        ("nested to the limit", {
             let depth = 9_998;
             let pairs = format!("{}{},", "[".repeat(depth), "]".repeat(depth));
             format!(
@@ -51,11 +51,11 @@ fn worst() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         (
-            "one key again and again",
+            "one repeated key",
             around(repeated(r#""r":{},"#) + r#""r":{}"#),
         ),
         (
-            "one field again and again",
+            "one repeated field",
             around(format!(
                 r#""r":{{{}"auth":"dTpw"}}"#,
                 repeated(r#""auth":"dTpw","#)
@@ -66,7 +66,7 @@ fn worst() -> Vec<(&'static str, Vec<u8>)> {
             around(format!(r#""{}":{{}}"#, repeated("\\ud83d\\ude00"))),
         ),
         (
-            "bytes that are no UTF-8",
+            "bytes that aren't UTF-8",
             around(r#""r":{"x":""#.to_owned())
                 .into_iter()
                 .chain(vec![0xff; MIB])

@@ -1,5 +1,5 @@
-//! Any bytes as one or two credentials files and the name of an image: nothing panics, nothing takes long, and what
-//! must hold of every file does.
+//! Fuzzes parsing, validating, matching and merging: one or two credentials files from any bytes, and an image name. Nothing
+//! panics or takes long, and the invariants of every file hold.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use globalps_core::dockerconfig::{
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    // No JSON has a NUL in it.
+    // JSON contains no NUL.
     let mut parts = data.split(|byte| *byte == 0);
     let mut next = || parts.next().unwrap_or_default();
     let (one, other, image) = (next(), next(), next());
@@ -21,11 +21,11 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(image) = std::str::from_utf8(image) {
         let _ = explain(&one, image);
     }
-    // Entries that no kubelet can read are left out before a file is used, so nothing is promised of them.
+    // Entries that no kubelet can read are removed before a file is used, so they have no invariants.
     if !one.is_kubelet_readable() {
         assert!(
             findings.iter().any(Finding::is_error),
-            "what is not read is named"
+            "an unreadable entry is reported"
         );
         return;
     }
@@ -37,12 +37,12 @@ fuzz_target!(|data: &[u8]| {
 
 fn alone(config: &DockerConfig) {
     let rendered = config.render();
-    let again = parse(&rendered).expect("what is written can be read");
+    let again = parse(&rendered).expect("rendered output can be parsed");
     assert!(
         again.means_the_same(config),
-        "what is written means the same"
+        "rendering keeps the meaning"
     );
-    assert_eq!(again.render(), rendered, "and is written the same again");
+    assert_eq!(again.render(), rendered, "rendering is stable");
 }
 
 fn together(one: &DockerConfig, other: &DockerConfig) {
@@ -51,7 +51,7 @@ fn together(one: &DockerConfig, other: &DockerConfig) {
         assert_eq!(
             keys(&merged).len(),
             merged.entries().len(),
-            "one entry for each registry"
+            "one entry per registry"
         );
         assert_eq!(
             keys(&merged),
@@ -62,14 +62,14 @@ fn together(one: &DockerConfig, other: &DockerConfig) {
     }
 }
 
-/// Ours go into the node's own file and out again, and what was there before is there again.
+/// Adding and removing managed entries restores the node's own file.
 fn on_a_node(own: &DockerConfig, ours: &DockerConfig) {
     let put = merge_on_node(own, ours, &BTreeSet::new(), &[]);
     let nothing = own.with_entries(Vec::new());
     let taken = merge_on_node(&put.config, &nothing, &keys(ours), &put.overridden);
     assert!(
         taken.config.means_the_same(own),
-        "the node's own entries come back"
+        "the node's own entries are restored"
     );
 }
 

@@ -37,7 +37,7 @@ pub use node_pull_secret::{
 pub use operators::{OperatorFailure, Operators, OperatorsStatus, STATUS_OPERATORS};
 pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
 
-/// Configuration (spec, all of it optional) and state (status) of the one global pull secret.
+/// Configuration (spec, all fields optional) and state (status) of the cluster's global pull secret.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "globalps.io",
@@ -59,36 +59,36 @@ pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "self.rollout.onFailure != 'Rollback' || self.historyLimit > 0",
-    "message": "rollout.onFailure: Rollback needs historyLimit of at least 1: with 0 there is nothing to go back to",
+    "message": "rollout.onFailure: Rollback needs a historyLimit of at least 1: 0 keeps no earlier revision to roll back to",
 }]))]
 pub struct GlobalPullSecretSpec {
-    /// Who wins where the additional and the original pull secret both name a registry.
+    /// Which pull secret is effective for a registry that both the additional and the original one contain.
     #[serde(default)]
     pub precedence: Precedence,
-    /// The cluster's original pull secret. Empty: `openshift-config/pull-secret` where the controller may
-    /// read it, else each node's own file is the base.
+    /// The cluster's original pull secret. Empty: `openshift-config/pull-secret` if the controller may read it; otherwise each
+    /// node's own file is the base.
     #[serde(default)]
     pub original: Original,
-    /// More Secrets of the same namespace and form, after the additional one: where both name a registry, the earlier
-    /// one wins. Each is validated by itself, and a bad one does not hold up the others.
+    /// More Secrets of the same namespace and format. They rank after the additional one, and earlier ones before later ones.
+    /// Each is validated on its own: an invalid one doesn't block the others.
     #[serde(default)]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub sources: Vec<SourceRef>,
-    /// Labels that a node must have. Empty: every Linux node.
+    /// Labels that a node must have to be selected. Empty: every Linux node.
     #[serde(default)]
     pub node_selector: BTreeMap<String, String>,
     #[serde(default)]
     pub kubelet: Kubelet,
-    /// Delivery into namespaces.
+    /// Delivery as pull secrets in namespaces.
     #[serde(default)]
     pub image_pull_secrets: ImagePullSecrets,
-    /// Pull secrets of operators.
+    /// Delivery of catalogs' pull secrets to operators.
     #[serde(default)]
     pub operators: Operators,
     #[serde(default)]
     pub rollout: Rollout,
-    /// So many additional Secrets that were rolled out before the present one are kept, to go back to.
+    /// How many earlier additional Secrets that were rolled out are kept for a rollback.
     #[serde(default = "default_history_limit")]
     #[schemars(range(max = 10))]
     #[schemars(extend("format" = "int32"))]
@@ -114,18 +114,18 @@ impl Default for GlobalPullSecretSpec {
     }
 }
 
-/// At most one of the fields.
+/// At most one of the fields may be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!(has(self.secretRef) && has(self.hostedControlPlane))",
-    "message": "original takes secretRef or hostedControlPlane, not both",
+    "message": "original: set secretRef or hostedControlPlane, not both",
 }]))]
 pub struct Original {
     /// A Secret of this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// The pull secret of a `HostedControlPlane` of `HyperShift`, on its management cluster.
+    /// The pull secret of a `HyperShift` `HostedControlPlane` on its management cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
 }
@@ -137,7 +137,7 @@ pub struct HostedControlPlaneRef {
     pub namespace: String,
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Secret of the controller's own namespace with a kubeconfig for the management cluster.
+    /// Secret in the controller's own namespace with a kubeconfig for the management cluster.
     pub kubeconfig_secret_ref: KubeconfigRef,
 }
 
@@ -146,7 +146,7 @@ pub struct HostedControlPlaneRef {
 pub struct KubeconfigRef {
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key of the Secret's data.
+    /// Key in the Secret's data.
     #[serde(default = "default_kubeconfig_key")]
     #[schemars(length(min = 1))]
     pub key: String,
@@ -159,7 +159,7 @@ pub struct SecretRef {
     pub namespace: String,
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key of the Secret's data.
+    /// Key in the Secret's data.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1))]
     pub key: String,
@@ -168,36 +168,36 @@ pub struct SecretRef {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Nodes that may be unavailable at the same time: a number, or a percentage of the nodes; at least 1.
+    /// How many nodes may be unavailable at the same time: a number, or a percentage of the nodes; at least 1.
     #[serde(default = "default_max_unavailable")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
-        "message": "maxUnavailable is a number of nodes from 1, or a percentage from 1% to 100%",
+        "message": "maxUnavailable must be a number of nodes, at least 1, or a percentage from 1% to 100%",
     }]))]
     pub max_unavailable: IntOrString,
-    /// The rollout halts when this many nodes have failed because of the revision: a number, or a percentage of the
-    /// nodes; at least 1. A node with trouble of its own, such as a full disk, doesn't count.
+    /// The rollout halts when the revision has failed on this many nodes: a number, or a percentage of the nodes; at least 1.
+    /// Nodes with an error of their own, such as a full disk, don't count.
     #[serde(default = "default_max_failures")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
-        "message": "maxFailures is a number of nodes from 1, or a percentage from 1% to 100%",
+        "message": "maxFailures must be a number of nodes, at least 1, or a percentage from 1% to 100%",
     }]))]
     pub max_failures: IntOrString,
-    /// No node changes while this is true.
+    /// While true, no node changes.
     #[serde(default)]
     pub paused: bool,
-    /// What happens to nodes with the new revision when the rollout halts.
+    /// What happens to the nodes that have the new revision when the rollout halts.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// The nodes that get a new revision before all others.
+    /// The nodes that get a new revision before the others.
     #[serde(default)]
     pub canary: Canary,
-    /// A node counts as done when it has been Ready for this many seconds after the change.
+    /// A node counts as updated once it has been Ready for this many seconds after the change.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
     #[schemars(extend("format" = "int32"))]
     pub min_ready_seconds: u32,
-    /// Whether nodes that an admin cordoned change. Nodes that an autoscaler or Cluster API is deleting never do.
+    /// Whether cordoned nodes change. Nodes that an autoscaler or Cluster API is deleting never change.
     #[serde(default)]
     pub cordoned: Cordoned,
 }
@@ -206,16 +206,16 @@ pub struct Rollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
-    /// Labels of the nodes to begin with. Empty: any node, but no control-plane node where there is another.
+    /// Labels of the canary nodes. Empty: any node; a control-plane node only if there is no other.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// How many of them must have the revision before the others get it.
+    /// How many canaries must have the revision before other nodes get it.
     #[serde(default = "default_canary_nodes")]
     #[schemars(range(min = 1, max = 1000))]
     #[schemars(extend("format" = "int32"))]
     pub nodes: u32,
-    /// A canary counts as done when it has been Ready for this many seconds after the change; `minReadySeconds` where
-    /// that is more.
+    /// A canary counts as updated once it has been Ready for this many seconds after the change. If `minReadySeconds` is larger,
+    /// it applies instead.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86400))]
     #[schemars(extend("format" = "int32"))]
@@ -234,10 +234,10 @@ impl Default for Canary {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Cordoned {
-    /// They change like the others.
+    /// They change like other nodes.
     #[default]
     Update,
-    /// They change when they are schedulable again.
+    /// They change once they are schedulable again.
     Skip,
 }
 
@@ -257,20 +257,20 @@ impl Default for Rollout {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// They keep it; the others keep the one before.
+    /// They keep it; the other nodes keep the previous one.
     #[default]
     Halt,
-    /// The whole fleet goes back to the last revision that every node had.
+    /// All nodes go back to the last revision that was rolled out.
     Rollback,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Syncer {
-    /// Run the syncer in the node's network, for clusters whose pod network itself needs the credentials.
+    /// Run the syncer in the node's network namespace, for clusters whose pod network itself needs the credentials.
     #[serde(default)]
     pub host_network: bool,
-    /// Pull secret of the syncer's own image, in this namespace. Nothing makes it: whoever installs globalps does.
+    /// Name of the pull secret for the syncer's own image, in this namespace. You create it; globalps doesn't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub image_pull_secret: Option<String>,
@@ -295,16 +295,16 @@ fn default_canary_nodes() -> u32 {
     1
 }
 
-/// Conflicts that a [`GlobalPullSecretStatus`] names at most.
+/// Maximum number of conflicts in a [`GlobalPullSecretStatus`].
 pub const STATUS_CONFLICTS: usize = 100;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GlobalPullSecretStatus {
-    /// `metadata.generation` of the spec that this status is about.
+    /// `metadata.generation` of the spec that this status describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// `resourceVersion` of the additional Secret that this status is about; empty: there is none.
+    /// `resourceVersion` of the additional Secret that this status describes; empty: there is none.
     #[serde(default)]
     pub observed_additional: String,
     /// Revision of `global-pull-secret` that is rolled out; 0: none.
@@ -312,28 +312,28 @@ pub struct GlobalPullSecretStatus {
     pub revision: i64,
     #[serde(default)]
     pub counts: Counts,
-    /// Registries that both pull secrets name, and who won; 100 at most. Written when empty too: a merge patch keeps what it
-    /// omits.
+    /// Registries that several pull secrets contain, and which one is effective; at most 100. Also written when empty, because a
+    /// merge patch keeps omitted fields.
     #[serde(default)]
     pub conflicts: Vec<ConflictStatus>,
-    /// How many registries that are.
+    /// Number of such registries, including those not listed in `conflicts`.
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub conflicts_total: u32,
-    /// What became of each of `spec.sources`, in their order. Written when empty too.
+    /// The state of each of `spec.sources`, in the same order. Also written when empty.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,
-    /// The namespaces. Written when absent too, as null: a merge patch keeps what it omits.
+    /// The state of delivery into namespaces. Written as null when absent, because a merge patch keeps omitted fields.
     #[serde(default)]
     pub image_pull_secrets: Option<ImagePullSecretsStatus>,
-    /// The operators. Written when absent too.
+    /// The state of delivery to operators. Also written when absent.
     #[serde(default)]
     pub operators: Option<OperatorsStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Nodes by state. `total` is the sum of the others and of those that wait for their turn.
+/// Nodes by state. `total` is the sum of the others and of the nodes that wait for an assignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
@@ -358,29 +358,29 @@ pub struct Counts {
 #[serde(rename_all = "camelCase")]
 pub struct ConflictStatus {
     pub registry: String,
-    /// Whose credentials are in force. A source counts as additional.
+    /// Whose credentials are effective. A source counts as additional.
     pub winner: Precedence,
-    /// Where the original is none of the two: the Secret whose credentials are in force.
+    /// The Secret whose credentials are effective; set if the original isn't involved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Where the original is none of the two: the Secret whose credentials are not.
+    /// The Secret whose credentials are shadowed; set if the original isn't involved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub over: String,
 }
 
-/// Types of the conditions of a `GlobalPullSecret`.
+/// Condition types of a `GlobalPullSecret`.
 pub mod condition {
     pub const READY: &str = "Ready";
     pub const PROGRESSING: &str = "Progressing";
     pub const DEGRADED: &str = "Degraded";
     pub const ADDITIONAL_VALID: &str = "AdditionalValid";
     pub const ORIGINAL_VALID: &str = "OriginalValid";
-    /// Only where `spec.sources` names one.
+    /// Only if `spec.sources` isn't empty.
     pub const SOURCES_VALID: &str = "SourcesValid";
-    /// The syncer runs on every node where it should.
+    /// The syncer runs on every node on which it should.
     pub const SYNCERS_HEALTHY: &str = "SyncersHealthy";
-    /// Only while namespaces get pull secrets, or have some left.
+    /// Only while namespaces get pull secrets or still have some.
     pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
-    /// Only while operators get pull secrets, or have some left.
+    /// Only while operators get pull secrets or still have some.
     pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
 }

@@ -1,22 +1,20 @@
-//! Checks of kubeconfigs from another author, before a program uses them. Pure.
+//! Which kubeconfigs of other authors are safe to use. Pure.
 
 use kube::config::Kubeconfig;
 
 /// Why a kubeconfig is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// `current-context` names no context in the kubeconfig.
+    /// `current-context` names a context that doesn't exist.
     NoContext,
-    /// The user authenticates with a program: `exec` or `auth-provider`.
+    /// Its user authenticates with a program: `exec` or `auth-provider`.
     Program,
-    /// The user or the cluster names a file. The value is the field that takes the file's content instead.
+    /// Its user or cluster refers to a file; the value is the field that embeds the content instead.
     File(&'static str),
 }
 
-/// Rejects a kubeconfig that runs a program or names a file.
-///
-/// The program would run with the rights of this process. The file would be one of this process, and its content would go to
-/// the server that the kubeconfig names.
+/// Rejects what works only on the machine where the kubeconfig was written. A program would run with the rights of the process
+/// that uses the kubeconfig, and a path would name a file of that process, which must not be sent to the server.
 pub fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), Unsupported> {
     let wanted = kubeconfig.current_context.as_deref();
     let context = kubeconfig

@@ -1,9 +1,9 @@
-//! What two or more programs of globalps must agree on: the names of shared objects, the custom
-//! resources, what a registry credentials file means, which node may change next, and the manifests.
+//! What two or more globalps programs share: names of objects, custom resources, registry credentials, the rollout's rules, and
+//! the manifests.
 //!
 //! Nothing here does I/O: plain data in, plain data out.
 
-// Tables of cases are long, and their tuples are as wide as the sentence needs.
+// Test tables are long and have wide tuples.
 #![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
 
 pub mod api;

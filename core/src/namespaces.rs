@@ -11,7 +11,7 @@ use crate::dockerconfig::DockerConfig;
 use crate::names::{CONTROLLER_MANAGER, EXCLUDE_LABEL, PATCHER_EXCLUDE_ANNOTATION};
 use crate::provider::{Content, Pattern, ScopedConfig, without_later};
 
-/// Which namespaces [`ImagePullSecrets`] selects. The admission policy says the same in CEL.
+/// Which namespaces [`ImagePullSecrets`] selects. The admission policy implements the same rule in CEL.
 #[derive(Clone, Debug)]
 pub struct Selection {
     selector: Option<Selector>,
@@ -24,12 +24,12 @@ pub enum Selected {
     Yes,
     /// Its labels don't match the selector.
     NotSelected,
-    /// By its name, by a label or by the annotation of imagepullsecret-patcher.
+    /// By name, label, or imagepullsecret-patcher's annotation.
     Excluded,
 }
 
 impl Selection {
-    /// Why the selector or a pattern can't be used is a sentence.
+    /// The error says why the selector or a pattern is invalid.
     pub fn new(settings: &ImagePullSecrets) -> Result<Self, String> {
         let selector = settings.namespace_selector.clone().map(Selector::try_from);
         let excluded = settings.excluded_namespaces.iter().map(|text| {
@@ -45,7 +45,7 @@ impl Selection {
         })
     }
 
-    /// `labels`: asked for only where there is a selector. `is_marked`: [`is_marked_excluded`].
+    /// `labels` is called only if there is a selector. `is_marked`: [`is_marked_excluded`].
     pub fn covers(
         &self,
         name: &str,
@@ -66,7 +66,7 @@ impl Selection {
     }
 }
 
-/// Whether the namespace itself says that it gets nothing.
+/// Whether the namespace's own labels or annotations exclude it.
 pub fn is_marked_excluded(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
@@ -75,7 +75,7 @@ pub fn is_marked_excluded(
     is_true(labels, EXCLUDE_LABEL) || is_true(annotations, PATCHER_EXCLUDE_ANNOTATION)
 }
 
-/// The controller's entry of the managed fields: it applied the object. `None`: another client created it.
+/// The controller's managed fields entry. `None`: another client created the object.
 pub fn applied(object: &impl ResourceExt) -> Option<&ManagedFieldsEntry> {
     object.managed_fields().iter().find(|entry| {
         let is = |field: &Option<String>, value| field.as_deref() == Some(value);
@@ -83,9 +83,8 @@ pub fn applied(object: &impl ResourceExt) -> Option<&ManagedFieldsEntry> {
     })
 }
 
-/// The parts of the content that a namespace gets: those of the sources whose scope has it, in their order, by their place
-/// in `content.scoped`. A Secret is for every pod of its namespace, so that a scope with service accounts is not delivered by
-/// it.
+/// The parts of the content for a namespace, as indexes into `content.scoped`: sources whose scope covers it. Every pod of a
+/// namespace can use its Secret, so a scope with service accounts is not delivered this way.
 pub fn parts_of(content: &Content, namespace: &str) -> Vec<usize> {
     let has = |scoped: &ScopedConfig| {
         scoped.scope.service_accounts.is_empty()
@@ -99,8 +98,8 @@ pub fn parts_of(content: &Content, namespace: &str) -> Vec<usize> {
     scoped.filter(|(_, s)| has(s)).map(|(at, _)| at).collect()
 }
 
-/// The credentials of these parts, and those for every pod. Where two have the same registry, the scoped and then the earlier
-/// one is effective, as with the credential provider.
+/// The credentials of these parts and those for every pod. For a registry in several of them, scoped credentials take precedence,
+/// and earlier ones before later ones, as with the credential provider.
 pub fn config_of(content: &Content, parts: &[usize]) -> DockerConfig {
     let scoped = parts.iter().filter_map(|at| content.scoped.get(*at));
     let configs = scoped.map(|scoped| &scoped.config).chain([&content.config]);
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_gets_what_is_for_all_its_pods() {
+    fn a_namespace_gets_content_for_all_its_pods_only() {
         let pattern = |text: &str| Pattern::try_from(text.to_owned()).unwrap();
         let scoped = |namespaces: &str, accounts: &[&str], auth: &str| ScopedConfig {
             source: auth.to_owned(),

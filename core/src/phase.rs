@@ -1,18 +1,18 @@
-//! The phase of a node as everybody shows it: status counts, metrics and plugin. Pure.
+//! The phase of a node as status counts, metrics and the plugin show it. Pure.
 
 use jiff::SignedDuration;
 
 use crate::api::{NodePullSecret, Phase};
 
-/// A restarted kubelet may report "not ready" for some seconds; only after this long does it count.
+/// A restarted kubelet may report `NotReady` for some seconds, so shorter periods are ignored.
 pub const NOT_READY_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Why a Node is not ready, and for how long.
+/// Why a Node is `NotReady`, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReady {
-    /// The kubelet itself says so.
+    /// The kubelet reports it.
     Reported(SignedDuration),
-    /// The kubelet is silent.
+    /// The kubelet is unresponsive.
     Unknown(SignedDuration),
 }
 
@@ -24,17 +24,17 @@ impl NotReady {
     }
 }
 
-/// What the cluster knows of a node besides its `NodePullSecret`.
+/// What is known of a node besides its `NodePullSecret`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
-    /// Excluded by label, or outside `spec.nodeSelector`.
+    /// Excluded by label, or not selected by `spec.nodeSelector`.
     pub excluded: bool,
     pub not_ready: Option<NotReady>,
-    /// Its syncer has not responded to its assignment in time.
+    /// Its syncer hasn't responded to the assignment in time.
     pub unresponsive: bool,
 }
 
-/// `newest`: revision that is rolled out. `None`: a node that globalps has nothing to do with.
+/// `newest`: revision that is rolled out. `None`: globalps doesn't manage this node.
 pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Option<Phase> {
     let Some(object) = object else {
         return node.excluded.then_some(Phase::Excluded);
@@ -54,7 +54,7 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: i64) -> Op
     let spec = &object.spec;
     let in_force = status.map_or(0, |status| status.revision);
     Some(match reported {
-        // The way back matters more than where it leads.
+        // While a node restores, the progress of that matters, not the target revision.
         reported if spec.restore && is_up_to_date => match reported {
             Phase::Restored if node.excluded => Phase::Excluded,
             reported => reported,
@@ -76,7 +76,7 @@ mod tests {
     use crate::api::{NodePullSecretSpec, NodePullSecretStatus};
 
     /// `5:Synced/4`: assigned revision (`R`: restore), reported phase and revision (absent: the assigned one); without a phase
-    /// it has not responded yet; `-`: no object.
+    /// the node hasn't responded yet; `-`: no object.
     fn object(text: &str) -> Option<NodePullSecret> {
         let (assigned, reported) = text.split_once(':').unwrap_or((text, ""));
         let spec = NodePullSecretSpec {

@@ -1,5 +1,5 @@
-//! References of service accounts to pull secrets. An annotation records which of them are globalps' own: exactly those are
-//! removed again. Pure.
+//! References of service accounts to pull secrets. An annotation records which of them globalps added, and only those are removed
+//! again. Pure.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 /// The pull secrets of a service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// Names of all of its `imagePullSecrets`, in their order.
+    /// Names in its `imagePullSecrets`, in order.
     pub names: Box<[Box<str>]>,
-    /// Those that the annotation records, in its order. One that another client has removed is still recorded.
+    /// Names in the annotation, in order. A reference that another client removed is still recorded.
     pub recorded: Box<[Box<str>]>,
     has_annotations: bool,
     /// `metadata.resourceVersion`.
     pub version: Box<str>,
 }
 
-/// What differs from what should be.
+/// The difference to the desired references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// To add and to record.
@@ -29,7 +29,7 @@ pub struct Change {
 }
 
 impl References {
-    /// `annotation`: the key of the record, which is a list of names with commas.
+    /// `annotation`: the key of the record, a comma-separated list of names.
     pub fn of(account: &ServiceAccount, annotation: &str) -> Self {
         let references = account.image_pull_secrets.iter().flatten();
         let record = account.annotations().get(annotation);
@@ -47,8 +47,7 @@ impl References {
         }
     }
 
-    /// `None`: it refers to all of these, and to nothing else of globalps. A reference without a record is somebody else's, and
-    /// stays.
+    /// `None`: it has all wanted references, and no others of globalps. References without a record belong to others and stay.
     pub fn change(&self, wanted: &[&str]) -> Option<Change> {
         let missing = wanted.iter().filter(|name| !has(&self.names, name));
         let left_over = self
@@ -63,12 +62,12 @@ impl References {
         (!is_none).then_some(change)
     }
 
-    /// Another client has removed a reference that is recorded.
+    /// Another client has removed a recorded reference.
     pub fn is_restore(&self, change: &Change) -> bool {
         change.added.iter().any(|name| has(&self.recorded, name))
     }
 
-    /// A patch of RFC 6902 that fails where the service account has been written since.
+    /// A JSON patch (RFC 6902) that fails if the service account was written in the meantime.
     pub fn patch(&self, change: &Change, annotation: &str) -> Patch {
         let is_removed = |name: &str| change.removed.iter().any(|removed| removed == name);
         let is_own = |name: &str| is_removed(name) && has(&self.recorded, name);
@@ -141,18 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_removed_and_nothing_else() {
-        // Names and record before, the wanted ones, names and record after; `None`: nothing changes.
+    fn only_recorded_references_are_removed() {
+        // Names and record before, wanted names, names and record after; `None`: no change.
         for (names, record, wanted, expected) in [
             (&[][..], None, &["s"][..], Some((&["s"][..], Some("s")))),
             (&["own"], None, &["s"], Some((&["own", "s"], Some("s")))),
-            // Somebody else's reference.
+            // A reference of another client.
             (&["s"], None, &["s"], None),
             (&["s"], None, &[], None),
             (&["own", "s"], Some("s"), &["s"], None),
             (&["own", "s"], Some("s"), &[], Some((&["own"], None))),
             (&["s"], Some("s"), &[], Some((&[], None))),
-            // Somebody removed it.
+            // Another client removed it.
             (
                 &["own"],
                 Some("s"),
@@ -172,7 +171,7 @@ mod tests {
                 &["a", "c"],
                 Some((&["a", "x", "c"], Some("a,c"))),
             ),
-            // Two of the same.
+            // Duplicates.
             (&["a", "a"], Some("a"), &[], Some((&[], None))),
             (&["a"], Some("a,b"), &["a"], Some((&["a"], Some("a")))),
         ] {
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_that_was_written_since_is_not_changed() {
+    fn a_stale_patch_is_rejected() {
         let before = account(&["own"], None);
         let found = references(&before);
         let patch = found.patch(&found.change(&["s"]).unwrap(), KEY);

@@ -1,4 +1,5 @@
-//! The command line. A parser of its own: the kubelet starts the program at every pull, and a library would be most of it.
+//! The command line. Parsed by hand: the kubelet starts the program at every pull, and an argument library would dominate its
+//! size.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,22 +9,22 @@ use globalps_core::provider::PodIdentity;
 use crate::explain::Question;
 
 pub(crate) const USAGE: &str = "\
-Answer the kubelet's request on standard input with the registry credentials that serve the image
+Answer the kubelet's request on standard input with the registry credentials for the image
 
 Usage: globalps-credential-provider --data FILE [--scoped]
        globalps-credential-provider --explain IMAGE [--data FILE] [--namespace NAME [--service-account NAME]]
 
 Options:
-      --data FILE             File with the credentials, which the syncer writes. With --explain it need not be
-                              named: it lies beside the directory of this program
-      --scoped                Answer with the credentials for some pods only; the request must have the pod's token
-      --explain IMAGE         Say which keys serve the image, and for which pods; never a credential
-      --namespace NAME        With --explain: what a pod of this namespace gets
+      --data FILE             File with the credentials, written by the syncer. Optional with --explain; the
+                              default is the file next to this program's directory
+      --scoped                Answer with the credentials for some pods only; the request must contain the pod's token
+      --explain IMAGE         Print which keys match the image, and for which pods; never prints credentials
+      --namespace NAME        With --explain: print what a pod in this namespace gets
       --service-account NAME  Service account of that pod [default: default]
   -h, --help                  Print help
   -V, --version               Print version
 
-Exit status: 0 success, also where a request gets no credentials; 1 nothing serves the image of --explain; 2 error
+Exit status: 0 success, including an answer without credentials; 1 --explain: no key matches the image; 2 error
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) enum Command {
 pub(crate) enum UsageError {
     #[error("unknown argument {0:?}")]
     Unknown(OsString),
-    #[error("`{0}` needs a value")]
+    #[error("`{0}` requires a value")]
     NoValue(&'static str),
     #[error("the value of `{0}` is not UTF-8")]
     NotText(&'static str),
@@ -46,7 +47,7 @@ pub(crate) enum UsageError {
     Twice(&'static str),
     #[error("`--data` is missing")]
     NoData,
-    #[error("`{0}` goes only with `{1}`")]
+    #[error("`{0}` requires `{1}`")]
     Without(&'static str, &'static str),
 }
 
@@ -113,7 +114,7 @@ fn command(values: [Option<OsString>; 4], is_scoped: bool) -> Result<Command, Us
     }
 }
 
-/// What follows the first bytes, which are ASCII.
+/// The rest after the first bytes, which are ASCII.
 fn tail(argument: &OsString, length: usize) -> Option<OsString> {
     use std::os::unix::ffi::OsStringExt as _;
     let bytes = argument.as_encoded_bytes().get(length..)?;
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelet_and_a_person_are_understood() {
+    fn command_lines_of_kubelets_and_users_are_parsed() {
         let answer = |scoped| {
             Ok(Command::Answer {
                 data: "/d".into(),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_any_bytes_and_an_image_only_text() {
+    fn a_path_may_be_any_bytes_but_an_image_must_be_text() {
         use std::os::unix::ffi::OsStringExt as _;
         let bytes = |text: &[u8]| OsString::from_vec(text.to_vec());
         let data = parse([bytes(b"--data=/\xff")]).unwrap();

@@ -1,4 +1,4 @@
-//! The data file, which the syncer replaces in one step.
+//! The data file, which the syncer replaces atomically.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// A Secret has at most 1 MiB, and several together are rarely more.
+/// A Secret has at most 1 MiB, and several together rarely exceed that.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +20,9 @@ pub(crate) enum DataError {
     TooLarge,
 }
 
-/// Its bytes. They are not wiped: the program ends with them, and its memory goes back to the kernel.
+/// The file's content. It is not wiped: the program exits right after, and the kernel clears its memory.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
-    // Opening a pipe would wait for its other end.
+    // Opening a pipe would block until its other end is opened.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());
@@ -46,7 +46,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn what_is_no_file_or_too_large_is_refused_without_waiting() {
+    fn special_and_large_files_are_rejected_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         assert!(matches!(read(&path), Err(DataError::Io(_))));

@@ -1,4 +1,4 @@
-//! For a person on the node: which entries serve an image, and for whom. Keys and names, never a credential.
+//! Explains on a node which entries match an image, and for which pods: keys and names, never credentials.
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,10 +15,10 @@ use crate::failure::Failure;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// `None`: the file that lies beside the directory of this program.
+    /// `None`: the file next to this program's directory.
     pub(crate) data: Option<PathBuf>,
     pub(crate) image: String,
-    /// The pod that wants the image; `None`: whichever.
+    /// The pod that pulls the image; `None`: any pod.
     pub(crate) pod: Option<PodIdentity>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
         _ if !is_asked(&question.image).map_err(ProviderError::Image)? => Lines {
             found: Vec::new(),
             withheld: vec![format!(
-                "the kubelet does not ask about hosts with more than {MOST_LABELS} labels"
+                "the kubelet does not run the provider for hosts with more than {MOST_LABELS} labels"
             )],
         },
         Some(pod) => of_pod(&data, &question.image, pod)?,
@@ -45,7 +45,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
         let _ = writeln!(text, "{line}");
     }
     if lines.found.is_empty() {
-        text.push_str("no entry serves this image");
+        text.push_str("no entry matches this image");
         text.push_str(if question.pod.is_some() {
             " for this pod\n"
         } else {
@@ -58,7 +58,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
     Ok((text, !lines.found.is_empty()))
 }
 
-/// Where the syncer puts the data for the program that it installs: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
+/// Where the syncer keeps the data for the program that it installs: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
 fn installed_data() -> io::Result<PathBuf> {
     let mut path = std::env::current_exe()?;
     path.pop();
@@ -68,11 +68,11 @@ fn installed_data() -> io::Result<PathBuf> {
 
 struct Lines {
     found: Vec<String>,
-    /// Entries for the image that are not given.
+    /// Entries that match the image but are not returned.
     withheld: Vec<String>,
 }
 
-/// What the kubelet tries, in its order.
+/// What the kubelet tries, in order.
 fn of_pod(data: &Data, image: &str, pod: &PodIdentity) -> Result<Lines, ProviderError> {
     let offers = offers(&data.content, image, Some(pod))?;
     let found = offers.into_iter().map(|offer| {
@@ -114,14 +114,14 @@ fn of_all(data: &Data, image: &str) -> Result<Lines, ProviderError> {
     Ok(Lines { found, withheld })
 }
 
-/// Keys whose credentials the kubelet can be given for the image.
+/// Keys whose credentials the provider can return for the image.
 fn keys(config: &DockerConfig, image: &str) -> Result<Vec<String>, ProviderError> {
     let tries = attempts(&[config], image)?.into_iter();
     let text = tries.filter(|(_, attempt)| attempt.credential.as_text().is_some());
     Ok(text.map(|(_, attempt)| shown_key(&attempt.key)).collect())
 }
 
-/// Why the kubelet can't be given the other ones.
+/// Why the provider can't return the others.
 fn unsendable(config: &DockerConfig, image: &str) -> Result<Vec<String>, ProviderError> {
     let tries = attempts(&[config], image)?.into_iter();
     let other = tries.filter(|(_, attempt)| attempt.credential.as_text().is_none());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_sees_which_entries_serve_an_image_and_for_whom() {
+    fn explain_lists_the_entries_of_an_image_and_their_pods() {
         let every = "***@quay.io: for every pod\n";
         for (image, namespace, expected, is_served) in [
             (
@@ -210,19 +210,19 @@ mod tests {
             (
                 "a.b.c.d.e.f.g.h.quay.io/org",
                 None,
-                "no entry serves this image\nthe kubelet does not ask about hosts with more than 8 labels\n".to_owned(),
+                "no entry matches this image\nthe kubelet does not run the provider for hosts with more than 8 labels\n".to_owned(),
                 false,
             ),
             (
                 "nginx",
                 None,
-                "no entry serves this image\n".to_owned(),
+                "no entry matches this image\n".to_owned(),
                 false,
             ),
             (
                 "nginx",
                 Some("a"),
-                "no entry serves this image for this pod\n".to_owned(),
+                "no entry matches this image for this pod\n".to_owned(),
                 false,
             ),
         ] {

@@ -1,16 +1,16 @@
-//! What can be wrong.
+//! Errors.
 
 use globalps_core::provider::ProviderError;
 
 use crate::data::DataError;
 use crate::request::RequestError;
 
-/// Why there is no credential although there might be one. Never a part of the request or of the data.
+/// Why there is no answer although there may be a credential. Contains no part of the request or of the data.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    #[error("the request can't be used: {0}")]
+    #[error("invalid request: {0}")]
     Request(#[from] RequestError),
-    #[error("the data file can't be used: {0}")]
+    #[error("the data file is unusable: {0}")]
     File(#[from] DataError),
     #[error(transparent)]
     Provider(#[from] ProviderError),

@@ -1,5 +1,6 @@
-//! The program that the kubelet runs at a pull: a `CredentialProviderRequest` on standard input, the credentials that serve
-//! the image on standard output. Whatever is wrong, it answers: a pull that needs no credentials of globalps must go on.
+//! The program that the kubelet runs at a pull: reads a `CredentialProviderRequest` from standard input and writes the
+//! credentials for the image to standard output. It answers even after an error: a pull that needs no credentials of globalps
+//! must go on.
 
 mod arguments;
 mod data;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     match arguments::parse(arguments) {
         Ok(Command::Answer { data, scoped }) => {
             let (response, complaint) = respond(&data, scoped, &mut io::stdin().lock());
-            // Nobody left to read an answer is no reason to fail.
+            // It is no failure if nobody reads the answer.
             let _ = io::stdout().write_all(&response);
             if let Some(complaint) = complaint {
                 complain(&complaint);
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The response to the request on `input`, and what was wrong.
+/// The response to the request on `input`, and the error, if any.
 fn respond(
     data: &Path,
     is_scoped: bool,
@@ -100,14 +101,14 @@ fn complain(line: &dyn Display) {
     let _ = writeln!(io::stderr(), "{BINARY}: {line}");
 }
 
-/// Credentials in memory never reach a core dump or another process of the same user.
+/// Keeps credentials in memory out of core dumps and away from other processes of the same user.
 fn keep_memory_private() {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    // Lowering a limit needs no right, and a kernel without it has nothing better to offer.
+    // Lowering a limit needs no privilege, and there is no fallback if it fails.
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

@@ -1,4 +1,4 @@
-//! What the kubelet asks.
+//! The kubelet's request.
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use globalps_core::provider::API_VERSION;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-/// A token has some KiB, and annotations of a service account at most 256.
+/// A token has some KiB, and annotations of a service account at most 256 KiB.
 const MAX_BYTES: u64 = 1024 * 1024;
 const KIND: &str = "CredentialProviderRequest";
 
@@ -19,7 +19,7 @@ pub(crate) enum RequestError {
     TooLarge,
     #[error("it is not a {KIND} in JSON")]
     Form,
-    #[error("it is of another version than {API_VERSION}")]
+    #[error("its API version must be {API_VERSION}")]
     Version,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Request<'a> {
     service_account_token: Option<Cow<'a, str>>,
 }
 
-/// What says how to read the rest.
+/// The fields that identify the format.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Type<'a> {
@@ -43,7 +43,7 @@ struct Type<'a> {
     kind: Cow<'a, str>,
 }
 
-/// The bytes of a request.
+/// Reads the bytes of a request.
 pub(crate) fn read(input: &mut dyn Read) -> Result<Zeroizing<Vec<u8>>, RequestError> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(8 * 1024));
     input.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_version_1_is_read_and_any_other_is_refused() {
+    fn only_requests_of_version_1_are_accepted() {
         let of = |version: &str, kind: &str, rest: &str| {
             let version = format!("credentialprovider.kubelet.k8s.io/{version}");
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}",{rest}}}"#)
@@ -96,8 +96,8 @@ mod tests {
         let request = Request::parse(text.as_bytes()).ok().unwrap();
         assert_eq!((request.image(), request.token()), ("a", None));
         for (text, expected) in [
-            (of("v2", KIND, r#""image":"a""#), "another version"),
-            (of("v1beta1", KIND, r#""image":["b"]"#), "another version"),
+            (of("v2", KIND, r#""image":"a""#), "its API version"),
+            (of("v1beta1", KIND, r#""image":["b"]"#), "its API version"),
             (of("v1", "Response", r#""image":"a""#), "not a"),
             (of("v1", KIND, r#""image":1"#), "not a"),
             (of("v1", KIND, r#""picture":"a""#), "not a"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_end_is_refused() {
+    fn an_endless_request_is_rejected() {
         assert!(matches!(
             read(&mut io::repeat(b' ')),
             Err(RequestError::TooLarge)

@@ -43,16 +43,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Care for this node until a signal ends it
+    /// Run the syncer for this node until a signal
     Run(RunArgs),
-    /// Exit with 0 when this syncer works: it holds the node's lock and the API server has answered
+    /// Exit with 0 if this syncer works: it holds the node's lock, and the API server has answered
     Ready {
         #[arg(long)]
         ready_file: PathBuf,
     },
-    /// Restore this node by hand, without a cluster: the credentials file as it was, and the kubelet with it
+    /// Restore this node manually, without a cluster: the credentials file from before globalps, and the kubelet with it
     ///
-    /// Stop the syncer's pod first. A syncer that runs here later does again what the cluster asks for.
+    /// Stop the syncer's pod first. A syncer that runs later applies the cluster's assignment again.
     /// Exit status: 0 restored, or nothing to restore; 1 the kubelet does not start with the restored file; 2 error.
     Restore(NodeArgs),
 }
@@ -67,10 +67,10 @@ struct RunArgs {
     namespace: String,
     #[command(flatten)]
     node: NodeArgs,
-    /// Restore the node when asked to, and never fetch any content
+    /// Restore the node when it is assigned, and never fetch content
     #[arg(long)]
     restore_only: bool,
-    /// File that exists once this syncer works
+    /// File that exists while this syncer works
     #[arg(long, default_value = "/run/globalps/ready")]
     ready_file: PathBuf,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -79,32 +79,32 @@ struct RunArgs {
 
 #[derive(clap::Args)]
 struct NodeArgs {
-    /// The kubelet's credentials file, where this program sees it
+    /// The kubelet's credentials file, as this program sees it
     #[arg(long, default_value = names::CONFIG_FILE)]
     config_file: PathBuf,
-    /// systemd unit of the kubelet; `Auto`: the one that is found
+    /// systemd unit of the kubelet; `Auto`: detect it
     #[arg(long, default_value = names::KUBELET_UNIT_AUTO)]
     unit: String,
     /// Whether the kubelet is restarted after a change
     #[arg(long, value_enum, ignore_case = true, default_value_t = Restart::Always)]
     restart: Restart,
-    /// The credentials file as the node names it; absent: the same
+    /// Path of the credentials file on the node; default: the same
     #[arg(long, env = "HOST_CONFIG_FILE")]
     host_config_file: Option<PathBuf>,
-    /// Configuration of credential providers that the kubelet's flags name already: a file with `.yaml`, `.yml` or
-    /// `.json`, or a directory of such files; absent: flags are added to kubeadm's file
+    /// Credential provider configuration in the kubelet's flags: a file with `.yaml`, `.yml` or `.json`, or a directory of such
+    /// files; without it, flags are added to kubeadm's file
     #[arg(long, env = "PROVIDER_CONFIG", requires_all = ["host_provider_config", "provider_bin_dir", "host_provider_bin_dir"])]
     provider_config: Option<PathBuf>,
-    /// The same as the node names it
+    /// The same, as a path on the node
     #[arg(long, env = "HOST_PROVIDER_CONFIG", requires = "provider_config")]
     host_provider_config: Option<PathBuf>,
-    /// Directory of the providers' programs that the kubelet's flags name already
+    /// Directory of credential provider binaries in the kubelet's flags
     #[arg(long, env = "PROVIDER_BIN_DIR", requires = "provider_config")]
     provider_bin_dir: Option<PathBuf>,
-    /// The same as the node names it
+    /// The same, as a path on the node
     #[arg(long, env = "HOST_PROVIDER_BIN_DIR", requires = "provider_config")]
     host_provider_bin_dir: Option<PathBuf>,
-    /// The credential provider's program, which is copied to the node
+    /// The credential provider's program to copy to the node
     #[arg(long, default_value = PROVIDER_PROGRAM)]
     provider_program: PathBuf,
     /// Socket of the node's system bus
@@ -112,7 +112,7 @@ struct NodeArgs {
     bus: PathBuf,
 }
 
-/// Where the syncer's image has the credential provider.
+/// Path of the credential provider in the syncer's image.
 const PROVIDER_PROGRAM: &str = "/globalps-credential-provider";
 
 impl NodeArgs {
@@ -174,7 +174,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let mut output = std::io::stdout();
     let mut say = |sentence: &str| {
-        // Nobody left to read it does not stop the restore.
+        // A closed output does not stop the restore.
         let _ = writeln!(output, "{sentence}");
     };
     let unit = Unit::new(args.systemd());
@@ -183,7 +183,7 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     Ok(match restore.run(&mut say).await {
         Ok(Restored::Nothing) => ExitCode::SUCCESS,
         Ok(Restored::Done) => {
-            say("this node is restored: nothing of globalps is in its credentials file");
+            say("this node is restored: its credentials file has no entries of globalps");
             ExitCode::SUCCESS
         }
         Ok(Restored::KubeletDown(failure)) => {
@@ -195,7 +195,7 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
             ExitCode::from(1)
         }
         Err(NodeError::Locked) => {
-            say("this node is not restored: a syncer runs on it; stop its container first");
+            say("this node is not restored: a syncer is running on it; stop its container first");
             ExitCode::from(2)
         }
         Err(error) => {
@@ -205,20 +205,20 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Credentials in memory never reach a core dump or another process of the same user.
+/// Keeps credentials in memory out of core dumps and away from other processes of the same user.
 fn keep_memory_private() {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    // Lowering a limit needs no right, and a kernel without it has nothing better to offer.
+    // Lowering a limit needs no privilege, and there is no fallback if it fails.
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    // Of this program alone: kube's client would log the whole of an answer that it can't read.
+    // Only this program's: kube's client would log a whole response that it can't decode.
     let filter = Targets::new().with_target("globalps_syncer", tracing::Level::INFO);
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match args.log_format {
@@ -242,15 +242,15 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     tracing::info!(node = args.node_name, file = %args.node.config_file.display(), "started");
     let mut agent = agent::Agent::new(options, cluster, args.node.systemd());
-    // Writes are never cut: they have no await in them.
+    // File writes are never interrupted: they contain no await.
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = agent.run() => anyhow::bail!(
-            "the API server does not take this pod's token any more: its ServiceAccount or the pod was deleted. It ends, so that \
-             a newer one can have the node"
+            "the API server no longer accepts this pod's token: the pod or its ServiceAccount was deleted. Exiting, so that \
+             a newer syncer can take over the node"
         ),
     }
-    tracing::info!("ended by a signal");
+    tracing::info!("stopped by a signal");
     Ok(ExitCode::SUCCESS)
 }

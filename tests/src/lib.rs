@@ -59,6 +59,8 @@ mod registry;
 mod state;
 mod teardown;
 mod wait;
+#[cfg(test)]
+mod wording;
 
 pub use cluster::{Cluster, Options, default_dir};
 pub use node::{Node, Output};

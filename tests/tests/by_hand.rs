@@ -28,7 +28,11 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     install_binary(node);
 
     let ran = restore(node, "kubelet.service");
-    assert!(ran.stdout.contains("a syncer runs on it"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("a syncer is running on it"),
+        "{}",
+        ran.stdout
+    );
     assert_eq!(ran.status.code(), Some(2));
 
     // Nothing starts its container again.
@@ -39,7 +43,8 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     let ran = restore(node, "systemd-journald.service");
     let said = &ran.stdout;
     assert!(
-        said.contains("`systemd-journald.service` runs no kubelet") && said.contains("journald`"),
+        said.contains("`systemd-journald.service` does not run a kubelet")
+            && said.contains("journald`"),
         "{said}"
     );
     assert_eq!(ran.status.code(), Some(2));

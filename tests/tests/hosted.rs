@@ -48,7 +48,7 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
     give(&hosted, &unknown);
     says(
         &product,
-        "HostedControlPlane `clusters/prod` could not be read",
+        "could not read HostedControlPlane `clusters/prod`",
     );
 
     let good = kubeconfig(&management, &json!({"token": token}));
@@ -111,7 +111,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
     let mut again = kubeconfig.clone();
     again["preferences"] = json!({});
     give(hosted, &again);
-    says(product, "could not be read from the management cluster");
+    says(product, "from the management cluster");
     for node in nodes {
         assert_eq!(
             auth(node).as_deref(),

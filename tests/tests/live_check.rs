@@ -56,7 +56,7 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
         &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
         &names,
         "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
-         warning: `R/team/app`: a kubelet uses it for everything that begins with it, `R/team/app-other` too\n",
+         warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n",
     );
     let asked = desk.api.asked();
     assert!(
@@ -89,14 +89,14 @@ fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
         &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
         &names,
         "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
-         warning: `R/team/app`: a kubelet uses it for everything that begins with it, `R/team/app-other` too\n",
+         warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n",
     );
     goes_on(
         &desk.add(&format!("{address}/other/app"), &trusting, &[]),
         &names,
         "warning: `R/other/app` accepts the credentials, but they may not pull `other/app`, if that is a repository\n\
          +R/other/app: ***\n\
-         warning: `R/other/app`: a kubelet uses it for everything that begins with it, `R/other/app-other` too\n",
+         warning: `R/other/app`: kubelets use it for everything that starts with it, including `R/other/app-other`\n",
     );
     let asked = tokens.server.asked().join("\n");
     let service = "service=a%20test%27s%20registry";
@@ -435,7 +435,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         &desk.add("*.example.com", &[], &[]),
         &[],
         "warning: `*.example.com` stands for many registries, so its credentials could not be checked\n\
-         +*.example.com: ***\nwarning: `*.example.com`: CRI-O knows no patterns\n",
+         +*.example.com: ***\nwarning: `*.example.com`: CRI-O doesn't support patterns\n",
     );
 }
 

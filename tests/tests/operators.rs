@@ -206,7 +206,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-a", &["globalps-olm.pull"]);
     let message = wait_reason(&product, "OperatorsFailed");
     assert!(
-        message.contains("ops/b") && message.contains("not globalps' own"),
+        message.contains("ops/b") && message.contains("another client created or changed Secret"),
         "{message}"
     );
     assert_eq!(theirs(), "dGhlaXJz");

@@ -239,7 +239,7 @@ fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
         assert!(
             status
                 .message
-                .contains("a syncer writes the status of its own node only"),
+                .contains("a syncer may only write the status of its own node"),
             "{sentence}: {status:?}"
         );
         println!("{sentence}: {}", status.message);

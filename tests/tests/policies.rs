@@ -146,17 +146,17 @@ fn ways_out_are_refused(controller: &Account) {
     let of_pod = |field: &str, value: Value| at(&format!("{pod}/{field}"), value);
     let of_container = |field: &str, value: Value| at(&format!("{container}/{field}"), value);
     let arg = |number: usize, text: &str| of_container(&format!("args/{number}"), json!(text));
-    let one = "exactly one container";
-    let args = "runs the image's own program";
-    let other_program = "the container runs no other program";
-    let environment = "nothing comes from Secrets";
-    let privileged = "no privileged container";
-    let volumes = "the volumes are the directories of the kubelet";
+    let one = "must have exactly one container";
+    let args = "must run the image's own program";
+    let other_program = "lifecycle hooks and probes other than globalps' readiness probe";
+    let environment = "without values from Secrets";
+    let privileged = "privileged containers";
+    let volumes = "the only allowed volumes are the kubelet's directory";
     let cases = [
         (
             "another image",
             of_container("image", json!("evil/image:1")),
-            "the image is the one",
+            "the image must be the one",
         ),
         (
             "another account",
@@ -271,12 +271,12 @@ fn ways_out_are_refused(controller: &Account) {
         (
             "the node's processes",
             of_pod("hostPID", json!(true)),
-            "share no process or IPC namespace",
+            "must not share the node's PID or IPC namespace",
         ),
         (
             "the node's IPC",
             of_pod("hostIPC", json!(true)),
-            "share no process or IPC namespace",
+            "must not share the node's PID or IPC namespace",
         ),
         (
             "the whole disk",
@@ -318,7 +318,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "/spec/template/metadata/labels/azure.workload.identity~1use",
                 json!("true"),
             ),
-            "the pods have no labels",
+            "labels of the pods other than globalps' own are not allowed",
         ),
         (
             "an annotation that a webhook acts on",
@@ -326,7 +326,7 @@ fn ways_out_are_refused(controller: &Account) {
                 "/spec/template/metadata/annotations",
                 json!({"vault.hashicorp.com/agent-inject": "true"}),
             ),
-            "the pods have no annotations",
+            "annotations of the pods other than globalps' own are not allowed",
         ),
     ];
     for (sentence, (path, value), rule) in cases {
@@ -362,7 +362,7 @@ fn ways_out_are_refused(controller: &Account) {
         }},
     });
     let write_sets = json!([{"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": [SYNCER], "verbs": ["patch"]}]);
-    let role_rule = "a Role allows no more";
+    let role_rule = "a Role must not allow more";
     for (sentence, object, rule) in [
         (
             "the right to write the DaemonSet, for its nodes",
@@ -408,34 +408,34 @@ fn ways_out_are_refused(controller: &Account) {
                 "/subjects",
                 json!([{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]),
             ),
-            "binds only the agent's ServiceAccount",
+            "must bind the syncer's ServiceAccount",
         ),
         (
             "the other agent's account",
             bound("/subjects/0/name", json!(RESTORER)),
-            "binds only the agent's ServiceAccount",
+            "must bind the syncer's ServiceAccount",
         ),
         (
             "an account of another namespace",
             bound("/subjects/0/namespace", json!("default")),
-            "binds only the agent's ServiceAccount",
+            "must bind the syncer's ServiceAccount",
         ),
         (
             "an identity of a cloud",
             account,
-            "a ServiceAccount has no annotations",
+            "annotations of a ServiceAccount other than globalps' own are not allowed",
         ),
         (
             "another cloud's",
             labelled,
-            "a ServiceAccount has no labels",
+            "labels of a ServiceAccount other than globalps' own are not allowed",
         ),
         (
             "a Secret of the account",
             pulls,
-            "the imagePullSecrets of a ServiceAccount don't change, except globalps' own: [\"global-pull-secret\"]",
+            "only globalps' own imagePullSecrets may be added to or removed from a ServiceAccount: [\"global-pull-secret\"]",
         ),
-        ("a token of any account", token, "a Secret is of type"),
+        ("a token of any account", token, "a Secret must be of type"),
     ] {
         refused(sentence, rule, controller.apply(&object, true));
     }
@@ -502,7 +502,7 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
     let next = "registry.example.com/globalps-syncer:3";
     refused(
         "the next image, too early",
-        "the image is the one",
+        "the image must be the one",
         controller.apply(&set(next), true),
     );
     install(cluster, next);
@@ -515,7 +515,7 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
     controller.apply(&set(next), false).unwrap();
     refused(
         "the old image",
-        "the image is the one",
+        "the image must be the one",
         controller.apply(&set(IMAGE), true),
     );
     install(cluster, IMAGE);

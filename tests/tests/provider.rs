@@ -168,24 +168,24 @@ fn whatever_is_wrong_it_answers_with_nothing_and_says_why() {
             ("other", "it is damaged"),
             (
                 "newer",
-                "it is of version 2, and this program reads version 1",
+                "it has version 2, but this program reads version 1",
             ),
         ] {
             let output = answer(&path(name), is_scoped, asked.as_bytes());
-            wrong(&output, &format!("the data file can't be used: {expected}"));
+            wrong(&output, &format!("the data file is unusable: {expected}"));
         }
         let beta = asked.replace("/v1\"", "/v1beta1\"");
         let long = format!("{}{asked}", " ".repeat(1024 * 1024));
         let id = request(&"0".repeat(64), None).to_string();
         let upper = request("quay.io/hunter2/\nUPPER", None).to_string();
         for (input, expected) in [
-            ("", "the request can't be used: it is not a"),
-            ("hunter2", "the request can't be used: it is not a"),
-            (&asked[..40], "the request can't be used: it is not a"),
-            (&beta, "the request can't be used: it is of another version"),
-            (&long, "the request can't be used: it is larger than"),
-            (&id, "the image's name can't be used: 64 hexadecimal"),
-            (&upper, "the image's name can't be used: "),
+            ("", "invalid request: it is not a"),
+            ("hunter2", "invalid request: it is not a"),
+            (&asked[..40], "invalid request: it is not a"),
+            (&beta, "invalid request: its API version must be"),
+            (&long, "invalid request: it is larger than"),
+            (&id, "invalid image name: 64 hexadecimal"),
+            (&upper, "invalid image name: "),
         ] {
             wrong(
                 &answer(&path("good"), is_scoped, input.as_bytes()),
@@ -194,9 +194,9 @@ fn whatever_is_wrong_it_answers_with_nothing_and_says_why() {
         }
     }
     for (token, expected) in [
-        (None, "the kubelet gave no token"),
-        (Some(""), "the kubelet gave no token"),
-        (Some("eyJ.eyJ.eyJ"), "the token names no namespace"),
+        (None, "the kubelet passed no service account token"),
+        (Some(""), "the kubelet passed no service account token"),
+        (Some("eyJ.eyJ.eyJ"), "the token has no claims for namespace"),
     ] {
         let input = request("quay.io/org/app", token).to_string();
         wrong(&answer(&path("good"), true, input.as_bytes()), expected);
@@ -286,12 +286,8 @@ fn a_person_gets_names_and_an_exit_status() {
             0,
             "quay.io/org: not for this pod",
         ),
-        (&["--explain", "nginx"], 1, "no entry serves this image"),
-        (
-            &["--explain", "UPPER/X"],
-            2,
-            "the image's name can't be used",
-        ),
+        (&["--explain", "nginx"], 1, "no entry matches this image"),
+        (&["--explain", "UPPER/X"], 2, "invalid image name"),
         (&["--nonsense"], 2, "unknown argument \"--nonsense\""),
         (&["--version"], 0, env!("CARGO_PKG_VERSION")),
         (

@@ -225,7 +225,7 @@ fn where_it_is_not_possible_the_credentials_file_goes_on_and_the_reason_is_named
         ..by_provider(1)
     };
     for (ask, flags, arguments, message) in [
-        (older(""), FLAGS, "--restart=Always", "version is not known"),
+        (older(""), FLAGS, "--restart=Always", "version is unknown"),
         (
             older("v1.25.9"),
             FLAGS,
@@ -237,7 +237,7 @@ fn where_it_is_not_possible_the_credentials_file_goes_on_and_the_reason_is_named
             by_provider(1),
             "",
             "--restart=Always",
-            "does not set `KUBELET_KUBEADM_ARGS`",
+            "must set `KUBELET_KUBEADM_ARGS`",
         ),
         (
             by_provider(1),

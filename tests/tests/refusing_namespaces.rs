@@ -173,7 +173,7 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     let before = versions();
     team(450_000);
     let message = wait_source_refused(&product);
-    for part in ["`team`", "more than the 1048576 of a Secret"] {
+    for part in ["`team`", "more than a Secret's limit of 1048576"] {
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(before, versions(), "nobody's Secret is written");

@@ -38,27 +38,27 @@ fn a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster: &Clus
     for (spec, sentence) in [
         (
             json!({"rollout": {"maxUnavailable": "150%"}}),
-            "maxUnavailable is a number of nodes from 1, or a percentage",
+            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
         ),
         (
             json!({"rollout": {"maxUnavailable": 0}}),
-            "maxUnavailable is a number of nodes from 1, or a percentage",
+            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
         ),
         (
             json!({"rollout": {"maxUnavailable": "3"}}),
-            "maxUnavailable is a number of nodes from 1, or a percentage",
+            "maxUnavailable must be a number of nodes, at least 1, or a percentage",
         ),
         (
             json!({"rollout": {"maxFailures": 0}}),
-            "maxFailures is a number of nodes from 1, or a percentage",
+            "maxFailures must be a number of nodes, at least 1, or a percentage",
         ),
         (
             json!({"rollout": {"maxFailures": "0%"}}),
-            "maxFailures is a number of nodes from 1, or a percentage",
+            "maxFailures must be a number of nodes, at least 1, or a percentage",
         ),
         (
             json!({"historyLimit": 0, "rollout": {"onFailure": "Rollback"}}),
-            "onFailure: Rollback needs historyLimit of at least 1",
+            "onFailure: Rollback needs a historyLimit of at least 1",
         ),
         (json!({"historyLimit": 11}), "less than or equal to 10"),
         (
@@ -70,7 +70,7 @@ fn a_configuration_that_makes_no_sense_is_refused_with_a_sentence(cluster: &Clus
                 "secretRef": {"namespace": "a", "name": "b"},
                 "hostedControlPlane": {"namespace": "a", "name": "b", "kubeconfigSecretRef": {"name": "c"}},
             }}),
-            "original takes secretRef or hostedControlPlane, not both",
+            "original: set secretRef or hostedControlPlane, not both",
         ),
         (
             json!({"kubelet": {"configFile": "config.json"}}),

@@ -59,7 +59,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     wait_auth(nodes, "a.example.com", Some("u:a"));
     let absent = wait_sources(product, "False", "Absent");
-    assert_eq!(absent, "`team-b`: there is no such Secret");
+    assert_eq!(absent, "`team-b`: the Secret does not exist");
 
     let content = [
         ("b.example.com", "u:b"),
@@ -154,8 +154,8 @@ fn a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(
     let (_, reason, message) = product.wait_condition("AdditionalValid", "False").unwrap();
     assert_eq!(reason, "Invalid");
     for part in [
-        "more than the 1048576 of a Secret",
-        "take out registries",
+        "more than a Secret's limit of 1048576",
+        "remove registries",
         "stays in force",
     ] {
         assert!(message.contains(part), "{message}");

@@ -207,7 +207,7 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     })
     .unwrap();
     assert!(
-        node.log().contains("does not take this pod's token"),
+        node.log().contains("no longer accepts this pod's token"),
         "{}",
         node.log()
     );
@@ -568,7 +568,7 @@ fn a_node_is_restored_by_hand_and_what_was_done_is_said() {
     let syncer = node.syncer(&PROGRAM).unwrap();
     wait_synced(&node, 1);
     let (said, status) = restore_by_hand(&node, &[]);
-    assert!(said.contains("a syncer runs on it"), "{said}");
+    assert!(said.contains("a syncer is running on it"), "{said}");
     assert_eq!((status, node.restarts()), (Some(2), 1));
     syncer.kill().unwrap();
 
@@ -615,7 +615,7 @@ fn a_restore_by_hand_finishes_what_was_interrupted_and_does_without_a_bus() {
         let restarts = node.restarts();
         let (said, status) = restore_by_hand(&node, arguments);
         assert!(
-            said.contains("an interrupted change is finished first"),
+            said.contains("finishing an interrupted change first"),
             "{said}"
         );
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Delays the absence of a Secret: a deletion that is followed by a creation (External Secrets, Helm, `replace --force`)
-//! is one change or none. Pure.
+//! Delays the absence of a Secret: a deletion followed by a creation (External Secrets, Helm, `replace --force`) counts as one
+//! change or none. Pure.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Debounced<T> {
     value: Option<T>,
-    /// It is absent since then, and `value` is the last one.
+    /// Start of the current absence; `value` is the last one before.
     absent_since: Option<Instant>,
-    /// Whether it exists is known.
+    /// Whether the value or its absence is known.
     pub(crate) is_known: bool,
 }
 
@@ -46,7 +46,7 @@ impl<T> Debounced<T> {
         self.is_known = true;
     }
 
-    /// When the absence takes effect; `None`: nothing is pending.
+    /// When the absence takes effect; `None`: none is pending.
     pub(crate) fn settles_at(&self) -> Option<Instant> {
         Some(self.absent_since? + GRACE)
     }
@@ -61,7 +61,7 @@ impl<T> Debounced<T> {
         settles
     }
 
-    /// It was never there, and the absence has not taken effect: whether it exists is not known for sure.
+    /// There was never a value, and the absence is not confirmed yet.
     pub(crate) fn is_pending_without_value(&self) -> bool {
         self.value.is_none() && self.absent_since.is_some()
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absence_that_took_effect_is_not_reported_again() {
+    fn an_absence_is_reported_once() {
         let now = Instant::now();
         let mut secret: Debounced<&str> = Debounced::default();
         secret.absent(now);

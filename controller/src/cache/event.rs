@@ -19,7 +19,7 @@ use crate::targets::namespace::NamespaceView;
 pub(crate) enum CacheEvent {
     Additional(ObjectState<Secret>),
     Original(Source),
-    /// Of the Secret of this name in `spec.sources`.
+    /// The Secret of this name in `spec.sources`.
     Source(String, Source),
     Global(Update<Secret>),
     RolledOut(Update<PartialObjectMeta<Secret>>),
@@ -28,13 +28,13 @@ pub(crate) enum CacheEvent {
     Node(Update<NodeView>),
     NodePullSecret(Update<Box<NodePullSecret>>),
     Namespace(Update<NamespaceView>),
-    /// Of a namespace.
+    /// Events in a namespace.
     PullSecret(Update<PullSecretView>),
     ServiceAccount(Update<AccountView>),
     Operators(OperatorEvent),
 }
 
-/// An event about operators. A Secret is that of a catalog.
+/// An event for operators. The Secret belongs to a catalog.
 pub(crate) enum OperatorEvent {
     Subscription(Update<SubscriptionView>),
     Catalog(Update<CatalogView>),
@@ -43,7 +43,7 @@ pub(crate) enum OperatorEvent {
     Secret(Id, Source),
 }
 
-/// Where the original pull secret is.
+/// Location of the original pull secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OriginalRef {
     Secret(SecretRef),

@@ -1,5 +1,5 @@
-//! The pull secret of a `HyperShift` `HostedControlPlane` as the original: three objects, each of which names the next.
-//! The kubeconfig, a Secret of this cluster; the control plane, on the management cluster; its pull secret beside it.
+//! The pull secret of a `HyperShift` `HostedControlPlane` as the original. A chain of three objects: the kubeconfig, a Secret of
+//! this cluster; the control plane, on the management cluster; and its pull secret in the same namespace.
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use globalps_core::api::HostedControlPlaneRef;
@@ -13,7 +13,7 @@ use super::object_watch::{ObjectState, watch_object};
 use crate::content::source::{Data, Source};
 use crate::remote::kubeconfig::connect;
 
-/// The last state of one of the three: what it names, or the reason why it can't be read.
+/// The last state of one of the three: what it refers to, or why it can't be read.
 type Link<T> = Option<Result<T, String>>;
 
 struct Hosted {
@@ -21,7 +21,7 @@ struct Hosted {
     kubeconfigs: BoxStream<'static, ObjectState<Secret>>,
     control_planes: BoxStream<'static, ObjectState<DynamicObject>>,
     secrets: BoxStream<'static, ObjectState<Secret>>,
-    /// The kubeconfig, and the client made from it.
+    /// The kubeconfig and its client.
     kubeconfig: Link<(Data, Client)>,
     /// Name of its pull secret.
     control_plane: Link<String>,
@@ -89,10 +89,10 @@ impl Hosted {
                  --hosted-control-plane {}/{} --kubeconfig-secret {} --apply` allows it",
                 self.reference.namespace, self.reference.name, reference.name,
             )),
-            // Nothing is known to be wrong with the kubeconfig that was read before.
+            // A failed request doesn't invalidate the kubeconfig that was read before.
             ObjectState::Unknown(_) if self.kubeconfig.is_some() => return,
             ObjectState::Stale => return,
-            ObjectState::Unknown(reason) => Err(format!("{title} could not be read: {reason}")),
+            ObjectState::Unknown(reason) => Err(format!("could not read {title}: {reason}")),
         };
         if let (Ok(data), Some(Ok((known, _)))) = (&found, &self.kubeconfig)
             && data == known
@@ -132,7 +132,7 @@ impl Hosted {
                 let pull_secret = pull_secret.and_then(|name| name.as_str());
                 pull_secret.map(str::to_owned).ok_or_else(|| {
                     format!(
-                        "HostedControlPlane `{namespace}/{name}` names no Secret in `spec.pullSecret`"
+                        "HostedControlPlane `{namespace}/{name}` has no Secret in `spec.pullSecret`"
                     )
                 })
             },
@@ -160,7 +160,7 @@ impl Hosted {
     }
 }
 
-/// `None`: nothing new is known.
+/// `None`: no new information.
 fn readable<K, T>(
     state: ObjectState<K>,
     title: &str,
@@ -170,10 +170,10 @@ fn readable<K, T>(
         ObjectState::Present(object) => read(&object),
         ObjectState::Absent => Err(format!("the management cluster has no {title}")),
         ObjectState::Forbidden => Err(format!(
-            "the user of the kubeconfig may not list and watch {title} on the management cluster"
+            "the kubeconfig's user may not list and watch {title} on the management cluster"
         )),
         ObjectState::Unknown(reason) => Err(format!(
-            "{title} could not be read from the management cluster: {reason}"
+            "could not read {title} from the management cluster: {reason}"
         )),
         ObjectState::Stale => return None,
     })

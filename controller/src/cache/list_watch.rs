@@ -1,5 +1,5 @@
-//! Lists and watches objects, with deadlines. After an error the objects are listed again: a watch that resumes where it was
-//! yields nothing until something changes, and nobody could tell whether it works.
+//! Lists and watches objects, with deadlines. After an error it lists again: a resumed watch yields nothing until something
+//! changes, so nobody could tell whether it works.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::telemetry::client::without_content;
 
-/// Deadline of a list, and of each response that it consists of.
+/// Deadline of a list, and of each page of it.
 const LIST: Duration = Duration::from_secs(15);
-/// Seconds until the API server ends a watch, which then resumes. One that is silent for 5 s longer counts as dead.
+/// Seconds until the API server ends a watch, which then resumes. A watch without traffic for 5 s longer counts as dead.
 const WATCH_SECONDS: u32 = 60;
-/// Until a resource is listed again that the API server does not have: nobody may ever install it.
+/// Interval between lists of a resource that the API server doesn't serve; it may never be installed.
 const NOT_SERVED: Duration = Duration::from_secs(30);
-/// Longest backoff, so that the end of an outage is noticed soon.
+/// Maximum backoff, so that the end of an outage is noticed soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -47,18 +47,18 @@ impl<K> Update<K> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WatchError {
-    /// Without the content of a response.
+    /// Without content of a response.
     pub(crate) message: String,
     /// The API server does not allow it.
     pub(crate) is_forbidden: bool,
-    /// The API server does not have the resource: there are no objects of it.
+    /// The API server does not serve the resource, so there are no such objects.
     pub(crate) is_not_served: bool,
 }
 
 struct ListWatch<K> {
     api: Api<K>,
     config: watcher::Config,
-    /// Names the watch in the log.
+    /// Name of the watch in the log.
     what: &'static str,
     /// `None`: restarts after a backoff.
     watch: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
@@ -69,8 +69,8 @@ struct ListWatch<K> {
     is_not_served: bool,
     /// When the list must be complete; `None`: [`Update::Stale`] was reported.
     stale_at: Option<Instant>,
-    /// When the next response of the list must arrive.
-    silent_at: Instant,
+    /// When the next page of the list must arrive.
+    response_deadline: Instant,
 }
 
 /// The objects that `config` selects, and each change of them.
@@ -94,7 +94,7 @@ where
         is_complete: false,
         is_not_served: false,
         stale_at: Some(deadline),
-        silent_at: deadline,
+        response_deadline: deadline,
     };
     stream::unfold(list_watch, |mut list_watch| async move {
         let update = list_watch.next().await;
@@ -123,7 +123,7 @@ where
                     pause
                 })
                 .await;
-                self.silent_at = Instant::now() + LIST;
+                self.response_deadline = Instant::now() + LIST;
                 let watch = watcher::watcher(self.api.clone(), self.config.clone());
                 self.watch = Some(watch.boxed());
                 continue;
@@ -131,19 +131,19 @@ where
             let event = if self.is_complete {
                 Ok(watch.next().await)
             } else {
-                let stale_at = self.stale_at.unwrap_or(self.silent_at);
-                timeout_at(self.silent_at.min(stale_at), watch.next()).await
+                let stale_at = self.stale_at.unwrap_or(self.response_deadline);
+                timeout_at(self.response_deadline.min(stale_at), watch.next()).await
             };
             let error = match event {
                 Ok(Some(Ok(event))) => {
-                    self.silent_at = Instant::now() + LIST;
+                    self.response_deadline = Instant::now() + LIST;
                     self.is_complete |= matches!(event, Event::InitDone);
                     self.is_not_served = false;
                     return Update::Event(event);
                 }
                 Ok(Some(Err(error))) => WatchError::from(error),
                 Ok(None) => WatchError::new("the watch has ended"),
-                Err(_) if self.silent_at > Instant::now() => continue,
+                Err(_) if self.response_deadline > Instant::now() => continue,
                 Err(_) => WatchError::new("the API server does not respond"),
             };
             self.watch = None;
@@ -157,7 +157,7 @@ where
                 tracing::warn!(
                     watch = self.what,
                     error = message,
-                    "listing again after an error"
+                    "listing again after a watch error"
                 );
             }
             return Update::Failed(error);
@@ -221,7 +221,7 @@ mod tests {
         Reply::Json(code, status)
     }
 
-    /// An API server that gives these replies in turn.
+    /// An API server that gives these replies in order.
     fn client(replies: impl IntoIterator<Item = Reply>) -> Client {
         let replies = Arc::new(Mutex::new(replies.into_iter().collect::<VecDeque<_>>()));
         let service = service_fn(move |_: Request<Body>| {
@@ -238,7 +238,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    /// The updates, each with the second when it comes.
+    /// The updates, each with the second in which it comes.
     async fn updates(replies: impl IntoIterator<Item = Reply>, count: usize) -> Vec<(u64, String)> {
         let begun = Instant::now();
         let api: Api<Secret> = Api::default_namespaced(client(replies));
@@ -259,20 +259,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_without_a_response_is_stale_after_its_deadline_and_tried_again() {
+    async fn a_list_without_a_response_is_stale_after_its_deadline_and_retried() {
         let watch_fails = error(500);
         let updates = updates([list(), watch_fails, Reply::Never, list()], 10).await;
         let texts: Vec<&str> = updates.iter().map(|(_, text)| text.as_str()).collect();
         let expected = ["init", "a", "done", "failed", "init", "stale"];
         assert_eq!(texts[..6], expected, "{updates:?}");
         assert_eq!(updates[5].0, LIST.as_secs(), "{updates:?}");
-        // The attempt itself ends a little later: it began after a backoff.
+        // The attempt ends a little later, since it began after a backoff.
         assert_eq!(texts[6..], ["failed", "init", "a", "done"], "{updates:?}");
         assert!(updates[9].0 < 2 * LIST.as_secs() + 10, "{updates:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_refuses_for_long_is_reported_once() {
+    async fn a_long_outage_is_reported_once() {
         let updates = updates((0..100).map(|_| error(403)), 40).await;
         let stale: Vec<_> = updates.iter().filter(|(_, text)| text == "stale").collect();
         assert_eq!(stale.len(), 1, "{updates:?}");

@@ -1,4 +1,4 @@
-//! The watched objects, kept as plain data.
+//! The watched objects as plain data.
 
 mod debounce;
 mod event;
@@ -53,16 +53,16 @@ pub(crate) struct Cache {
     /// The watched original, and its content; `None`: not listed yet.
     original_ref: Option<OriginalRef>,
     original: Option<Source>,
-    /// The content of each of `spec.sources`, in their order.
+    /// The content of each of `spec.sources`, in order.
     sources: Vec<(String, Debounced<Source>)>,
     namespaces: WatchedNamespaces,
-    /// What the namespaces have.
+    /// The pull secrets and service accounts in namespaces.
     pub(crate) pull_secrets: PullSecrets,
-    /// What operators need and have.
+    /// Objects for the delivery to operators.
     pub(crate) operators: OperatorObjects,
     global: Store<Secret>,
     rolled_out: Store<PartialObjectMeta<Secret>>,
-    /// As it was when another client deleted it, until it is written again.
+    /// Its last state before another client deleted it; kept until it is written again.
     deleted_global: Option<Secret>,
     config: Store<GlobalPullSecret>,
     managed: PerObject<Store<LiveObject>>,
@@ -73,9 +73,9 @@ pub(crate) struct Cache {
     nodes: Store<NodeView>,
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: AssignmentClock,
-    /// The revision that every namespace has that can.
+    /// The newest revision that has reached every namespace that can get it.
     pub(crate) namespaces_have: Option<i64>,
-    /// Since when syncers are down that should run. No event says when that has lasted.
+    /// Since when syncers are down that should run. There is no event for having been down for a while.
     pub(crate) down_since: Option<Timestamp>,
 }
 
@@ -100,9 +100,9 @@ impl Cache {
                 ObjectState::Unknown(_) => false,
             },
             CacheEvent::Original(source) => {
-                let news = self.original.as_ref() != Some(&source);
+                let changed = self.original.as_ref() != Some(&source);
                 self.original = Some(source);
-                news
+                changed
             }
             CacheEvent::Source(name, source) => {
                 let known = self.sources.iter_mut().find(|(known, _)| *known == name);
@@ -113,9 +113,9 @@ impl Cache {
                     known.absent(now);
                     return true;
                 }
-                let news = known.get() != Some(&source);
+                let changed = known.get() != Some(&source);
                 known.found(source);
-                news
+                changed
             }
             CacheEvent::Global(event) => {
                 for change in out_of_band_changes("Secret", &self.global, &event, |_, _| true) {
@@ -124,11 +124,11 @@ impl Cache {
                     }
                     self.out_of_band_changes.push(change);
                 }
-                let news = self.global.handle(event);
+                let changed = self.global.handle(event);
                 if self.global.get(GLOBAL_SECRET).is_some() {
                     self.deleted_global = None;
                 }
-                news
+                changed
             }
             CacheEvent::RolledOut(event) => self.rolled_out.handle(event),
             CacheEvent::Config(event) => {
@@ -173,7 +173,7 @@ impl Cache {
         }
     }
 
-    /// The node's syncer has restarted the kubelet, and this is the first heartbeat since.
+    /// The first heartbeat since the node's syncer restarted the kubelet.
     fn is_awaited(&self, node: &NodeView) -> bool {
         let object = self.node_pull_secrets.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
@@ -186,7 +186,7 @@ impl Cache {
             })
     }
 
-    /// When the absence of a Secret, or a change of namespaces, takes effect: [`Self::settle`] then.
+    /// When the absence of a Secret or a change of namespaces takes effect; call [`Self::settle`] then.
     pub(crate) fn settles_at(&self) -> Option<Instant> {
         let sources = self.sources.iter().map(|(_, source)| source.settles_at());
         sources
@@ -195,7 +195,7 @@ impl Cache {
             .min()
     }
 
-    /// Whether the absence of a Secret, or a change of namespaces, takes effect now.
+    /// Whether the absence of a Secret or a change of namespaces takes effect now.
     pub(crate) fn settle(&mut self, now: Instant) -> bool {
         let mut settled = self.additional.settle(now) | self.namespaces.settle(now);
         for (_, source) in &mut self.sources {
@@ -204,9 +204,9 @@ impl Cache {
         settled
     }
 
-    /// Every watch has delivered its first list and no later list is overdue, so that a missing object is known to be absent.
+    /// Every watch has delivered its first list, and no later list is overdue. So a missing object is known to be absent.
     pub(crate) fn caches_synced(&self) -> bool {
-        // Where nothing is in force, nobody waits for a Secret to come back.
+        // If nothing is in force, no Secret needs to come back.
         let is_in_force = self.global.get(GLOBAL_SECRET).is_some() || self.deleted_global.is_some();
         let mut pending = self
             .sources
@@ -237,7 +237,7 @@ impl Cache {
         self.original_ref.as_ref()
     }
 
-    /// Replaces the watched sources. The content of those that stay is kept.
+    /// Replaces the watched sources. Keeps the content of those that stay.
     pub(crate) fn set_sources(&mut self, names: &[String]) {
         let mut known = std::mem::take(&mut self.sources);
         let mut known = |name: &String| {
@@ -249,7 +249,7 @@ impl Cache {
         self.sources = names.iter().map(|n| (n.clone(), known(n))).collect();
     }
 
-    /// Whether namespaces are watched; without, nothing is known of them.
+    /// Whether namespaces are watched. If not, nothing is known about them.
     pub(crate) fn set_namespaces_watched(&mut self, is_watched: bool) {
         self.namespaces = WatchedNamespaces::new(is_watched);
     }
@@ -262,13 +262,13 @@ impl Cache {
         self.namespaces.is_listed()
     }
 
-    /// `global-pull-secret`, as it is now.
+    /// The current `global-pull-secret`.
     pub(crate) fn decoded_global(&self) -> Option<Global> {
         let global = self.global.get(GLOBAL_SECRET);
         global.or(self.deleted_global.as_ref()).map(secret::decode)
     }
 
-    /// `for_scopes`: a source selects some by their labels. `for_secrets`: they get pull secrets.
+    /// `for_scopes`: a source selects namespaces by labels. `for_secrets`: namespaces get pull secrets.
     pub(crate) fn set_use_of_namespaces(&mut self, for_scopes: bool, for_secrets: bool) {
         let (scopes, secrets) = (for_scopes, for_secrets);
         self.namespaces.set_purpose(Purpose { scopes, secrets });
@@ -282,7 +282,7 @@ impl Cache {
         self.sources.iter().map(|(name, _)| name).eq(names)
     }
 
-    /// Whether the cluster is one of `OpenShift`.
+    /// Whether the cluster runs `OpenShift`.
     pub(crate) fn is_openshift(&self) -> bool {
         let mut nodes = self.nodes.live.values();
         nodes.any(|node| node.is_foreign || node.labels.get(NODE_POOL_LABEL).is_some())
@@ -300,7 +300,7 @@ impl Cache {
         self.managed.get(object).get("")
     }
 
-    /// The syncer's objects as they are.
+    /// The syncer's objects as the API server has them.
     pub(crate) fn fingerprints(&self) -> Fingerprints {
         PerObject::of(|object| self.managed(object).map(|live| live.fingerprint.clone()))
     }
@@ -317,7 +317,7 @@ impl Cache {
         self.nodes.get(name).map(|node| node.uid.as_str())
     }
 
-    /// Forgets the objects that the controller just deleted, before the watches report it.
+    /// Removes the objects that the controller just deleted, before the watches report it.
     pub(crate) fn forget_managed(&mut self) {
         self.global.live.clear();
         self.deleted_global = None;
@@ -325,7 +325,7 @@ impl Cache {
         self.forget_agents();
     }
 
-    /// The same, of the syncer and the restorer only.
+    /// The same for the syncer and the restorer only.
     pub(crate) fn forget_agents(&mut self) {
         for object in ManagedObject::all() {
             self.managed.get_mut(object).live.clear();
@@ -333,7 +333,7 @@ impl Cache {
         self.node_pull_secrets.live.clear();
     }
 
-    /// Of `global-pull-secret`, where it is there.
+    /// uid of `global-pull-secret`, if it exists.
     pub(crate) fn global_uid(&self) -> Option<String> {
         self.global.get(GLOBAL_SECRET)?.metadata.uid.clone()
     }
@@ -353,7 +353,7 @@ impl Cache {
         }
     }
 
-    /// Call it before a snapshot.
+    /// Call it before taking a snapshot.
     pub(crate) fn observe_clock(&mut self, now: Timestamp) {
         let is_down = self.agents().any(|pods| pods.down(self.not_ready()) > 0);
         self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
@@ -368,8 +368,8 @@ impl Cache {
         self.node_pull_secrets.put(object);
     }
 
-    /// The answer to a write of this controller. Returns whether it has another spec than was known: somebody wrote it at the
-    /// same time, and the watch's event about that is no news any more.
+    /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it
+    /// at the same time, and the later watch event is no change any more.
     pub(crate) fn put_config(&mut self, config: GlobalPullSecret) -> bool {
         let generation = |config: &GlobalPullSecret| config.metadata.generation;
         let is_other = self.config().and_then(generation) != generation(&config);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_that_comes_with_the_answer_to_a_write_of_the_status_is_news() {
+    fn a_new_spec_in_the_response_to_a_status_write_is_a_change() {
         let config = |version: u64, generation: i64| {
             let mut config = GlobalPullSecret::new(GLOBAL_SECRET, GlobalPullSecretSpec::default());
             config.metadata.resource_version = Some(version.to_string());
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_secret_holds_the_plan_for_a_moment_only_where_something_is_in_force() {
+    fn an_absent_secret_delays_the_plan_only_if_content_is_in_force() {
         let now = Instant::now();
         let global = || Some(secret(GLOBAL_SECRET));
         let additional = || Some(secret(ADDITIONAL_SECRET));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_list_holds_the_plan_until_a_list_is_complete() {
+    fn a_stale_list_delays_the_plan_until_a_list_is_complete() {
         let now = Instant::now();
         let mut cache = synced(Some(secret(ADDITIONAL_SECRET)), None, now);
         cache.handle(CacheEvent::Node(Update::Stale), now);
@@ -496,14 +496,14 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_is_news_only_where_a_restarted_kubelet_is_awaited() {
+    fn a_heartbeat_is_a_change_only_after_a_kubelet_restart() {
         let second = |second: i64| Timestamp::from_second(second).expect("a time");
         let node = |version: u64, heartbeat| NodeView {
             version,
             heartbeat: second(heartbeat),
             ..NodeView::of_test("a", second(0))
         };
-        for (case, restarted_at, heartbeat, news) in [
+        for (case, restarted_at, heartbeat, changed) in [
             ("no restart", None, 20, false),
             ("a restart before the known heartbeat", Some(5), 20, false),
             ("a restart since", Some(15), 20, true),
@@ -520,7 +520,7 @@ mod tests {
             let mut apply =
                 |node| cache.handle(CacheEvent::Node(Update::Event(Event::Apply(node))), now);
             assert!(apply(node(1, 10)), "{case}: a new node");
-            assert_eq!(apply(node(2, heartbeat)), news, "{case}");
+            assert_eq!(apply(node(2, heartbeat)), changed, "{case}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The namespaces: known only while a source selects some by their labels, or while they get pull secrets.
+//! The namespaces: known only while a source selects some by labels, or while they get pull secrets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,12 +40,12 @@ impl Versioned for NamespaceView {
     }
 }
 
-/// Who asks for the namespaces.
+/// What the namespaces are needed for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Purpose {
-    /// A source selects some by their labels: changes of the same second share a revision.
+    /// A source selects some by labels: changes within a second share a revision.
     pub(super) scopes: bool,
-    /// They get pull secrets: each change matters at once.
+    /// They get pull secrets: each change takes effect immediately.
     pub(super) secrets: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct WatchedNamespaces {
     pub(super) is_watched: bool,
     purpose: Purpose,
     is_forbidden: bool,
-    /// As the plan sees them; `None`: not known yet.
+    /// The value for the plan; `None`: not known yet.
     settled: Option<Namespaces>,
     changed: Option<Instant>,
 }
@@ -79,23 +79,23 @@ impl WatchedNamespaces {
         }
     }
 
-    /// Whether the plan may change now: the first list, or that there will be none.
+    /// Whether the plan may change now: after the first list, or once it is clear that there will be none.
     pub(super) fn handle(&mut self, update: Update<NamespaceView>, now: Instant) -> bool {
         if let Update::Failed(error) = &update {
-            let news = error.is_forbidden && !self.is_forbidden;
+            let changed = error.is_forbidden && !self.is_forbidden;
             self.is_forbidden |= error.is_forbidden;
-            return news;
+            return changed;
         }
-        let news = self.store.handle(update);
+        let changed = self.store.handle(update);
         if self.store.synced && self.settled.is_none() {
             self.is_forbidden = false;
             self.settle_now();
             return true;
         }
-        if news {
+        if changed {
             self.changed.get_or_insert(now);
         }
-        news && self.purpose.secrets
+        changed && self.purpose.secrets
     }
 
     pub(super) fn settles_at(&self) -> Option<Instant> {
@@ -112,12 +112,12 @@ impl WatchedNamespaces {
         let live = self.store.live.values().filter(|_| self.purpose.scopes);
         let live = live.map(|view| (view.name.clone(), view.labels.to_map()));
         let live = Some(live.collect());
-        let news = self.settled != live;
+        let changed = self.settled != live;
         self.settled = live;
-        news
+        changed
     }
 
-    /// What is not known is awaited, unless it can't be known.
+    /// Unknown namespaces are waited for, unless they can't be known.
     pub(super) fn is_synced(&self) -> bool {
         !self.is_watched || self.store.synced || self.is_forbidden
     }
@@ -131,7 +131,7 @@ impl WatchedNamespaces {
         &self.store.live
     }
 
-    /// `None`: nobody asks for them, or the controller may not list them.
+    /// `None`: not needed, or the controller may not list them.
     pub(super) fn get(&self) -> Option<&Namespaces> {
         self.settled.as_ref()
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_seen_after_a_moment_and_a_first_list_at_once() {
+    fn changes_are_delayed_except_the_first_list() {
         let view = |name: &str, version, team: &str| NamespaceView {
             name: name.to_owned(),
             version,

@@ -10,14 +10,14 @@ use crate::nodes::input::{NodeView, NotReady};
 use crate::objects::views::NodeFields;
 use crate::targets::version;
 
-/// Taints that the cluster autoscaler and Karpenter (since 1.0, and before) set on a node before they drain and delete it.
+/// Taints of the cluster autoscaler and of Karpenter (1.0 and before) on a node that they are going to drain and delete.
 const DELETION_TAINTS: [&str; 3] = [
     "ToBeDeletedByClusterAutoscaler",
     "karpenter.sh/disrupted",
     "karpenter.sh/disruption",
 ];
-/// Taint of Cluster API on each node that a rollout of machines is going to replace. When the node's turn has come,
-/// Cluster API cordons it: its mark of a deletion is on the Machine only, in another cluster.
+/// Taint of Cluster API on each node that a machine rollout will replace. When the node's turn has come, Cluster API cordons it;
+/// the deletion mark is only on the Machine, in another cluster.
 const OUTDATED_TAINT: &str = "node.cluster.x-k8s.io/outdated-revision";
 
 impl Versioned for NodeView {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_somebody_removes_is_recognized() {
+    fn a_node_that_is_being_removed_is_recognized() {
         let tainted = |key: &str| json!({"taints": [{"key": key, "effect": "NoSchedule"}]});
         let replaced = |cordoned: bool| json!({"unschedulable": cordoned, "taints": [{"key": OUTDATED_TAINT, "effect": "PreferNoSchedule"}]});
         for (case, metadata, spec, unschedulable, is_being_deleted) in [
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_is_silent_differs_from_one_that_reports_not_ready() {
+    fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
         let at = |text: &str| text.parse::<Timestamp>().expect("a time");
         let (created, changed, posted) = (
             "2026-01-01T00:00:00Z",

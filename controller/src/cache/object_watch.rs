@@ -18,9 +18,9 @@ pub(crate) enum ObjectState<K> {
     Absent,
     /// The API server does not allow it.
     Forbidden,
-    /// The request failed: the error, without any content of a response.
+    /// The request failed: the error, without content of a response.
     Unknown(String),
-    /// The request has been failing for long: what was known may be outdated.
+    /// The request has been failing for long: the last known state may be outdated.
     Stale,
 }
 
@@ -59,7 +59,7 @@ fn state<K: Resource>(update: Update<K>, listed: &mut Option<K>) -> Option<Objec
         Update::Failed(error) if error.is_forbidden => return Some(ObjectState::Forbidden),
         Update::Failed(error) => return Some(ObjectState::Unknown(error.message)),
     };
-    // A finalizer may hold a deleted object for long.
+    // A finalizer may keep a deleted object for long.
     let found = found.filter(|object| object.meta().deletion_timestamp.is_none());
     Some(found.map_or(ObjectState::Absent, ObjectState::Present))
 }

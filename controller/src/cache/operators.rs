@@ -1,5 +1,5 @@
 //! Objects of the Operator Lifecycle Manager, service accounts, and the pull secrets of catalogs: known only while operators get
-//! pull secrets, or have some left.
+//! pull secrets or still have some.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::operators::views::{
 };
 use crate::targets::account::AccountView;
 
-/// Objects of one response. A version of an operator can have half a megabyte.
+/// Objects per page. A `ClusterServiceVersion` can have half a megabyte.
 const PAGE: u32 = 100;
 const PAGE_OF_CSVS: u32 = 4;
 
@@ -55,7 +55,7 @@ pub(crate) struct OperatorObjects {
     pub(crate) accounts: Store<AccountView>,
     /// The pull secrets of catalogs that are watched.
     pub(crate) watched: BTreeSet<Id>,
-    /// Those of them that have been looked at.
+    /// Those that have been looked up.
     pub(crate) secrets: BTreeMap<Id, CatalogSecret>,
     /// The controller may not list them.
     pub(crate) is_forbidden: bool,
@@ -102,7 +102,7 @@ impl OperatorObjects {
         }
     }
 
-    /// Whether it is news that they may not be listed or don't exist, or no longer.
+    /// Whether permission or existence of the resources changed.
     fn note<T>(&mut self, update: &Update<T>) -> bool {
         let before = (self.is_forbidden, self.is_not_served);
         match update {
@@ -118,7 +118,7 @@ impl OperatorObjects {
         before != (self.is_forbidden, self.is_not_served)
     }
 
-    /// Replaces the watched pull secrets. What is known of those that stay is kept.
+    /// Replaces the watched pull secrets. Keeps what is known of those that stay.
     pub(crate) fn set_watched(&mut self, watched: BTreeSet<Id>) {
         self.secrets.retain(|id, _| watched.contains(id));
         self.watched = watched;
@@ -139,7 +139,7 @@ impl OperatorObjects {
     }
 }
 
-/// A resource that does not exist has no objects.
+/// A resource that isn't served has no objects.
 fn listed<T: Versioned + Clone>(store: &mut Store<T>, update: Update<T>) -> bool {
     if let Update::Failed(WatchError {
         is_not_served: true,
@@ -154,7 +154,7 @@ fn listed<T: Versioned + Clone>(store: &mut Store<T>, update: Update<T>) -> bool
     store.handle(update)
 }
 
-/// Watches what operators need, but for the pull secrets of catalogs.
+/// Watches everything that operators need, except the pull secrets of catalogs.
 pub(crate) fn operator_events(client: &Client) -> CacheEvents {
     fn watch<T: From<OlmObject> + 'static>(
         client: &Client,
@@ -194,7 +194,7 @@ pub(crate) fn operator_events(client: &Client) -> CacheEvents {
     ])
 }
 
-/// Watches each of these pull secrets on its own, so that a forbidden one delays no other.
+/// Watches each of these pull secrets separately, so that a forbidden one does not delay the others.
 pub(crate) fn catalog_secret_events(client: &Client, secrets: &BTreeSet<Id>) -> CacheEvents {
     let watch = |id: &Id| {
         let (namespace, name) = id;

@@ -1,4 +1,4 @@
-//! Changes by other clients. Pure.
+//! Detects changes by other clients. Pure.
 
 use kube::runtime::watcher::Event;
 
@@ -14,8 +14,8 @@ pub(crate) struct OutOfBandChange {
     pub(crate) is_deleted: bool,
 }
 
-/// The controller's own writes and deletions are in the cache before the watch reports them, so every other change is by
-/// another client. `concerns`: whether the two differ in what the controller manages.
+/// The controller's own writes and deletions are in the cache before the watch reports them, so every other change is by another
+/// client. `concerns`: whether the two differ in fields that the controller manages.
 pub(super) fn out_of_band_changes<T: Versioned + Clone>(
     kind: &'static str,
     store: &Store<T>,

@@ -17,7 +17,7 @@ use super::watches::CacheEvents;
 use crate::namespaces::views::PullSecretView;
 use crate::targets::account::AccountView;
 
-/// Objects of one response; each has its managed fields, of about a kilobyte.
+/// Objects per page; each has about a kilobyte of managed fields.
 const PAGE: u32 = 100;
 
 impl Versioned for PullSecretView {
@@ -51,9 +51,9 @@ impl Versioned for AccountView {
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PullSecretsWatch {
-    /// Of the Secret in each namespace.
+    /// Name of the Secret in each namespace.
     pub(crate) secret_name: String,
-    /// Service accounts that may get a reference; `None`: none of them is watched.
+    /// Service accounts that may get a reference; `None`: service accounts are not watched.
     pub(crate) accounts: Option<Vec<Pattern>>,
 }
 
@@ -99,7 +99,7 @@ impl PullSecrets {
         self.note(&update) | self.accounts.handle(update)
     }
 
-    /// Whether it is news that they may not be listed, or may again.
+    /// Whether the permission to list them changed.
     fn note<T>(&mut self, update: &Update<T>) -> bool {
         let is_forbidden = match update {
             Update::Failed(error) => self.is_forbidden || error.is_forbidden,
@@ -110,7 +110,7 @@ impl PullSecrets {
     }
 }
 
-/// The Secrets of the name, without their content, and the service accounts that matter.
+/// The Secrets with this name, without their content, and the relevant service accounts.
 pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> CacheEvents {
     let config = watcher::Config::default()
         .fields(&format!("metadata.name={}", watch.secret_name))
@@ -131,7 +131,7 @@ pub(crate) fn pull_secret_events(client: &Client, watch: &PullSecretsWatch) -> C
     events
 }
 
-/// One that does not matter counts as deleted: there are thousands.
+/// An irrelevant one counts as deleted, because there are thousands.
 fn only(update: Update<AccountView>, patterns: &[Pattern]) -> Update<AccountView> {
     let matters = |account: &AccountView| {
         let mut patterns = patterns.iter();

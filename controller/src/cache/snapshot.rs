@@ -1,4 +1,4 @@
-//! What the plan for nodes depends on, out of the cache.
+//! Builds the input of the plan for nodes from the cache.
 
 use std::borrow::Cow;
 

@@ -11,7 +11,7 @@ use super::versioned::Versioned;
 #[derive(Debug)]
 pub(crate) struct Store<T> {
     pub(crate) live: BTreeMap<String, T>,
-    /// Filled during a relist, and replaces `live` at its end: a deletion during a gap of the watch is not missed.
+    /// Filled during a relist, and replaces `live` at its end, so that deletions during a gap of the watch are not missed.
     relist: Option<BTreeMap<String, T>>,
     /// A list is complete, and no later one is overdue.
     pub(crate) synced: bool,
@@ -27,7 +27,7 @@ impl<T> Default for Store<T> {
     }
 }
 
-/// Unless a newer one is there.
+/// Inserts the object unless a newer one is present.
 fn insert<T: Versioned>(objects: &mut BTreeMap<String, T>, object: T) {
     let key = object.key();
     let known = objects.get(&key);
@@ -53,7 +53,7 @@ impl<T: Versioned + Clone> Store<T> {
         match event {
             Event::Apply(object) => self.put(object),
             Event::Delete(object) => {
-                // The controller's own write may have stored a newer one of that name.
+                // The controller's own write may have stored a newer one.
                 let key = object.key();
                 if self
                     .live
@@ -81,8 +81,8 @@ impl<T: Versioned + Clone> Store<T> {
         }
     }
 
-    /// Stores the object unless a newer one is there: the response to a write may arrive before the watch event. Whether
-    /// it changes anything.
+    /// Stores the object unless a newer one is present: the response to a write may arrive before the watch event. Returns
+    /// whether it changes anything.
     pub(crate) fn put(&mut self, object: T) -> bool {
         if let Some(relist) = &mut self.relist {
             // The list in progress may be older than this.
@@ -93,14 +93,14 @@ impl<T: Versioned + Clone> Store<T> {
         if known.is_some_and(|known| known.version() > object.version()) {
             return false;
         }
-        let news = known.is_none_or(|known| {
+        let changed = known.is_none_or(|known| {
             known.version() < object.version() && !known.means_the_same(&object)
         });
         self.live.insert(key, object);
-        news
+        changed
     }
 
-    /// Objects that the list in progress does not have: they were deleted during a gap of the watch, once it is complete.
+    /// Objects that the relist does not have. Once it is complete, they are known to be deleted.
     pub(crate) fn missing(&self) -> Vec<String> {
         let listed = |name: &&String| {
             let relist = self.relist.as_ref();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_loses_no_deletion_and_old_news_changes_nothing() {
+    fn deletions_in_a_gap_are_noticed_and_old_events_ignored() {
         let mut store = Store::default();
         for event in [
             Event::Init,
@@ -148,7 +148,7 @@ mod tests {
         }
         assert!(
             !store.synced && store.live.is_empty(),
-            "a list that is not complete says nothing"
+            "an incomplete list has no effect"
         );
         store.handle(Update::Event(Event::InitDone));
         assert_eq!(store.names(), ["a", "b"]);
@@ -157,12 +157,16 @@ mod tests {
         assert_eq!(
             store.get("a"),
             Some(&("a", 5)),
-            "our own write is newer than the watch"
+            "the controller's own write is newer than the watch"
         );
         for event in [Event::Init, Event::InitApply(("b", 2)), Event::InitDone] {
             store.handle(Update::Event(event));
         }
-        assert_eq!(store.names(), ["b"], "what a relist does not have is gone");
+        assert_eq!(
+            store.names(),
+            ["b"],
+            "objects missing from a relist are deleted"
+        );
         store.handle(Update::Event(Event::Init));
         store.put(("b", 7));
         store.put(("c", 8));
@@ -172,24 +176,32 @@ mod tests {
         assert_eq!(
             (store.get("b"), store.get("c")),
             (Some(&("b", 7)), Some(&("c", 8))),
-            "what we wrote while the list was read is newer than the list"
+            "a write during the relist is newer than the list"
         );
     }
 
     #[test]
-    fn only_what_was_not_known_is_news() {
+    fn only_unknown_changes_are_reported() {
         let mut store = Store::default();
-        for (sentence, event, news) in [
+        for (sentence, event, changed) in [
             ("a list that begins", Event::Init, false),
             ("a part of a list", Event::InitApply(("a", 1)), false),
             ("a list", Event::InitDone, true),
             ("a newer one", Event::Apply(("a", 3)), true),
-            ("the echo of our own write", Event::Apply(("a", 3)), false),
+            (
+                "the event of the controller's own write",
+                Event::Apply(("a", 3)),
+                false,
+            ),
             ("an older one", Event::Apply(("a", 2)), false),
             ("a deletion", Event::Delete(("a", 4)), true),
-            ("of what is gone", Event::Delete(("a", 4)), false),
+            (
+                "a deletion of an absent object",
+                Event::Delete(("a", 4)),
+                false,
+            ),
         ] {
-            assert_eq!(store.handle(Update::Event(event)), news, "{sentence}");
+            assert_eq!(store.handle(Update::Event(event)), changed, "{sentence}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The syncers' pods, as their `DaemonSets` count them.
+//! The syncers' pods, as counted in the status of their `DaemonSets`.
 
 use globalps_core::manifests::Agent;
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use crate::nodes::provider_paths::ProviderPods;
 use crate::objects::managed::{ManagedKind, ManagedObject};
 use crate::objects::views::AgentPods;
 
-/// A syncer's pod takes no longer to start.
+/// Maximum time for a syncer's pod to start.
 const START: SignedDuration = SignedDuration::from_mins(1);
 
 impl Cache {
@@ -23,7 +23,7 @@ impl Cache {
         self.managed(ManagedObject { agent, kind })?.pods
     }
 
-    /// What the syncers' pods can do for `kubelet`; `None`: there are none yet.
+    /// What the syncers' pods support for `kubelet`; `None`: there are no pods yet.
     pub(super) fn provider_pods(&self) -> Option<ProviderPods> {
         let (agent, kind) = (Agent::Syncer, ManagedKind::DaemonSet);
         let daemon_set = self.managed(ManagedObject { agent, kind })?;

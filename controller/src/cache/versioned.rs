@@ -13,13 +13,13 @@ pub(crate) trait Versioned {
     fn key(&self) -> String;
     fn version(&self) -> u64;
 
-    /// Whether the two differ in nothing that the plan depends on.
+    /// Whether the two are equal in everything that the plan depends on.
     fn means_the_same(&self, _other: &Self) -> bool {
         false
     }
 }
 
-/// Boxed objects, since a map reserves room for several values.
+/// Boxed objects, because a map reserves space for several values.
 impl<T: Versioned> Versioned for Box<T> {
     fn key(&self) -> String {
         T::key(self)

@@ -49,7 +49,7 @@ pub(crate) fn events(client: &Client, namespace: &str) -> CacheEvents {
         "rolled-out pull secret",
     );
     let config = named(api(client, namespace), GLOBAL_SECRET, "GlobalPullSecret");
-    // Nodes are large objects: only the fields that the plan needs are kept.
+    // Nodes are large objects: keep only the fields that the plan needs.
     let nodes = list_watch(Api::<NodeFields>::all(client.clone()), all(), "nodes");
     let node_pull_secrets = list_watch(api(client, namespace), all(), "NodePullSecrets");
     let managed = ManagedObject::all().map(|object| match object.kind {
@@ -113,7 +113,7 @@ pub(crate) fn original_events(
         .boxed()
 }
 
-/// Watches each of these Secrets on its own, so that a forbidden one delays no other.
+/// Watches each of these Secrets separately, so that a forbidden one does not delay the others.
 pub(crate) fn source_events(client: &Client, namespace: &str, names: &[String]) -> CacheEvents {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let watch = |name: &String| {
@@ -133,8 +133,8 @@ pub(crate) fn namespace_events(client: &Client) -> CacheEvents {
     stream::select_all([events.boxed()])
 }
 
-/// The content of this key of the Secret. A failure is reported only while nothing is known yet: an outage of the API server
-/// does not change the Secret.
+/// The content of this key of the Secret. An error is reported only while nothing is known yet: an outage of the API server does
+/// not change the Secret.
 pub(super) fn sources(
     secrets: Api<Secret>,
     name: &str,
@@ -187,7 +187,7 @@ fn all() -> watcher::Config {
     watcher::Config::default().page_size(50)
 }
 
-/// Without the fields that nothing depends on: there are thousands of these objects.
+/// Without fields that nothing depends on: there are thousands of these objects.
 pub(super) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.

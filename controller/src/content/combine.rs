@@ -1,4 +1,4 @@
-//! Combines several sources in their order of precedence, and keeps which source each registry is from. Pure.
+//! Combines several sources in order of precedence, and records which source each registry comes from. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use globalps_core::api::ConflictStatus;
 use globalps_core::dockerconfig::{DockerConfig, Entry, Precedence, shown_key};
 
-/// The entries of several sources, one for each registry.
+/// The entries of several sources, one per registry.
 pub(crate) struct Combined<'a> {
     /// By canonical key: index of the source, and the entry.
     entries: BTreeMap<Cow<'a, str>, (usize, &'a Entry)>,
     pub(crate) conflicts: Vec<ConflictStatus>,
 }
 
-/// Sources with the names of their Secrets. Equivalent entries are no conflict.
+/// The sources, each with the name of its Secret. Equivalent entries are no conflict.
 pub(crate) fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> {
     let mut entries: BTreeMap<_, (usize, &Entry)> = BTreeMap::new();
     let mut conflicts = Vec::new();
@@ -42,7 +42,7 @@ impl Combined<'_> {
         DockerConfig::new(entries.map(|(_, entry)| (*entry).clone()).collect())
     }
 
-    /// Registries whose credentials in `merged` are from this source.
+    /// Registries whose credentials in `merged` come from this source.
     pub(crate) fn registries(&self, source: usize, merged: &DockerConfig) -> Vec<String> {
         let merged = merged.by_canonical_key();
         let in_force = |key: &str, entry: &Entry| {

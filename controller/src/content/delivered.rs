@@ -1,4 +1,4 @@
-//! How the nodes get the content. Pure.
+//! The form in which nodes get the content. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
 use globalps_core::dockerconfig::DockerConfig;
@@ -6,8 +6,7 @@ use globalps_core::provider::{Content, Delivery, ProviderConfig, ScopedConfig};
 
 use super::secret::Global;
 
-/// The content in the form in which the nodes get it. The file of a node is every pod's, so that what only some may use
-/// never gets into it.
+/// The content for nodes. Every pod of a node can use the node's credentials file, so scoped credentials never go into it.
 pub(super) fn delivered(
     spec: &GlobalPullSecretSpec,
     config: DockerConfig,
@@ -17,7 +16,7 @@ pub(super) fn delivered(
     if spec.kubelet.delivery != DeliveryType::CredentialProvider {
         return Content {
             config,
-            // For namespaces; the file of a node never has it.
+            // For namespaces; a node's credentials file never has it.
             scoped: if spec.image_pull_secrets.enabled {
                 scoped
             } else {
@@ -104,7 +103,7 @@ mod tests {
         };
         assert!(
             asks_for_tokens(&content),
-            "the last scope that goes restarts nothing"
+            "removing the last scope restarts nothing"
         );
         let content = delivered(&spec, config(&["a"]), Vec::new(), None);
         assert!(

@@ -11,10 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::secret::revision;
 use super::source::Data;
 
-/// An additional Secret that every node had.
+/// An additional Secret that was rolled out to every node.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    /// The last revision that it was part of.
+    /// The last revision with it.
     pub(crate) revision: i64,
     pub(crate) additional: Data,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Kept {
 /// An additional Secret to keep for a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HistoryWrite {
-    /// The last revision that it was part of.
+    /// The last revision with it.
     pub(crate) revision: i64,
     pub(crate) rolled_out: Timestamp,
     pub(crate) additional: Data,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slot_is_replaced_and_nothing_is_kept_twice() {
+    fn the_oldest_slot_is_replaced_without_duplicates() {
         for (held, new, expected) in [
             ("- -", "1a", 0),
             ("1a -", "2b", 1),

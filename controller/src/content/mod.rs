@@ -1,4 +1,4 @@
-//! From the pull secrets to the one that the nodes get. Pure.
+//! Merges the pull secrets into the one that the nodes get. Pure.
 
 pub(crate) mod combine;
 mod delivered;

@@ -1,4 +1,4 @@
-//! Validates and merges the pull secrets into the one for the nodes. Pure.
+//! Validates the pull secrets and merges them into the one for the nodes. Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use super::scope::{Namespaces, resolve_scope};
 use super::secret::{Global, content_data, scopes_value};
 use super::source::{Data, Source, Verdict};
 
-/// The content for the nodes, and the valid sources that it was made of.
+/// The content for the nodes, and the valid sources that it consists of.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
     pub(crate) content: Content,
     pub(crate) additional: Option<Data>,
     pub(crate) original: Option<Data>,
-    /// By the name of the source.
+    /// By source name.
     pub(crate) sources: BTreeMap<String, Data>,
-    /// By the name of the source; the others are for every pod.
+    /// By source name; sources without a scope are for every pod.
     pub(crate) scopes: BTreeMap<String, Scope>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Desired {
 pub(crate) struct ResolvedSource {
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Registries whose effective credentials are from this source.
+    /// Registries whose effective credentials come from this source.
     pub(crate) registries: Vec<String>,
     /// Who may use them; `None`: every pod.
     pub(crate) scope: Option<Scope>,
@@ -44,12 +44,12 @@ pub(crate) struct Resolved {
     pub(crate) original: Verdict,
     /// In their order.
     pub(crate) sources: Vec<ResolvedSource>,
-    /// `None`: no additional Secret and no source, or none that was ever valid.
+    /// `None`: no additional Secret and no source exists, or none was ever valid.
     pub(crate) desired: Option<Desired>,
     pub(crate) conflicts: Vec<ConflictStatus>,
     /// The additional Secret, if it is the one that was rolled back.
     pub(crate) rejected: Option<Data>,
-    /// Size of `global-pull-secret` in bytes, if it exceeds the limit although no new content is in it.
+    /// Size of `global-pull-secret` in bytes, if it exceeds the limit even without new content.
     pub(crate) too_large: Option<usize>,
 }
 
@@ -73,25 +73,25 @@ impl Judged {
         })
     }
 
-    /// Bytes of the content that is kept.
+    /// Size in bytes of the content that is kept.
     fn kept(&self) -> usize {
         self.good.as_ref().map_or(0, |(_, data)| data.len())
     }
 
-    /// Rejects its `own` bytes for lack of space; its last valid content stays effective, with its scope.
+    /// Rejects its `own` bytes because they don't fit; its last valid content and scope stay effective.
     fn reject(&mut self, own: usize, size: usize) {
         let hint = if self.scope.is_some() {
-            "take out registries that no pod needs, or select fewer namespaces"
+            "remove registries that no pod needs, or select fewer namespaces"
         } else {
-            "take out registries that no node needs"
+            "remove registries that no node needs"
         };
         self.verdict = Verdict::Invalid(vec![Finding {
             severity: Severity::Error,
             code: Code::TooLarge,
             registry: String::new(),
             message: format!(
-                "it has {own} bytes, and what is made of it and kept with it would have {size}, more than the \
-                 {SECRET_LIMIT} of a Secret: {hint}"
+                "it has {own} bytes; `global-pull-secret` would have {size} bytes with it, more than a \
+                 Secret's limit of {SECRET_LIMIT}: {hint}"
             )
             .into(),
             hint,
@@ -101,7 +101,7 @@ impl Judged {
     }
 }
 
-/// Everything that a scope depends on.
+/// The input for resolving scopes.
 pub(crate) struct Scopes<'a> {
     pub(crate) spec: &'a GlobalPullSecretSpec,
     /// `None`: unknown.
@@ -121,7 +121,7 @@ impl Scopes<'_> {
     }
 }
 
-/// An invalid source never changes the effective content: its last valid bytes replace it, so that changes of the other
+/// An invalid source never changes the effective content: its last valid bytes are used instead, so that changes of the other
 /// sources still apply.
 pub(crate) fn resolve(
     scopes: &Scopes,
@@ -151,7 +151,7 @@ pub(crate) fn resolve(
         let last = last_source(name);
         let scope = scopes.of(name);
         let mut judged = match source {
-            // The loop below would reject it, but a parsed source takes many times its bytes: 32 of them, most of a GiB.
+            // The loop below would reject it, but parsing takes many times its size: for 32 of them, almost a GiB.
             Source::Found(data) if last != Some(data) && kept + data.len() > SECRET_LIMIT => {
                 let mut judged = judge(&Source::Absent, last, false);
                 judged.reject(data.len(), kept + data.len());
@@ -163,11 +163,11 @@ pub(crate) fn resolve(
         match scope {
             Ok(scope) => judged.scope = scope,
             Err(_) if *source == Source::Absent => {}
-            // What was valid last is the content with its scope: one without the other would be for other pods.
-            Err(why) => {
+            // Valid content and scope belong together: one without the other would be for other pods.
+            Err(reason) => {
                 judged.scope.clone_from(&judged.last_scope);
                 judged.good = last.and_then(read);
-                judged.verdict = Verdict::Invalid(vec![bad_scope(why)]);
+                judged.verdict = Verdict::Invalid(vec![bad_scope(reason)]);
             }
         }
         kept += judged.kept();
@@ -181,7 +181,7 @@ pub(crate) fn resolve(
         let Some(size) = size else {
             break (merged, None);
         };
-        // The new one with the lowest precedence.
+        // Rejects the new source with the lowest precedence.
         let judged = all.iter_mut().rev().map(|(_, judged)| judged);
         match judged.chain([&mut original]).find(|judged| judged.is_new()) {
             Some(judged) => judged.reject(judged.kept(), size),
@@ -219,7 +219,7 @@ pub(crate) fn resolve(
 struct Merged {
     desired: Desired,
     conflicts: Vec<ConflictStatus>,
-    /// By the name of the source.
+    /// By source name.
     registries: BTreeMap<String, Vec<String>>,
 }
 
@@ -233,21 +233,21 @@ fn merge(
     let good = all
         .iter()
         .filter_map(|(name, judged)| Some((*name, &judged.good.as_ref()?.0, &judged.scope)));
-    let (scoped, everybodys): (Vec<_>, Vec<_>) = good.partition(|(_, _, scope)| scope.is_some());
-    if scoped.is_empty() && everybodys.is_empty() {
+    let (scoped, for_every_pod): (Vec<_>, Vec<_>) = good.partition(|(_, _, scope)| scope.is_some());
+    if scoped.is_empty() && for_every_pod.is_empty() {
         return None;
     }
-    let everybodys: Vec<(&str, &DockerConfig)> = everybodys
+    let for_every_pod: Vec<(&str, &DockerConfig)> = for_every_pod
         .into_iter()
         .map(|(name, config, _)| (name, config))
         .collect();
-    let combined = combine(&everybodys);
+    let combined = combine(&for_every_pod);
     let (original_config, original) = original.good.clone().unzip();
     let original_config = original_config.unwrap_or_default();
     let merged = dockerconfig::merge(&original_config, &combined.config(), spec.precedence);
     let with_original = merged.conflicts.into_iter().map(|conflict| ConflictStatus {
         registry: conflict.registry,
-        winner: conflict.winner,
+        winner: conflict.effective,
         source: String::new(),
         over: String::new(),
     });
@@ -256,7 +256,7 @@ fn merge(
         .iter()
         .filter_map(|(name, judged)| Some(((*name).to_owned(), judged.good.as_ref()?.1.clone())))
         .collect();
-    let mut registries: BTreeMap<String, Vec<String>> = everybodys
+    let mut registries: BTreeMap<String, Vec<String>> = for_every_pod
         .iter()
         .enumerate()
         .filter(|(_, (name, _))| *name != ADDITIONAL_SECRET)
@@ -292,12 +292,12 @@ fn merge(
     })
 }
 
-fn bad_scope(why: String) -> Finding {
+fn bad_scope(reason: String) -> Finding {
     Finding {
         severity: Severity::Error,
         code: Code::BadScope,
         registry: String::new(),
-        message: why.into(),
+        message: reason.into(),
         hint: "see `kubectl explain globalpullsecret.spec.sources.scope`",
     }
 }
@@ -308,7 +308,7 @@ fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
     let kept = kept.into_iter().flatten().chain(rejected);
     let kept: usize = kept.chain(desired.sources.values()).map(Data::len).sum();
     let kept = kept + scopes_value(&desired.scopes).map_or(0, |scopes| scopes.0.len());
-    // Rendering adds at most an `auth` to each entry, and has each scope again: far below the limit it is not needed.
+    // Rendering adds at most an `auth` to each entry and repeats each scope, so skip it far below the limit.
     if kept * 4 <= SECRET_LIMIT {
         return None;
     }
@@ -318,7 +318,7 @@ fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
     (size > SECRET_LIMIT).then_some(size)
 }
 
-/// `lenient`: omits invalid entries instead of rejecting the whole content.
+/// `lenient`: drops invalid entries instead of rejecting the whole content.
 fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
     let judged = |verdict, good| Judged {
         verdict,
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_source_never_holds_up_the_other_and_changes_nothing_itself() {
+    fn an_invalid_source_neither_blocks_the_other_nor_changes_content() {
         let before = Global {
             last_additional: Some(data(A)),
             last_original: Some(data(B)),
@@ -430,70 +430,70 @@ mod tests {
             ("additional alone", found(A), Source::Absent, None, "a"),
             ("both", found(A), found(B), None, "a b"),
             (
-                "an additional that is invalid at first gives nothing",
+                "an initially invalid additional Secret adds nothing",
                 found(BAD),
                 found(B),
                 None,
                 "nothing",
             ),
             (
-                "an invalid additional leaves the last good one",
+                "an invalid additional Secret keeps the last valid one",
                 found(BAD),
                 found(B),
                 Some(&before),
                 "a b",
             ),
             (
-                "a new original flows meanwhile",
+                "a new original still applies",
                 found("{}"),
                 found(A),
                 Some(&before),
                 "a",
             ),
             (
-                "no additional gives nothing",
+                "without an additional Secret there is no content",
                 Source::Absent,
                 found(B),
                 Some(&before),
                 "nothing",
             ),
             (
-                "an invalid original leaves the last good one",
+                "an invalid original keeps the last valid one",
                 found(A),
                 found("x"),
                 Some(&before),
                 "a b",
             ),
             (
-                "an unreadable original as well",
+                "so does an unreadable original",
                 found(A),
                 unreadable,
                 Some(&before),
                 "a b",
             ),
             (
-                "an original with a bad entry gives its good ones",
+                "an original with a bad entry contributes its good ones",
                 found(A),
                 found(HALF),
                 None,
                 "a b",
             ),
             (
-                "an additional with a bad entry gives none",
+                "an additional Secret with a bad entry contributes none",
                 found(HALF),
                 Source::Absent,
                 None,
                 "nothing",
             ),
             (
-                "no such key is invalid",
+                "a missing key is invalid",
                 Source::Found(Data(None)),
                 Source::Absent,
                 Some(&before),
                 "a",
             ),
             (
-                "an original that is gone is gone",
+                "a deleted original is removed",
                 found(A),
                 Source::Absent,
                 Some(&before),
@@ -511,7 +511,7 @@ mod tests {
         }
     }
 
-    /// `additional one two`, each a file, `-`: absent, `403`: not to be read; with what is in force before.
+    /// `additional one two`, each a file, `-`: absent, `403`: forbidden; with the state in force before.
     fn with_sources(texts: [&str; 3], before: Option<&Global>) -> Resolved {
         let source = |text: &str| match text {
             "-" => Source::Absent,
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_source_holds_up_no_other() {
+    fn an_invalid_source_does_not_block_others() {
         let before = Global {
             last_additional: Some(data(A)),
             last_sources: BTreeMap::from([("one".to_owned(), data(B))]),
@@ -533,7 +533,7 @@ mod tests {
         };
         for (sentence, texts, before, expected, verdicts) in [
             (
-                "each gives its own",
+                "each contributes its own",
                 [A, B, C],
                 None,
                 "a b c",
@@ -547,49 +547,49 @@ mod tests {
                 "Valid Absent",
             ),
             (
-                "a bad one gives nothing",
+                "an invalid one contributes nothing",
                 [A, BAD, C],
                 None,
                 "a c",
                 "Invalid Valid",
             ),
             (
-                "or what it gave before",
+                "or its last valid content",
                 [A, BAD, C],
                 Some(&before),
                 "a b c",
                 "Invalid Valid",
             ),
             (
-                "one that may not be read as well",
+                "so does a forbidden one",
                 [A, "403", C],
                 Some(&before),
                 "a b c",
                 "Forbidden Valid",
             ),
             (
-                "one that is gone is gone",
+                "a deleted one is removed",
                 [A, "-", C],
                 Some(&before),
                 "a c",
                 "Absent Valid",
             ),
             (
-                "a bad additional one holds up no source",
+                "an invalid additional Secret does not block sources",
                 [BAD, B, C],
                 None,
                 "b c",
                 "Valid Valid",
             ),
             (
-                "nothing but what is not there",
+                "all of them are absent",
                 ["-", "-", "-"],
                 Some(&before),
                 "nothing",
                 "Absent Absent",
             ),
             (
-                "nothing that was ever valid",
+                "none was ever valid",
                 ["-", BAD, "403"],
                 None,
                 "nothing",
@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_what_was_in_force_stays() {
+    fn content_that_does_not_fit_is_rejected_and_the_previous_stays() {
         let large = |name: &str, bytes: usize| {
             format!(
                 r#"{{"auths":{{"{name}":{{"auth":"dTpw","x":"{}"}}}}}}"#,
@@ -670,7 +670,7 @@ mod tests {
                 "two",
             ),
             (
-                "what is new is rejected before what is in force",
+                "new content is rejected before content in force",
                 [&*half, &*half, "-"],
                 Some(&before),
                 "a h",
@@ -696,12 +696,12 @@ mod tests {
                 who,
                 "{sentence}"
             );
-            assert!(found.is_none_or(|(_, text)| text.contains("more than the 1048576")));
+            assert!(found.is_none_or(|(_, text)| text.contains("limit of 1048576")));
             assert_eq!(rejected.next(), None, "{sentence}");
         }
     }
 
-    /// Bytes of all values of `global-pull-secret`, which the API server limits.
+    /// Size of all values of `global-pull-secret` in bytes, which the API server limits.
     fn written(resolved: &Resolved) -> usize {
         let desired = resolved.desired.clone().unwrap();
         let secret = encode(&GlobalWrite {
@@ -723,7 +723,7 @@ mod tests {
             .sum()
     }
 
-    /// Message of the only source, if it takes more than there is.
+    /// Message of the only source, if it exceeds the remaining space.
     fn refusal(resolved: &Resolved) -> Option<String> {
         match &resolved.sources[0].verdict {
             Verdict::Valid => None,
@@ -736,7 +736,7 @@ mod tests {
 
     #[test]
     fn a_source_may_fill_the_secret_to_its_last_byte() {
-        // 2 bytes for each of the padding, and 1 for each of the spaces: only the copy of the source has them.
+        // 2 bytes per padding character and 1 per space: only the copy of the source has them.
         let one = |padding: usize, spaces: usize| {
             let (padding, spaces) = ("x".repeat(padding), " ".repeat(spaces));
             format!(r#"{{"auths":{{"one":{{"auth":"dTpw","x":"{padding}"}}}}}}{spaces}"#)
@@ -787,7 +787,7 @@ mod tests {
             let exceeds = with(&text, before);
             let refusal = refusal(&exceeds).expect(sentence);
             let expected = format!(
-                "has {} bytes, and what is made of it and kept with it would have {}, ",
+                "has {} bytes; `global-pull-secret` would have {} bytes ",
                 text.len(),
                 SECRET_LIMIT + 1
             );
@@ -806,9 +806,9 @@ mod tests {
         }
     }
 
-    /// The author of one Secret takes neither memory nor space from the others.
+    /// The author of one Secret can't take memory or space from the others.
     #[test]
-    fn a_source_that_can_t_fit_is_rejected_unread_and_harms_no_other() {
+    fn a_source_that_can_t_fit_is_rejected_unparsed_without_harm_to_others() {
         let of_size = |name: &str, bytes: usize| {
             let auths: Vec<String> = (0..=bytes / 40)
                 .map(|number| format!(r#""{name}.example.com/{number:08}":{{"auth":"dTpw"}}"#))
@@ -833,9 +833,9 @@ mod tests {
         assert_eq!(verdicts.collect::<Vec<_>>(), expected);
     }
 
-    /// Whoever creates namespaces that a selector selects holds up no rollout.
+    /// Creating namespaces that a selector selects can't block a rollout.
     #[test]
-    fn a_scope_that_grows_beyond_what_fits_stays_as_it_was() {
+    fn a_scope_that_grows_beyond_the_limit_is_not_changed() {
         let spec = |namespaces: &[String]| {
             serde_json::json!({"kubelet": {"delivery": "CredentialProvider"}, "sources": [
                 {"name": "one"}, {"name": "two", "scope": {"namespaces": namespaces}}]})
@@ -864,7 +864,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_read_only_where_it_fits_beside_what_is_kept() {
+    fn a_source_is_parsed_only_if_it_fits() {
         let before = Global {
             last_sources: BTreeMap::from([
                 ("one".to_owned(), data(C)),
@@ -912,7 +912,7 @@ mod tests {
             assert!(read.contains("JSON"), "{kept}: {read}");
             let unread = verdict(own + 1);
             let expected = format!(
-                "has {} bytes, and what is made of it and kept with it would have {}, ",
+                "has {} bytes; `global-pull-secret` would have {} bytes ",
                 own + 1,
                 SECRET_LIMIT + 1
             );
@@ -991,17 +991,20 @@ mod tests {
         let (text, resolved) = scoped(&provider("team-[", "team-c"), C, C, Some(&before));
         assert_eq!(
             text, "a; one for team-a: b; two for team-c: c",
-            "without a scope that can be used, the last content stays with its own"
+            "with an invalid scope the last content stays with its scope"
         );
         assert!(matches!(resolved.sources[0].verdict, Verdict::Invalid(_)));
         assert_eq!(resolved.sources[1].verdict, Verdict::Valid);
         let (text, _) = scoped(&provider("team-b", "team-c"), BAD, C, Some(&before));
         assert_eq!(
             text, "a; one for team-b: b; two for team-c: c",
-            "a narrower scope counts at once, also with bytes that do not"
+            "a narrower scope applies immediately, even with invalid content"
         );
         let (text, _) = scoped(&provider("team-[", "x"), B, B, None);
-        assert_eq!(text, "a; two for x: b", "nobody gets what was never valid");
+        assert_eq!(
+            text, "a; two for x: b",
+            "content that was never valid is not delivered"
+        );
         let spec_of_bad = serde_json::from_value(provider("team-[", "x")).unwrap();
         let gone = ["one", "two"].map(|name| (name.to_owned(), Source::Absent));
         let resolved = resolve(
@@ -1014,15 +1017,11 @@ mod tests {
         assert_eq!(resolved.sources[0].verdict, Verdict::Absent);
         assert!(
             resolved.desired.unwrap().content.scoped.is_empty(),
-            "what is deleted is gone, whatever its scope"
+            "a deleted source is removed, whatever its scope"
         );
         let (text, resolved) = scoped(&spec("ConfigFile", "team-a", "x"), B, B, Some(&before));
-        assert_eq!(text, "a", "a node's file is everybody's");
+        assert_eq!(text, "a", "every pod can use a node's file");
         let scopes = resolved.desired.unwrap().scopes;
-        assert_eq!(
-            scopes["one"].to_string(),
-            "team-a",
-            "and the scope is not forgotten"
-        );
+        assert_eq!(scopes["one"].to_string(), "team-a", "and the scope is kept");
     }
 }

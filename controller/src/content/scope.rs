@@ -1,4 +1,4 @@
-//! The scope of a source, from what the user wrote and the namespaces that there are. Pure.
+//! Resolves the scope of a source to names of existing namespaces. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kube::core::{Selector, SelectorExt as _};
 /// Labels of each namespace, by its name.
 pub(crate) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
 
-/// `namespaces`: `None` where the controller may not list them. Why a scope can't be used is a sentence for people.
+/// `namespaces`: `None` if the controller may not list them. The error says why a scope is invalid.
 pub(crate) fn resolve_scope(
     scope: &SourceScope,
     namespaces: Option<&Namespaces>,
@@ -17,7 +17,7 @@ pub(crate) fn resolve_scope(
     let mut covered = patterns("namespaces", &scope.namespaces)?;
     if let Some(selector) = &scope.namespace_selector {
         let selector = Selector::try_from(selector.clone())
-            .map_err(|error| format!("`scope.namespaceSelector` can't be used: {error}"))?;
+            .map_err(|error| format!("`scope.namespaceSelector` is invalid: {error}"))?;
         let namespaces = namespaces.ok_or(
             "`scope.namespaceSelector`: the controller may not list namespaces; `kubectl globalps install --apply` allows it",
         )?;
@@ -28,7 +28,7 @@ pub(crate) fn resolve_scope(
         covered.extend(patterns("namespaceSelector", &names)?);
     } else if covered.is_empty() {
         return Err(
-            "`scope` names no namespace: set `namespaces` or `namespaceSelector`".to_owned(),
+            "`scope` selects no namespace: set `namespaces` or `namespaceSelector`".to_owned(),
         );
     }
     covered.sort();
@@ -45,7 +45,7 @@ fn patterns(field: &str, texts: &[String]) -> Result<Vec<Pattern>, String> {
         .map(|text| {
             let shown: String = text.chars().take(64).collect();
             Pattern::try_from(text.clone())
-                .map_err(|error| format!("`scope.{field}`: `{shown}` is no name: {error}"))
+                .map_err(|error| format!("`scope.{field}`: `{shown}` is not a valid name: {error}"))
         })
         .collect()
 }
@@ -85,14 +85,14 @@ mod tests {
                 json!({"namespaces": ["x"], "serviceAccounts": ["ci"]}),
                 Ok("x (service accounts ci)"),
             ),
-            (json!({}), Err("names no namespace")),
+            (json!({}), Err("selects no namespace")),
             (
                 json!({"serviceAccounts": ["ci"]}),
-                Err("names no namespace"),
+                Err("selects no namespace"),
             ),
             (
                 json!({"namespaces": ["team-["]}),
-                Err("`team-[` is no name"),
+                Err("`team-[` is not a valid name"),
             ),
             (json!({"namespaces": [""]}), Err("it is empty")),
             (

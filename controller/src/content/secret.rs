@@ -1,4 +1,4 @@
-//! The Secret `global-pull-secret`, which holds the state of the rollout besides its content: written and read here.
+//! The Secret `global-pull-secret`, which has the content and the state of the rollout: encoding and decoding.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ use kube::ResourceExt as _;
 
 use super::source::Data;
 
-/// Since which revision each part of the content is as it is: by the name of the source with a scope; the empty name: what
-/// every pod may use.
+/// The revision that introduced each part of the content, by the name of the scoped source; the empty name stands for the part
+/// for every pod.
 pub(crate) type Since = BTreeMap<String, i64>;
 
 /// The state in `global-pull-secret`.
@@ -31,11 +31,11 @@ pub(crate) struct Global {
     pub(crate) content: Option<Content>,
     pub(crate) last_additional: Option<Data>,
     pub(crate) last_original: Option<Data>,
-    /// By the name of the source.
+    /// By source name.
     pub(crate) last_sources: BTreeMap<String, Data>,
-    /// By the name of the source; the others are for every pod.
+    /// By source name; sources without a scope are for every pod.
     pub(crate) last_scopes: BTreeMap<String, Scope>,
-    /// First revision with the present configuration of the provider; 0: the content is not delivered by it.
+    /// First revision with the current configuration of the provider; 0: the content is not delivered by it.
     pub(crate) provider_since: i64,
     /// Enough canaries have had the revision.
     pub(crate) canary_passed: bool,
@@ -46,11 +46,11 @@ pub(crate) struct Global {
     /// The additional Secret that was rolled back, and the reason.
     pub(crate) rejected: Option<Data>,
     pub(crate) rejected_reason: Option<String>,
-    /// Every node restores; only valid content ends that.
+    /// Every node restores; only valid content ends this.
     pub(crate) restoring: bool,
-    /// Path of the credentials file that the nodes were given; `None`: written by the release before.
+    /// Path of the nodes' credentials file; `None`: written by the previous release.
     pub(crate) config_file: Option<String>,
-    /// Since when each part of the content is as it is; empty: written by the release before.
+    /// The revision that introduced each part of the content; empty: written by the previous release.
     pub(crate) content_since: Since,
 }
 
@@ -91,7 +91,7 @@ impl Global {
     }
 }
 
-/// A new content of `global-pull-secret`.
+/// New content of `global-pull-secret`.
 #[derive(Clone, Debug)]
 pub(crate) struct GlobalWrite {
     pub(crate) content: Content,
@@ -101,7 +101,7 @@ pub(crate) struct GlobalWrite {
 pub(crate) fn encode(write: &GlobalWrite) -> Secret {
     let Global {
         revision,
-        // The observed one; the new one is beside it.
+        // The observed content; the new one is separate.
         content: _,
         last_additional,
         last_original,
@@ -167,7 +167,7 @@ pub(crate) fn encode(write: &GlobalWrite) -> Secret {
     secret(GLOBAL_SECRET, annotations.collect(), data)
 }
 
-/// The value that keeps the scopes; `None`: no source has one.
+/// The value with the scopes; `None`: no source has one.
 pub(super) fn scopes_value(scopes: &BTreeMap<String, Scope>) -> Option<ByteString> {
     (!scopes.is_empty()).then(|| ByteString(serde_json::to_vec(scopes).unwrap_or_default()))
 }
@@ -189,7 +189,7 @@ fn delivery(content: &Content) -> Option<String> {
     }
 }
 
-/// `None`: something of it is missing, or can't be parsed.
+/// `None`: a part is missing or can't be parsed.
 fn decode_content(secret: &Secret) -> Option<Content> {
     let config = Data::of(secret, DATA_KEY).0?;
     let scoped = Data::of(secret, SCOPED_KEY).0;
@@ -207,15 +207,15 @@ fn decode_content(secret: &Secret) -> Option<Content> {
     })
 }
 
-/// The last revision that the whole fleet had.
+/// The last revision that was rolled out to all nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct RolledOutWrite {
     pub(crate) revision: i64,
     pub(crate) content: Content,
 }
 
-/// The Secret `global-pull-secret-rolled-out`. It is owned by `global-pull-secret` (`owner`: its uid), so that the garbage
-/// collector removes it also where a release that doesn't know it cleans up.
+/// The Secret `global-pull-secret-rolled-out`. Its owner is `global-pull-secret` (`owner`: its uid), so the garbage collector
+/// removes it even if an older release cleans up.
 pub(crate) fn encode_rolled_out(write: &RolledOutWrite, owner: Option<String>) -> Secret {
     let mut annotations =
         BTreeMap::from([(REVISION_ANNOTATION.to_owned(), write.revision.to_string())]);
@@ -251,7 +251,7 @@ fn secret(
     }
 }
 
-/// What is missing or unparsable counts as not there.
+/// Missing or unparsable parts count as absent.
 pub(crate) fn decode(secret: &Secret) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
@@ -289,7 +289,7 @@ pub(crate) fn decode(secret: &Secret) -> Global {
             .is_some_and(|text| text == "true"),
         rejected: kept(REFUSED_KEY),
         rejected_reason: annotation(REFUSED_ANNOTATION).cloned(),
-        // The release before has no word for it, but forgets the content.
+        // The previous release has no annotation for it, but drops the content.
         restoring: annotation(RESTORING_ANNOTATION).is_some_and(|text| text == "true")
             || revision(secret) > 0 && !has_content,
         config_file: annotation(CONFIG_FILE_ANNOTATION).cloned(),
@@ -299,7 +299,7 @@ pub(crate) fn decode(secret: &Secret) -> Global {
     }
 }
 
-/// Revision of a Secret that the controller wrote; 0: none, or no number that it writes.
+/// Revision of a Secret that the controller wrote; 0: none, or not a valid revision.
 pub(crate) fn revision(secret: &impl kube::ResourceExt) -> i64 {
     let annotation = secret.annotations().get(REVISION_ANNOTATION);
     annotation
@@ -387,7 +387,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_state_that_differs_in_one_thing_is_another_one() {
+    fn every_field_of_the_state_counts() {
         let same = Global::default();
         assert!(same.has_same_state(&same.clone()));
         let empty = || Some(Data(None));
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_another_client_changed_is_read_with_care() {
+    fn a_secret_changed_by_another_client_is_read_defensively() {
         let global = Global {
             revision: 7,
             last_additional: Some(Data(Some(b"a".to_vec()))),
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_so_has_no_annotation() {
+    fn default_values_have_no_annotation() {
         let secret = encode(&GlobalWrite {
             content: Content::default(),
             global: Global::default(),
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_without_any_source_is_being_restored() {
+    fn a_revision_without_sources_is_being_restored() {
         let data = Some(Data(Some(b"a".to_vec())));
         for (case, revision, additional, source, expected) in [
             ("nothing at all", 0, None, None, false),
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rolled_out_content_goes_with_the_secret_that_owns_it() {
+    fn the_rolled_out_content_is_owned_by_the_secret() {
         let write = RolledOutWrite {
             revision: 7,
             content: Content {

@@ -1,14 +1,14 @@
-//! Since which revision each part of the content is as it is. Pure.
+//! Tracks which revision introduced each part of the content. Pure.
 
 use globalps_core::dockerconfig::DockerConfig;
 use globalps_core::provider::Content;
 
 use super::secret::{Global, Since};
 
-/// Instead of a source's name: what every pod may use.
+/// In place of a source name: the part for every pod.
 pub(crate) const EVERY_POD: &str = "";
 
-/// `revision`: of this content. A part that is as in `before` keeps its revision.
+/// `revision`: of this content. A part that equals the one in `before` keeps its revision.
 pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -> Since {
     let known = |source: &str, config: &DockerConfig| {
         let global = before?;
@@ -21,7 +21,7 @@ pub(crate) fn since(before: Option<&Global>, content: &Content, revision: i64) -
             }
         };
         was.filter(|was| was.means_the_same(config))?;
-        // The release before did not count.
+        // The previous release did not record it.
         Some(
             global
                 .content_since
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_counts_from_this_revision_on() {
+    fn only_changed_parts_get_the_new_revision() {
         let config = |auth: &str| {
             parse(format!(r#"{{"auths":{{"quay.io":{{"auth":"{auth}"}}}}}}"#).as_bytes()).unwrap()
         };

@@ -1,21 +1,21 @@
-//! A pull secret as it was found, and the verdict on it.
+//! A pull secret as found, and its verdict.
 
 use globalps_core::dockerconfig::Finding;
 use k8s_openapi::api::core::v1::Secret;
 
-/// A pull secret as it was found.
+/// A pull secret as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// It does not exist, or none is configured.
     Absent,
     /// The controller may not read it.
     Forbidden,
-    /// It can't be read: the reason, as a sentence.
+    /// It can't be read; the value is the reason.
     Unreadable(String),
     Found(Data),
 }
 
-/// The bytes under the key of a Secret; `None`: it has no such key. `Debug` does not show them.
+/// The bytes under the key of a Secret; `None`: it has no such key. `Debug` hides them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Data(pub(crate) Option<Vec<u8>>);
 
@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
     Invalid(Vec<Finding>),
     /// Only these invalid entries are omitted.
     Partly(Vec<Finding>),
-    /// It is valid, but the rollout of it was rolled back: the reason, as a sentence.
+    /// It is valid, but its rollout was rolled back; the value is the reason.
     RolledBack(String),
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_not_shown_in_debug() {
+    fn debug_hides_data() {
         let found = Source::Found(Data(Some(b"dTpw".to_vec())));
         assert!(!format!("{found:?}").contains("dTpw"));
     }

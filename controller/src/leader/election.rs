@@ -1,8 +1,8 @@
-//! Leader election by a Lease: of all controllers, the one that holds it decides which node goes next.
+//! Leader election by a Lease: only its holder assigns revisions.
 //!
-//! The clocks of two machines are never compared. A standby measures, on its own clock, from the moment when it *saw* the
-//! last renewal; the leader measures from the moment *before it sent* the renewal, which is earlier. Every write carries
-//! the `resourceVersion` that it applies to, so that only one of two concurrent attempts succeeds.
+//! The clocks of two machines are never compared. A standby measures, on its own clock, from the moment when it *saw* the last
+//! renewal. The leader measures from the moment *before it sent* the renewal, which is earlier. Every write carries the
+//! `resourceVersion` that it applies to, so that only one of two concurrent attempts succeeds.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ enum Step {
 /// The next step of a controller that does not lead.
 fn step(state: &LeaseState, me: &str, now: Duration) -> Step {
     if state.holder.as_ref().is_some_and(|holder| holder != me) {
-        // After a deletion the same time passes: the holder may not know of it yet.
+        // After a deletion the same time must pass: the holder may not know of it yet.
         let left = (state.since + state.duration.max(LEASE_DURATION)).saturating_sub(now);
         if !left.is_zero() {
             return Step::Wait(left);
@@ -178,7 +178,7 @@ impl Election {
                             state.get_or_insert_with(|| LeaseState::gone(None, now));
                         }
                         Err(error) => {
-                            tracing::warn!(%error, "the watch of the Lease failed and is tried again");
+                            tracing::warn!(%error, "the watch of the Lease failed; retrying");
                         }
                     }
                 }
@@ -226,7 +226,7 @@ mod tests {
         let nonsense = LeaseState::of(&nonsense, None, at(100));
         let take = |version: &str| Step::Take(version.to_owned());
         for (sentence, state, now, expected) in [
-            ("no Lease at all is created", &never, 100, Step::Create),
+            ("a missing Lease is created", &never, 100, Step::Create),
             ("one without a holder is taken", &free, 100, take("1")),
             (
                 "so is one of this controller, from a request without a response",
@@ -234,30 +234,40 @@ mod tests {
                 100,
                 take("1"),
             ),
-            ("another's is waited for", &held, 100, Step::Wait(at(10))),
-            ("however old it says it is", &held, 104, Step::Wait(at(6))),
-            ("and taken after its time", &held, 110, take("1")),
+            (
+                "another holder is waited for",
+                &held,
+                100,
+                Step::Wait(at(10)),
+            ),
+            (
+                "whatever renewal time it has",
+                &held,
+                104,
+                Step::Wait(at(6)),
+            ),
+            ("and taken after its duration", &held, 110, take("1")),
             (
                 "each renewal restarts the time",
                 &renewed,
                 110,
                 Step::Wait(at(3)),
             ),
-            ("and then too it ends", &renewed, 113, take("2")),
+            ("which ends, too", &renewed, 113, take("2")),
             (
-                "seeing the same again is no renewal",
+                "seeing the same version again is no renewal",
                 &relisted,
                 110,
                 take("1"),
             ),
             (
-                "one deleted under its holder is waited for",
+                "a Lease deleted while held is waited for",
                 &deleted,
                 110,
                 Step::Wait(at(5)),
             ),
             (
-                "from when its absence was state first",
+                "from when its absence was first seen",
                 &again,
                 115,
                 Step::Create,

@@ -1,5 +1,4 @@
-//! The fencing token of the leader: near the end of the lease no write starts, and at its end the writes in flight are
-//! aborted.
+//! The fencing token of the leader: no write starts near the end of the lease, and writes in flight are aborted at its end.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -19,12 +18,12 @@ use tower::{BoxError, Layer, Service, service_fn};
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
 
-/// The token expires this long before another controller may lead: a margin for requests that the API server still
-/// processes, and for clock drift.
+/// The token expires this long before another controller may lead: a margin for requests that the API server still processes, and
+/// for clock drift.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Time after the last renewal when another controller may take the Lease.
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(10);
-/// Time that a write has at least: later than this before the end, no write starts.
+/// Minimum time for a write: none starts later than this before the end.
 const WRITE: Duration = Duration::from_secs(2);
 
 /// Valid while this controller certainly holds the Lease.
@@ -45,7 +44,7 @@ impl FencingToken {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Rejects every further write; see [`Self::settled`].
+    /// Rejects all further writes; see [`Self::settled`].
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -75,7 +74,7 @@ impl FencingToken {
     }
 }
 
-/// A client that writes only while the token is valid. Reads are not limited.
+/// A client that writes only while the token is valid. Reads are not restricted.
 pub(crate) fn fenced_client(
     inner: &Client,
     token: &Arc<FencingToken>,
@@ -118,7 +117,7 @@ pub(crate) struct Fenced<S> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("this controller does not surely lead any more")]
+#[error("this controller may no longer be the leader")]
 struct Expired;
 
 impl<S, B> Service<Request<Body>> for Fenced<S>
@@ -165,8 +164,7 @@ async fn write<T, E: Into<BoxError>>(
     let _in_flight = InFlight::new(&token.writes);
     let mut call = pin!(call);
     let mut guarded = pin!(poll_fn(|context| {
-        // Checked before each poll, not only when the timer fires: after the process was frozen, the call may be ready
-        // as well.
+        // Checked before each poll, not only when the timer fires: after the process was frozen, the call may be ready as well.
         if token.left(clock::now()).is_zero() {
             return Poll::Ready(Err(Expired.into()));
         }
@@ -221,7 +219,7 @@ mod tests {
         assert!(!token.left(at(107)).is_zero() && token.left(at(108)).is_zero());
         assert!(at(108) + SETTLE <= at(100) + LEASE_DURATION);
         token.renewed(at(103));
-        assert!(token.may_begin(at(107)), "a renewal prolongs it");
+        assert!(token.may_begin(at(107)), "a renewal extends it");
         token.close();
         assert!(!token.may_begin(at(104)), "a closed one stays closed");
     }
@@ -234,7 +232,7 @@ mod tests {
         token.renewed(clock::now());
         assert_eq!(write(&token, one()).await.ok(), Some(1));
 
-        // 100 ms are left to end, so that one that has begun is cut off.
+        // 100 ms are left, so a write that has started is aborted.
         let almost = clock::now() + WRITE + Duration::from_millis(100) + SETTLE;
         token.renewed(almost.saturating_sub(LEASE_DURATION));
         let stuck = write(&token, pending::<Result<(), BoxError>>());
@@ -246,7 +244,7 @@ mod tests {
         token.settled().await;
     }
 
-    /// As after a freeze: the call could go on, and must not.
+    /// As after a freeze: the call could continue, but must not.
     #[tokio::test(flavor = "current_thread")]
     async fn a_write_that_could_continue_after_the_end_does_not() {
         let token = FencingToken::default();

@@ -35,7 +35,7 @@ impl LeaseApi {
         }
     }
 
-    /// Creates the Lease without a holder, so that the controllers do not compete for the creation.
+    /// Creates the Lease without a holder, so that controllers do not compete for the creation.
     pub(super) async fn create(&self) -> Result<Lease, LeaseError> {
         let params = PatchParams::apply(CONTROLLER_MANAGER);
         let body = json!({
@@ -62,7 +62,7 @@ impl LeaseApi {
         self.write(version, json!(spec)).await
     }
 
-    /// Only as long as the Lease is the one of this `resourceVersion`.
+    /// Succeeds only if the Lease still has this `resourceVersion`.
     pub(super) async fn write(&self, version: &str, spec: Value) -> Result<Lease, LeaseError> {
         let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
         let params = PatchParams {
@@ -75,11 +75,11 @@ impl LeaseApi {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LeaseError {
-    #[error("somebody else wrote it")]
+    #[error("another client wrote it")]
     Conflict,
-    #[error("there is no such Lease")]
+    #[error("the Lease does not exist")]
     Gone,
-    #[error("no answer from the API server within {} s", REQUEST.as_secs())]
+    #[error("no response from the API server within {} s", REQUEST.as_secs())]
     Timeout,
     #[error(transparent)]
     Other(kube::Error),
@@ -99,7 +99,7 @@ async fn within(
 
 /// Logs the error and returns the pause before the next attempt, with jitter.
 pub(super) fn warn(action: &'static str, error: &LeaseError) -> Duration {
-    tracing::warn!(%error, action, "the Lease: not done, trying again");
+    tracing::warn!(%error, action, "a request for the Lease failed; retrying");
     let random = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
     RETRY + RETRY * random / 1000
 }

@@ -13,7 +13,7 @@ use super::fencing::FencingToken;
 use super::lease::{LeaseApi, LeaseError, RETRY, warn};
 use crate::telemetry::clock;
 
-/// Between two renewals.
+/// Interval between renewals.
 const RENEW: Duration = Duration::from_secs(3);
 
 /// Why a controller stops leading.
@@ -21,11 +21,11 @@ const RENEW: Duration = Duration::from_secs(3);
 pub(crate) enum Lost {
     /// Another controller holds it, or nobody.
     Lease,
-    /// Etcd was restored from a backup: every object may be an older one, or gone.
+    /// Etcd was restored from a backup: every object may be older or absent.
     Objects,
 }
 
-/// Holds the Lease, and keeps the fencing token valid with each renewal.
+/// Holds the Lease, and extends the fencing token with each renewal.
 pub(crate) struct LeaseGuard<'a> {
     api: &'a LeaseApi,
     version: String,
@@ -44,7 +44,7 @@ impl<'a> LeaseGuard<'a> {
         }
     }
 
-    /// Renews the Lease until it is lost. Continues during an outage of the API server: the [`FencingToken`] expires without it.
+    /// Renews the Lease until it is lost. Continues during an outage of the API server; the [`FencingToken`] then expires.
     pub(crate) async fn keep(&mut self) -> Lost {
         let mut pause = RENEW;
         loop {
@@ -58,11 +58,11 @@ impl<'a> LeaseGuard<'a> {
                     RENEW
                 }
                 Err(LeaseError::Conflict) => match self.api.get().await {
-                    // Another client wrote a label, or a renewal of this controller succeeded without a response.
+                    // Another client changed the metadata, or a renewal of this controller succeeded without a response.
                     Ok(lease) if self.is_mine(&lease) => {
                         if version(&lease) < self.version.parse().ok() {
                             tracing::warn!(
-                                "etcd was restored from a backup: everything is listed again"
+                                "etcd was restored from a backup; listing all objects again"
                             );
                             return Lost::Objects;
                         }
@@ -80,7 +80,7 @@ impl<'a> LeaseGuard<'a> {
         Lost::Lease
     }
 
-    /// Releases the Lease, so that the next leader does not wait for its end. No write may be in flight.
+    /// Releases the Lease, so that the next leader need not wait for its end. No write may be in flight.
     pub(crate) async fn release(mut self) {
         let nobody = json!({"holderIdentity": null});
         let mut released = self.api.write(&self.version, nobody.clone()).await;
@@ -92,7 +92,7 @@ impl<'a> LeaseGuard<'a> {
             released = self.api.write(&self.version, nobody).await;
         }
         match released {
-            Ok(_) => tracing::info!("the Lease is released"),
+            Ok(_) => tracing::info!("released the Lease"),
             Err(error) => {
                 warn("release", &error);
             }
@@ -109,8 +109,8 @@ impl<'a> LeaseGuard<'a> {
     }
 }
 
-/// Its `resourceVersion`. Each renewal increases it; a lower one than before is from a backup, and so is every other object:
-/// watches wait for versions that come later, and caches hold objects that do not exist any more.
+/// Its `resourceVersion`. Each renewal increases it. A lower one comes from a backup, like every other object then: watches would
+/// wait for later versions, and caches have objects that no longer exist.
 fn version(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that has this Lease and rejects every other version of it.
+    /// An API server with this Lease that rejects every other version of it.
     fn client(version: &str, holder: &str) -> Client {
         let lease =
             json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": holder}});
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_version_that_goes_back_ends_the_term() {
+    async fn a_lower_version_ends_the_term() {
         for (case, version, holder, expected) in [
             ("another client wrote a label", "8", "me", None),
             ("etcd was restored", "6", "me", Some(Lost::Objects)),

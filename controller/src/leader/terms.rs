@@ -1,5 +1,4 @@
-//! The terms of a program that is run more than once at a time: it stands by, leads while it holds the Lease, and stands by
-//! again.
+//! The terms of a program with several replicas: it stands by, leads while it holds the Lease, and stands by again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::process::Stop;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// Time for the writes in flight before the Lease is released.
+/// Time for writes in flight before the Lease is released.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Shared by all terms of this process.
@@ -32,7 +31,7 @@ pub(crate) struct Terms<'a> {
 enum Ended {
     /// Another process leads.
     Lost,
-    /// Etcd was restored from a backup: the next term lists every object again.
+    /// Etcd was restored from a backup: the next term lists all objects again.
     Restored,
     Stopped,
     Failed(anyhow::Error),
@@ -66,7 +65,7 @@ impl Terms<'_> {
                 Ended::Failed(error) => return Err(error),
             }
         }
-        tracing::info!("ended by a signal");
+        tracing::info!("stopped by a signal");
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
-//! Which content a Secret has, without a look into it: since which revision each of its parts is as it is. Pure.
+//! Identifies the content of a Secret without reading it, by the revision that introduced each of its parts. Pure.
 
 use globalps_core::provider::Content;
 
 use crate::content::secret::{Global, Since};
 use crate::content::since::EVERY_POD;
 
-/// The content of the pull secrets, and since when each part is as it is.
+/// The content of the pull secrets, and the revision that introduced each part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<'a> {
     pub(crate) content: &'a Content,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_names_each_part_and_since_when_it_is_as_it_is() {
+    fn an_identity_has_each_part_with_its_revision() {
         let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
         let scoped = |source: &str| ScopedConfig {
             source: source.to_owned(),
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(
             identity(&global, &[0, 1]),
             is("5,a@6,b@7"),
-            "unknown: of this revision"
+            "unknown: this revision"
         );
         global.content.as_mut().unwrap().config = DockerConfig::default();
         assert_eq!(identity(&global, &[0]), is("a@6"));

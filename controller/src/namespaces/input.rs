@@ -1,4 +1,4 @@
-//! What the plan depends on, and the Secrets that there should be. Pure.
+//! The plan's input, and the desired Secrets. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 
-/// What the plan depends on. The maps are by namespace, and by [`AccountView::key_of`].
+/// The plan's input. The maps are by namespace, and by [`AccountView::key_of`].
 pub(crate) struct Input<'a> {
-    /// `None`: everything of the controller is removed.
+    /// `None`: everything that the controller created is removed.
     pub(crate) delivery: Option<Delivery<'a>>,
-    /// Namespace of the pull secrets themselves. What has the Secret's name there is the controller's state.
+    /// Namespace of the pull secrets themselves. A Secret with the delivered name there is the controller's state.
     pub(crate) own_namespace: &'a str,
     pub(crate) namespaces: &'a BTreeMap<String, NamespaceView>,
     pub(crate) secrets: &'a BTreeMap<String, PullSecretView>,
@@ -33,18 +33,18 @@ pub(crate) struct Delivery<'a> {
     pub(crate) secret_name: &'a str,
     pub(crate) selection: &'a Selection,
     pub(crate) parts: Parts<'a>,
-    /// The content that the whole fleet had last: for new namespaces, while the present one waits for its canary.
+    /// The last content that was rolled out to all nodes: for new namespaces, while the current content waits for its canary.
     pub(crate) stable: Option<Parts<'a>>,
     pub(crate) attach: Attach,
     pub(crate) accounts: &'a [Pattern],
     /// `None`: any namespace.
     pub(crate) canary: Option<&'a str>,
-    /// A canary has passed when its Secret is this old.
+    /// A canary has passed once its Secret has this age.
     pub(crate) min_ready: SignedDuration,
     pub(crate) paused: bool,
 }
 
-/// The Secret that a namespace should have.
+/// The desired Secret of a namespace.
 pub(super) struct Wanted {
     pub(super) parts: Vec<usize>,
     pub(super) identity: String,
@@ -56,7 +56,7 @@ impl Wanted {
     }
 }
 
-/// The Secrets that there should be, by namespace.
+/// The desired Secrets by namespace.
 pub(super) fn wanted<'a>(input: &Input<'a>, summary: &mut Summary) -> BTreeMap<&'a str, Wanted> {
     let mut wanted = BTreeMap::new();
     let Some(delivery) = &input.delivery else {

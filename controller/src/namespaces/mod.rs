@@ -1,4 +1,4 @@
-//! Delivery into namespaces: which Secrets and references there should be. Pure.
+//! Delivery into namespaces: plans Secrets and references. Pure.
 
 pub(crate) mod identity;
 pub(crate) mod input;

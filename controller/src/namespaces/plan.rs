@@ -1,4 +1,4 @@
-//! The plan for namespaces: which Secrets and references are written and removed next. Pure.
+//! The plan for namespaces: which Secrets and references to write and remove next. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use jiff::Timestamp;
 
 use super::identity::Parts;
 use super::input::{Delivery, Input, Wanted, is_as, wanted};
-use super::references::{Reference, Trouble, references, references_of_ours};
+use super::references::{ReasonAndMessage, Reference, managed_references, references};
 use super::stage::Stage;
 use super::summary::Summary;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// The Secret of the namespace, with these parts of the sources with a scope.
+    /// Write the Secret of the namespace, with these parts of the scoped sources.
     Apply {
         namespace: String,
         parts: Vec<usize>,
         identity: String,
-        /// Of [`Delivery::stable`].
+        /// The content is [`Delivery::stable`].
         is_stable: bool,
         /// Another client has changed or deleted what the controller wrote.
         is_restore: bool,
@@ -27,7 +27,7 @@ pub(crate) enum Write {
     Delete {
         namespace: String,
     },
-    /// The reference of the service account of this key.
+    /// Change the references of the service account with this key.
     Account {
         key: String,
         change: Change,
@@ -37,7 +37,7 @@ pub(crate) enum Write {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespacesPlan {
-    /// In their order: no reference comes before its Secret, and no Secret goes before its references.
+    /// In order: no reference is added before its Secret, and no Secret removed before its references.
     pub(crate) writes: Vec<Write>,
     /// New namespaces wait for [`Delivery::stable`].
     pub(crate) needs_stable: bool,
@@ -46,7 +46,7 @@ pub(crate) struct NamespacesPlan {
     pub(crate) summary: Summary,
 }
 
-/// Writes of one plan, at most, beside those that remove something: more take longer than a reconcile may.
+/// Maximum number of writes in one plan, besides removals: more would take longer than a reconcile may.
 const WRITES: usize = 2048;
 
 pub(crate) fn plan(input: &Input) -> NamespacesPlan {
@@ -57,7 +57,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         .as_ref()
         .map(|delivery| Stage::of(input, delivery, &wanted));
     if let Some(stage) = &stage {
-        plan.summary.canary.clone_from(&stage.trouble);
+        plan.summary.canary.clone_from(&stage.canary_error);
         plan.again_at = stage.again_at;
     }
     let mut references = references(input, &wanted);
@@ -77,7 +77,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         for reference in account.into_iter().flatten() {
             is_synced &= reference.change.is_none();
             failure = failure.or(reference.failure);
-            let is_due = reference.is_due && !is_full(&plan);
+            let is_due = reference.may_retry && !is_full(&plan);
             if let (Some(change), true) = (reference.change, is_due)
                 && (has_secret || change.added.is_empty())
             {
@@ -94,7 +94,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
         }
     }
     remove(input, &wanted, references, &mut plan);
-    plan.summary.accounts = references_of_ours(input).count();
+    plan.summary.accounts = managed_references(input).count();
     let retry_at = input.memory.next_retry(input.now);
     plan.again_at = plan.again_at.into_iter().chain(retry_at).min();
     plan
@@ -103,7 +103,7 @@ pub(crate) fn plan(input: &Input) -> NamespacesPlan {
 #[derive(Default)]
 struct Next {
     is_synced: bool,
-    failure: Option<Trouble>,
+    failure: Option<ReasonAndMessage>,
     write: Option<Write>,
     needs_stable: bool,
 }
@@ -123,8 +123,9 @@ fn next(
     }
     let name = delivery.secret_name;
     if secret.is_some_and(|secret| !secret.is_managed) {
-        let message =
-            format!("Secret `{namespace}/{name}` is not globalps' own: it is left as it is");
+        let message = format!(
+            "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
+        );
         next.failure = Some(("ForeignSecret", message));
         return next;
     }
@@ -134,7 +135,7 @@ fn next(
     let is_restore = input.memory.has_written(namespace, &wanted.identity);
     if is_restore && input.memory.is_contested(namespace) {
         let message = format!(
-            "another client has changed or deleted Secret `{namespace}/{name}` five times: it is left as it is"
+            "another client has changed or deleted Secret `{namespace}/{name}` five times, so globalps stopped restoring it"
         );
         next.failure = Some(("Conflict", message));
         return next;
@@ -154,7 +155,7 @@ fn next(
             is_stable: false,
             is_restore,
         }),
-        // A namespace that has something keeps it.
+        // A namespace that already has a Secret keeps it.
         (Some(_), false) => None,
         (None, false) => {
             next.needs_stable = delivery.stable.is_none();
@@ -178,7 +179,7 @@ fn with_stable(stable: Parts, namespace: &str) -> Option<Write> {
     })
 }
 
-/// Takes the references, and then the Secrets, out of namespaces that should have none.
+/// Removes the references, and then the Secrets, from namespaces that should have none.
 fn remove(
     input: &Input,
     wanted: &BTreeMap<&str, Wanted>,
@@ -219,7 +220,7 @@ fn remove(
             if let Some((reason, message)) = &reference.failure {
                 plan.summary.fail(namespace, reason, message);
             }
-            if let (Some(change), true) = (reference.change, reference.is_due) {
+            if let (Some(change), true) = (reference.change, reference.may_retry) {
                 plan.writes.push(Write::Account {
                     key: reference.key,
                     change,

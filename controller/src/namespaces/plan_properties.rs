@@ -1,4 +1,4 @@
-//! Whatever happens, in the end exactly the wanted Secrets and references are there, and nothing of others has changed.
+//! Property: after any events, exactly the desired Secrets and references exist in the end, and nothing of others has changed.
 
 use std::collections::BTreeSet;
 
@@ -28,20 +28,20 @@ enum Event {
     Create(usize),
     Delete(usize),
     Exclude(usize, bool),
-    /// Every pod's content, or that of the source for even namespaces, changes.
+    /// The content for every pod, or that of the source for even namespaces, changes.
     Rotate(bool),
     Enable(bool),
     Attach(bool),
     Pause(bool),
     Canary(Option<usize>),
-    /// Another client writes the Secret's data, deletes it, or has one of its own.
-    Rob(usize),
+    /// Another client overwrites or deletes the Secret, or creates one of its own.
+    Overwrite(usize),
     DeleteSecret(usize),
     Foreign(usize),
     /// Another client removes the reference, or adds one of its own.
     RemoveReference(usize),
     OwnReference(usize),
-    /// The API server refuses writes in this namespace, or takes them again.
+    /// The API server rejects writes in this namespace, or accepts them again.
     Refuse(usize, bool),
     Plan,
 }
@@ -57,7 +57,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Attach),
         1 => any::<bool>().prop_map(Event::Pause),
         1 => proptest::option::of(at.clone()).prop_map(Event::Canary),
-        1 => at.clone().prop_map(Event::Rob),
+        1 => at.clone().prop_map(Event::Overwrite),
         1 => at.clone().prop_map(Event::DeleteSecret),
         1 => at.clone().prop_map(Event::Foreign),
         1 => at.clone().prop_map(Event::RemoveReference),
@@ -67,19 +67,19 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A reference to the Secret on the service account `default`, and whether the record of it is there.
+/// A reference to the Secret on the service account `default`, and whether it is recorded.
 #[derive(Clone, Copy, Default)]
 struct Account {
     has_reference: bool,
     is_recorded: bool,
-    is_theirs: bool,
+    is_foreign: bool,
 }
 
-struct World {
+struct Simulation {
     namespaces: BTreeMap<String, NamespaceView>,
     secrets: BTreeMap<String, PullSecretView>,
     accounts: BTreeMap<String, Account>,
-    refused: BTreeSet<String>,
+    rejected: BTreeSet<String>,
     global: Global,
     is_enabled: bool,
     attach: Attach,
@@ -93,7 +93,7 @@ fn name(at: usize) -> String {
     format!("n{at}")
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
         let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
         let even = ["n0", "n2", "n4"].map(|name| name.to_owned().try_into().unwrap());
@@ -101,7 +101,7 @@ impl World {
             namespaces: BTreeMap::new(),
             secrets: BTreeMap::new(),
             accounts: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            rejected: BTreeSet::new(),
             global: Global {
                 revision: 1,
                 content: Some(Content {
@@ -171,7 +171,7 @@ impl World {
             }
             Event::Pause(on) => self.paused = *on,
             Event::Canary(at) => self.canary = at.map(name),
-            Event::Rob(at) => {
+            Event::Overwrite(at) => {
                 if let Some(secret) = self.secrets.get_mut(&name(*at)) {
                     secret.is_intact = false;
                 }
@@ -194,7 +194,7 @@ impl World {
             Event::RemoveReference(at) => {
                 if let Some(account) = self.accounts.get_mut(&name(*at)) {
                     account.has_reference = false;
-                    account.is_theirs = false;
+                    account.is_foreign = false;
                 }
             }
             Event::OwnReference(at) => {
@@ -203,14 +203,14 @@ impl World {
                     && !account.has_reference
                 {
                     account.has_reference = true;
-                    account.is_theirs = true;
+                    account.is_foreign = true;
                 }
             }
             Event::Refuse(at, on) => {
                 if *on {
-                    self.refused.insert(name(*at));
+                    self.rejected.insert(name(*at));
                 } else {
-                    self.refused.remove(&name(*at));
+                    self.rejected.remove(&name(*at));
                 }
             }
             Event::Plan => {
@@ -250,7 +250,7 @@ impl World {
         })
     }
 
-    /// Does what the plan says; returns whether it said anything.
+    /// Executes the plan; returns whether there was anything to do.
     fn act(&mut self) -> bool {
         let names: BTreeSet<String> = self.namespaces.keys().cloned().collect();
         self.memory.retain(|name| names.contains(name));
@@ -283,7 +283,7 @@ impl World {
         if is_restore {
             self.memory.restored(&key, self.now);
         }
-        if self.refused.contains(&namespace) {
+        if self.rejected.contains(&namespace) {
             self.memory
                 .failed(&key, "Rejected", String::new(), self.now, 1.0);
             return;
@@ -293,7 +293,7 @@ impl World {
                 let known = self.secrets.get(&namespace);
                 assert!(
                     known.is_none_or(|secret| secret.is_managed),
-                    "others' is never written"
+                    "a foreign Secret is never written"
                 );
                 self.memory.wrote(&key, identity);
                 let secret = secret(&namespace, identity, self.now);
@@ -301,10 +301,10 @@ impl World {
             }
             Write::Delete { .. } => {
                 let secret = self.secrets.remove(&namespace).unwrap();
-                assert!(secret.is_managed, "others' is never deleted");
+                assert!(secret.is_managed, "a foreign Secret is never deleted");
                 assert!(
                     !self.accounts[&namespace].is_recorded,
-                    "references go first"
+                    "references are removed first"
                 );
                 self.memory.removed(&key);
             }
@@ -315,7 +315,7 @@ impl World {
                     assert!(!account.has_reference && self.secrets.contains_key(&namespace));
                     self.memory.wrote(&key, "");
                 } else {
-                    assert!(account.is_recorded && !account.is_theirs);
+                    assert!(account.is_recorded && !account.is_foreign);
                     self.memory.removed(&key);
                 }
                 account.has_reference = is_attached;
@@ -324,16 +324,16 @@ impl World {
         }
     }
 
-    /// Nobody disturbs any more, and time goes by.
+    /// No more disturbances, and time passes.
     fn settle(&mut self) {
-        self.refused.clear();
+        self.rejected.clear();
         self.paused = false;
         self.canary = None;
         for _ in 0..60 {
             self.now += SignedDuration::from_mins(6);
             self.act();
         }
-        assert!(!self.act(), "it comes to rest");
+        assert!(!self.act(), "it converges");
     }
 
     fn check(&self) {
@@ -359,7 +359,7 @@ impl World {
             let is_attached = is_wanted && self.attach == Attach::ServiceAccounts;
             if !is_attached {
                 assert!(!account.is_recorded, "{name} keeps no reference");
-                assert_eq!(account.has_reference, account.is_theirs, "{name}");
+                assert_eq!(account.has_reference, account.is_foreign, "{name}");
             } else if secret.is_some_and(|secret| secret.is_managed)
                 && !self.memory.is_contested(&key)
             {
@@ -404,25 +404,25 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_happens_namespaces_end_with_what_they_should_have(
+    fn namespaces_reach_the_desired_state_after_any_events(
         events in proptest::collection::vec(event(), 1..60),
     ) {
-        let mut world = World::new();
+        let mut simulation = Simulation::new();
         for event in &events {
-            let before = world.proven();
-            world.happen(event);
+            let before = simulation.passed();
+            simulation.happen(event);
             if matches!(event, Event::Plan) {
-                world.check_canaries(&before);
+                simulation.check_canaries(&before);
             }
         }
-        world.settle();
-        world.check();
+        simulation.settle();
+        simulation.check();
     }
 }
 
-impl World {
+impl Simulation {
     /// Parts that some namespace has.
-    fn proven(&self) -> BTreeSet<String> {
+    fn passed(&self) -> BTreeSet<String> {
         let intact = self
             .secrets
             .values()
@@ -433,9 +433,9 @@ impl World {
             .collect()
     }
 
-    /// One plan brings a part that nobody had to one namespace, unless it restores what was there.
+    /// One plan delivers a new part to only one namespace, unless it restores one.
     fn check_canaries(&self, before: &BTreeSet<String>) {
-        for part in self.proven().difference(before) {
+        for part in self.passed().difference(before) {
             let newly = self.secrets.values().filter(|secret| {
                 secret.is_managed
                     && secret.written == self.now

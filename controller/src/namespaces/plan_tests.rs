@@ -23,7 +23,7 @@ fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1)
 }
 
-/// Every pod's content since revision 5, and `a-source` for `a*` since 6.
+/// The content for every pod since revision 5, and `a-source` for `a*` since 6.
 fn global() -> Global {
     let config = parse(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#).unwrap();
     Global {
@@ -45,7 +45,7 @@ fn global() -> Global {
     }
 }
 
-/// The revision before.
+/// The previous revision.
 fn stable() -> Global {
     Global {
         revision: 4,
@@ -56,11 +56,11 @@ fn stable() -> Global {
 
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret; `!`: another client has changed it, `?`: not the
-    /// controller's, `~`: the namespace is being deleted, `-`: it says that it gets nothing.
+    /// `a a2=5,a-source@6 b=5! c~ d- e=4?`: name, content of its Secret; `!`: another client has changed it, `?`: not created by
+    /// the controller, `~`: the namespace is being deleted, `-`: the namespace excludes itself.
     namespaces: &'a str,
-    /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with the record of it only, `own`:
-    /// with somebody's.
+    /// `a/default a/ci=ref a/old=mark`: `ref`: with the controller's reference, `mark`: with only the record of it, `own`: with a
+    /// foreign one.
     accounts: &'a str,
     attach: Attach,
     is_enabled: bool,
@@ -157,8 +157,8 @@ fn run(case: Case, memory: &Memory) -> NamespacesPlan {
     })
 }
 
-/// The writes in their order: `a=5` (`~`: the revision before), `-a`, `+a/default`, `-a/default`; then `synced/total`, and
-/// reasons of failures.
+/// The writes in order: `a=5` (`~`: the previous revision), `-a`, `+a/default`, `-a/default`; then `synced/total`, and reasons of
+/// failures.
 fn line(case: Case, memory: &Memory) -> String {
     let plan = run(case, memory);
     let mut words: Vec<String> = plan
@@ -193,38 +193,38 @@ fn line(case: Case, memory: &Memory) -> String {
 }
 
 #[test]
-fn each_namespace_gets_what_is_for_it_one_first() {
+fn each_namespace_gets_its_content_one_first() {
     for (sentence, namespaces, expected) in [
-        ("one first", "a b c", "a=5,a-source@6 0/3 stable?"),
+        ("one namespace first", "a b c", "a=5,a-source@6 0/3 stable?"),
         ("then all", "a=5,a-source@6 b c", "b=5 c=5 1/3"),
         (
-            "one first for each part that nobody has yet",
+            "one first for each new part",
             "b=5 b2=5 a a2",
             "a=5,a-source@6 2/4 stable?",
         ),
-        ("what is there stays", "a=5,a-source@6 b=5", "2/2"),
+        ("existing Secrets stay", "a=5,a-source@6 b=5", "2/2"),
         (
-            "content that some namespace has waits for nobody",
+            "content that some namespace has needs no canary",
             "a=4 b=5 b2=4",
             "a=5,a-source@6 b2=5 1/3",
         ),
         (
-            "nothing for kube-*, marked and dying ones",
+            "nothing for kube-*, excluded and terminating namespaces",
             "kube-x b- c~ d",
             "d=5 0/1",
         ),
         (
-            "what others changed is restored",
+            "a changed Secret is restored",
             "a=5,a-source@6 b=5!",
             "b=5 1/2",
         ),
         (
-            "what is others' stays",
+            "a foreign Secret stays",
             "a=5,a-source@6 b=?",
             "1/2 ForeignSecret",
         ),
         (
-            "the controller's state is no left-over",
+            "the controller's state is not removed",
             "a=5,a-source@6 own=7",
             "1/1",
         ),
@@ -234,7 +234,7 @@ fn each_namespace_gets_what_is_for_it_one_first() {
             "-b -kube-x 1/1",
         ),
         (
-            "others' is never deleted",
+            "a foreign Secret is never deleted",
             "a=5,a-source@6 kube-x=5?",
             "1/1",
         ),
@@ -245,10 +245,10 @@ fn each_namespace_gets_what_is_for_it_one_first() {
 }
 
 #[test]
-fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
+fn new_content_waits_for_its_canary_and_new_namespaces_get_the_previous() {
     for (sentence, case, expected) in [
         (
-            "paused: what is there stays, and new ones get what the others have",
+            "paused: existing Secrets stay, and new namespaces get the stable content",
             Case {
                 namespaces: "a=4,a-source@4 n",
                 paused: true,
@@ -258,7 +258,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
             "n=4~ 0/2",
         ),
         (
-            "a canary that was chosen",
+            "a configured canary",
             Case {
                 namespaces: "a=4,a-source@4 a2=4,a-source@4 n",
                 canary: Some("a2"),
@@ -268,7 +268,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
             "a2=5,a-source@6 n=4~ 0/3",
         ),
         (
-            "one that has all of it",
+            "a canary that has everything",
             Case {
                 namespaces: "a=4,a-source@4 b=5",
                 canary: Some("b"),
@@ -277,7 +277,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
             "a=5,a-source@6 1/2",
         ),
         (
-            "one that does not exist",
+            "a canary that does not exist",
             Case {
                 namespaces: "a=4,a-source@4 n",
                 canary: Some("x"),
@@ -287,7 +287,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
             "n=4~ 0/2",
         ),
         (
-            "it has to be old enough",
+            "its Secret must be old enough",
             Case {
                 namespaces: "a=5,a-source@6 a2=4,a-source@4",
                 min_ready: 11,
@@ -296,7 +296,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
             "1/2",
         ),
         (
-            "and is",
+            "and it is",
             Case {
                 namespaces: "a=5,a-source@6 a2=4,a-source@4",
                 min_ready: 10,
@@ -323,7 +323,7 @@ fn new_content_waits_for_its_canary_and_new_namespaces_get_the_one_before() {
 }
 
 #[test]
-fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
+fn a_failed_namespace_is_reported_and_blocks_no_other() {
     let mut memory = Memory::default();
     let message = "exceeded quota".to_owned();
     memory.failed("a", "QuotaExceeded", message.clone(), now(), 1.0);
@@ -370,11 +370,11 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
 }
 
 #[test]
-fn references_come_after_secrets_and_go_before_them() {
+fn references_are_added_after_secrets_and_removed_before_them() {
     let accounts = Attach::ServiceAccounts;
     for (sentence, case, expected) in [
         (
-            "a Secret first",
+            "the Secret first",
             Case {
                 namespaces: "a",
                 accounts: "a/default a/ci",
@@ -394,7 +394,7 @@ fn references_come_after_secrets_and_go_before_them() {
             "+a/default 0/1",
         ),
         (
-            "which somebody removed",
+            "after another client removed it",
             Case {
                 namespaces: "a=5,a-source@6 b=5",
                 accounts: "a/default=mark b/default=ref",
@@ -404,7 +404,7 @@ fn references_come_after_secrets_and_go_before_them() {
             "+a/default 1/2",
         ),
         (
-            "nothing refers to a Secret of somebody else",
+            "no reference to a foreign Secret",
             Case {
                 namespaces: "a=5?",
                 accounts: "a/default",
@@ -414,7 +414,7 @@ fn references_come_after_secrets_and_go_before_them() {
             "0/1 ForeignSecret",
         ),
         (
-            "somebody's own does as well",
+            "a foreign reference is sufficient",
             Case {
                 namespaces: "a=5,a-source@6",
                 accounts: "a/default=own",
@@ -424,7 +424,7 @@ fn references_come_after_secrets_and_go_before_them() {
             "1/1",
         ),
         (
-            "with admission none is needed",
+            "with admission no reference is needed",
             Case {
                 namespaces: "a=5,a-source@6",
                 accounts: "a/default=ref a/ci=own",
@@ -453,7 +453,7 @@ fn references_come_after_secrets_and_go_before_them() {
             "-a 0/0",
         ),
         (
-            "everything goes",
+            "everything is removed",
             Case {
                 namespaces: "a=5 b=5 c=5? d",
                 accounts: "a/default=ref c/default=own",
@@ -488,7 +488,7 @@ fn references_come_after_secrets_and_go_before_them() {
     assert_eq!(line(fought_over, &memory), "0/1 Conflict");
 }
 
-/// A write of this failed so many seconds ago, and is tried again a second after it did.
+/// A write failed this many seconds ago, and is retried one second after that.
 fn failed(memory: &mut Memory, key: &str, seconds: i64) {
     let then = now() - SignedDuration::from_secs(seconds);
     memory.failed(key, "Rejected", "no".to_owned(), then, 1.0);
@@ -501,24 +501,24 @@ fn restored(memory: &mut Memory, key: &str, times: u32) {
 }
 
 #[test]
-fn a_canary_that_can_not_take_the_content_is_passed_over() {
+fn a_canary_that_fails_is_passed_over() {
     let none = Memory::default();
     let mut contested = Memory::default();
     restored(&mut contested, "a", 5);
-    let mut refused = Memory::default();
-    failed(&mut refused, "a", 0);
+    let mut rejected = Memory::default();
+    failed(&mut rejected, "a", 0);
     let mut due = Memory::default();
     failed(&mut due, "a", 1);
-    for (sentence, namespaces, memory, expected, has_trouble) in [
+    for (sentence, namespaces, memory, expected, has_failed) in [
         (
-            "somebody's Secret",
+            "a foreign Secret",
             "a=? a2",
             &none,
             "a2=5,a-source@6 0/2 ForeignSecret",
             false,
         ),
         (
-            "and there is no other",
+            "and no other namespace",
             "a=?",
             &none,
             "0/1 ForeignSecret",
@@ -532,44 +532,50 @@ fn a_canary_that_can_not_take_the_content_is_passed_over() {
             false,
         ),
         (
-            "one that was refused",
+            "a rejected canary",
             "a a2",
-            &refused,
+            &rejected,
             "a2=5,a-source@6 0/2 Rejected",
             false,
         ),
-        ("and is alone", "a", &refused, "0/1 Rejected", true),
         (
-            "until it is tried again",
+            "and no other namespace",
+            "a",
+            &rejected,
+            "0/1 Rejected",
+            true,
+        ),
+        (
+            "until it is retried",
             "a",
             &due,
             "a=5,a-source@6 0/1 Rejected",
             false,
         ),
         (
-            "after the others",
+            "after others",
             "a a2",
             &due,
             "a2=5,a-source@6 0/2 Rejected stable?",
             false,
         ),
         (
-            "also with a part that some namespace has",
+            "also if it has a part already",
             "a a2 b=5",
-            &refused,
+            &rejected,
             "a2=5,a-source@6 1/3 Rejected",
             false,
         ),
     ] {
         let case = Case { namespaces, ..CASE };
         assert_eq!(line(case, memory), expected, "{sentence}");
-        let trouble = run(case, memory).summary.canary;
-        assert_eq!(trouble.is_some(), has_trouble, "{sentence}");
+        let canary_error = run(case, memory).summary.canary;
+        assert_eq!(canary_error.is_some(), has_failed, "{sentence}");
     }
-    for (sentence, namespaces, has_trouble) in [
-        ("a chosen canary that does not exist", "a=4", true),
+    for (sentence, namespaces, has_failed) in [
+        ("a configured canary that does not exist", "a=4", true),
         (
-            "is not missed where nothing is new",
+            "does not matter without new content",
             "a=5,a-source@6 a2",
             false,
         ),
@@ -579,13 +585,13 @@ fn a_canary_that_can_not_take_the_content_is_passed_over() {
             canary: Some("x"),
             ..CASE
         };
-        let trouble = run(case, &none).summary.canary;
-        assert_eq!(trouble.is_some(), has_trouble, "{sentence}");
+        let canary_error = run(case, &none).summary.canary;
+        assert_eq!(canary_error.is_some(), has_failed, "{sentence}");
     }
 }
 
 #[test]
-fn a_reference_that_failed_is_tried_again_in_time_and_holds_its_secret() {
+fn a_failed_reference_is_retried_and_keeps_its_secret() {
     let attached = "a/default=ref";
     for (sentence, namespaces, accounts, seconds, expected) in [
         ("too soon", "a=5,a-source@6", "a/default", 0, "0/1 Rejected"),
@@ -596,9 +602,15 @@ fn a_reference_that_failed_is_tried_again_in_time_and_holds_its_secret() {
             1,
             "+a/default 0/1 Rejected",
         ),
-        ("done meanwhile", "a=5,a-source@6", attached, 0, "1/1"),
+        ("succeeded meanwhile", "a=5,a-source@6", attached, 0, "1/1"),
         ("not removed yet", "a-=5", attached, 0, "0/0 Rejected"),
-        ("now", "a-=5", attached, 1, "-a/default 0/0 Rejected"),
+        (
+            "removed now",
+            "a-=5",
+            attached,
+            1,
+            "-a/default 0/0 Rejected",
+        ),
     ] {
         let mut memory = Memory::default();
         failed(&mut memory, "a/default", seconds);
@@ -621,7 +633,7 @@ fn a_reference_that_failed_is_tried_again_in_time_and_holds_its_secret() {
     assert_eq!(
         line(case, &fought),
         "+a/default 0/1",
-        "the first reference of a new service account is no restore"
+        "the first reference of a new service account is not a restore"
     );
     let is_restore = |accounts| {
         let writes = run(Case { accounts, ..case }, &Memory::default()).writes;

@@ -1,4 +1,4 @@
-//! What is missing or left over at service accounts. Pure.
+//! Determines which references service accounts lack or have left over. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::targets::account::AccountView;
 use crate::targets::memory::Failure;
 
 /// Reason and message.
-pub(super) type Trouble = (&'static str, String);
+pub(super) type ReasonAndMessage = (&'static str, String);
 
 pub(super) struct Reference {
     pub(super) key: String,
-    /// `None`: it is as it should be.
+    /// `None`: the references are as desired.
     pub(super) change: Option<Change>,
     /// Its backoff is over.
-    pub(super) is_due: bool,
+    pub(super) may_retry: bool,
     pub(super) is_restore: bool,
-    pub(super) failure: Option<Trouble>,
+    pub(super) failure: Option<ReasonAndMessage>,
 }
 
-/// The service accounts that matter, by namespace.
+/// The relevant service accounts, by namespace.
 pub(super) fn references<'a>(
     input: &Input<'a>,
     wanted: &BTreeMap<&'a str, Wanted>,
@@ -60,7 +60,7 @@ pub(super) fn references<'a>(
         of.entry(namespace).or_default().push(Reference {
             key: key.clone(),
             change,
-            is_due: !is_contested && failed.is_none_or(|f| f.retry_at <= input.now),
+            may_retry: !is_contested && failed.is_none_or(|f| f.retry_at <= input.now),
             is_restore,
             failure,
         });
@@ -68,7 +68,7 @@ pub(super) fn references<'a>(
     of
 }
 
-pub(super) fn references_of_ours<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
+pub(super) fn managed_references<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
     let accounts = input.accounts.values();
     accounts.filter(|account| account.is_attached())
 }

@@ -1,4 +1,4 @@
-//! Which namespaces get new content first. Pure.
+//! Determines which namespaces get new content first. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use super::input::{Delivery, Input, Wanted, is_as};
 
-/// How far new content has come. A part of the content is proven once some namespace has it.
+/// The progress of new content. A part has passed once some namespace has had it for `minReadySeconds`.
 pub(super) struct Stage<'a> {
     /// Parts of identities.
-    proven: BTreeSet<&'a str>,
-    /// They get parts that are not proven before the others do.
+    passed: BTreeSet<&'a str>,
+    /// They get parts that have not passed, before other namespaces do.
     canaries: BTreeSet<&'a str>,
-    pub(super) trouble: Option<String>,
+    pub(super) canary_error: Option<String>,
     pub(super) again_at: Option<Timestamp>,
 }
 
@@ -23,12 +23,12 @@ impl<'a> Stage<'a> {
         wanted: &'a BTreeMap<&'a str, Wanted>,
     ) -> Self {
         let mut stage = Self {
-            proven: BTreeSet::new(),
+            passed: BTreeSet::new(),
             canaries: BTreeSet::new(),
-            trouble: None,
+            canary_error: None,
             again_at: None,
         };
-        // What a canary has, or gets now.
+        // Parts that a canary has or gets now.
         let mut under_way = BTreeSet::new();
         for (namespace, wanted) in wanted {
             let Some(secret) = input.secrets.get(*namespace).filter(|s| is_as(s, wanted)) else {
@@ -36,19 +36,19 @@ impl<'a> Stage<'a> {
             };
             let passes_at = secret.written + delivery.min_ready;
             if passes_at <= input.now {
-                stage.proven.extend(wanted.parts());
+                stage.passed.extend(wanted.parts());
             } else {
                 under_way.extend(wanted.parts());
                 stage.again_at = stage.again_at.into_iter().chain([passes_at]).min();
             }
         }
         let is_new =
-            |stage: &Self, wanted: &Wanted| !wanted.parts().all(|p| stage.proven.contains(p));
+            |stage: &Self, wanted: &Wanted| !wanted.parts().all(|p| stage.passed.contains(p));
         if let Some(canary) = delivery.canary {
             let Some((canary, own)) = wanted.get_key_value(canary) else {
                 if wanted.values().any(|wanted| is_new(&stage, wanted)) {
-                    stage.trouble = Some(format!(
-                        "`spec.imagePullSecrets.canaryNamespace` names `{canary}`, which gets no Secret"
+                    stage.canary_error = Some(format!(
+                        "`spec.imagePullSecrets.canaryNamespace` is `{canary}`, which is not among the namespaces that get the Secret"
                     ));
                 }
                 return stage;
@@ -58,17 +58,17 @@ impl<'a> Stage<'a> {
                 return stage;
             }
         }
-        // One that was refused before is asked again only where there is no other.
+        // A namespace whose last write failed is a canary only if there is no other.
         for has_failed in [false, true] {
             for (namespace, wanted) in wanted {
                 let secret = input.secrets.get(*namespace);
                 let failure = input.memory.failure(namespace);
-                let is_held_up = failure.is_some_and(|failure| failure.retry_at > input.now)
+                let is_blocked = failure.is_some_and(|failure| failure.retry_at > input.now)
                     || input.memory.is_contested(namespace)
                     || secret.is_some_and(|secret| !secret.is_managed || secret.is_being_deleted);
                 let mut parts = wanted.parts();
-                let has_news = parts.any(|p| !stage.proven.contains(p) && !under_way.contains(p));
-                if has_news && !is_held_up && failure.is_some() == has_failed {
+                let has_news = parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p));
+                if has_news && !is_blocked && failure.is_some() == has_failed {
                     stage.canaries.insert(namespace);
                     under_way.extend(wanted.parts());
                 }
@@ -76,15 +76,16 @@ impl<'a> Stage<'a> {
         }
         let is_stuck = |wanted: &Wanted| {
             let mut parts = wanted.parts();
-            parts.any(|p| !stage.proven.contains(p) && !under_way.contains(p))
+            parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p))
         };
         if wanted.values().any(is_stuck) {
-            stage.trouble = Some("no namespace can take the new content first".to_owned());
+            stage.canary_error =
+                Some("no namespace can be the canary for the new content".to_owned());
         }
         stage
     }
 
     pub(super) fn may_have(&self, namespace: &str, wanted: &Wanted) -> bool {
-        self.canaries.contains(namespace) || wanted.parts().all(|p| self.proven.contains(p))
+        self.canaries.contains(namespace) || wanted.parts().all(|p| self.passed.contains(p))
     }
 }

@@ -1,4 +1,4 @@
-//! What became of the namespaces, for the status. Pure.
+//! The results in the namespaces, for the status. Pure.
 
 use globalps_core::api::{Attach, MESSAGE_LIMIT, NamespaceFailure, STATUS_NAMESPACES};
 
@@ -7,31 +7,31 @@ use globalps_core::api::{Attach, MESSAGE_LIMIT, NamespaceFailure, STATUS_NAMESPA
 pub(crate) struct Summary {
     /// Namespaces that should have the Secret.
     pub(crate) total: usize,
-    /// Those that have it with its present content, and their references.
+    /// Those that have it with the current content, and their references.
     pub(crate) synced: usize,
     pub(crate) failed: usize,
     pub(crate) excluded: usize,
     /// Service accounts with a reference of the controller.
     pub(crate) accounts: usize,
-    /// The first of those that failed.
+    /// The first failures.
     pub(crate) failures: Vec<NamespaceFailure>,
-    /// Why no canary has the new content; `None`: one has, or gets it.
+    /// Why no canary has the new content; `None`: one has it, or gets it now.
     pub(crate) canary: Option<String>,
-    /// No namespace has anything of the controller.
+    /// Nothing that the controller created is left in any namespace.
     pub(crate) is_clean: bool,
 }
 
-/// What the status says about namespaces.
+/// The state of namespaces for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamespacesReport {
-    /// Of the Secret in each namespace.
+    /// Name of the Secret in each namespace.
     pub(crate) secret_name: String,
     pub(crate) attach: Attach,
-    /// Why Secrets are attached in another way than the spec says, or not at all.
+    /// Why Secrets are attached in another way than specified, or not at all.
     pub(crate) note: Option<&'static str>,
     /// The controller may not list Secrets or service accounts.
     pub(crate) is_forbidden: bool,
-    /// Why the settings can't be used.
+    /// Why the settings are invalid.
     pub(crate) problem: Option<String>,
     /// `None`: not known yet.
     pub(crate) summary: Option<Summary>,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_counts_every_failure_and_tells_of_the_first() {
+    fn a_summary_counts_every_failure_and_lists_the_first() {
         let mut summary = Summary {
             total: STATUS_NAMESPACES + 5,
             synced: 2,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_yet_is_not_clean() {
+    fn an_unknown_state_is_not_clean() {
         let mut report = NamespacesReport {
             secret_name: String::new(),
             attach: Attach::Admission,

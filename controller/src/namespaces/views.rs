@@ -1,4 +1,4 @@
-//! Secrets in namespaces, as far as the plan depends on them: there are thousands.
+//! Secrets in namespaces, reduced to what the plan needs: there are thousands.
 
 use globalps_core::names::{CONTENT_ANNOTATION, DATA_KEY};
 use globalps_core::namespaces::applied;
@@ -10,18 +10,18 @@ use kube::api::PartialObjectMeta;
 
 use crate::targets::version;
 
-/// A Secret of the name that the pull secrets have in namespaces.
+/// A Secret with the delivered name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PullSecretView {
     pub(crate) namespace: String,
     pub(crate) version: u64,
     /// The controller created it.
     pub(crate) is_managed: bool,
-    /// Nobody has changed what the controller wrote: the API server records who wrote which field.
+    /// Nobody has changed what the controller wrote, according to the API server's record of field ownership.
     pub(crate) is_intact: bool,
     /// Its annotation `globalps.io/content`.
     pub(crate) content: Box<str>,
-    /// When the controller wrote it last.
+    /// When the controller last wrote it.
     pub(crate) written: Timestamp,
     pub(crate) is_being_deleted: bool,
 }

@@ -1,4 +1,4 @@
-//! New nodes get what the fleet has, at once and beside the limits: nothing runs on them yet. Pure.
+//! New nodes get the fleet's revision immediately and outside the limits, because nothing runs on them yet. Pure.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, Phase};
 use globalps_core::rollout::Goal;
@@ -8,10 +8,10 @@ use super::members::assigned;
 use super::progress::up_to_date;
 use crate::content::secret::Global;
 
-/// The revision for new nodes: the newest one while its rollout goes on past its canary, else the last one that the whole
-/// fleet had; `None`: there is neither. Until the first one is rolled out, the fleet has nothing that a new node would
-/// miss, and on a cluster that is new itself every node would change at once.
-pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, goes_on: bool) -> Option<i64> {
+/// The revision for new nodes: the newest one if its rollout is past the canary and continues, otherwise the last one that was
+/// rolled out to all nodes. `None`: there is neither. Before the first rollout, new nodes lack nothing that others have; in a new
+/// cluster all nodes would otherwise change at once.
+pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, continues: bool) -> Option<i64> {
     if global.restoring {
         return None;
     }
@@ -20,7 +20,7 @@ pub(super) fn fleet_revision(snapshot: &Snapshot, global: &Global, goes_on: bool
     }
     let older = snapshot.rolled_out_revision;
     let older = older.filter(|revision| (1..global.revision).contains(revision))?;
-    let is_newest = goes_on && global.canary_passed;
+    let is_newest = continues && global.canary_passed;
     Some(if is_newest { global.revision } else { older })
 }
 

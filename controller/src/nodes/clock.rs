@@ -1,12 +1,12 @@
-//! For how long the leader has seen each assignment and each phase, by its own clock alone: the times in the objects are
-//! those of other machines, and of leaders before it.
+//! How long the leader has seen each assignment and each phase, by its own clock only: times in objects come from other machines
+//! and from previous leaders.
 
 use std::collections::BTreeMap;
 
 use globalps_core::api::{NodePullSecret, Phase};
 use jiff::{SignedDuration, Timestamp};
 
-/// Starts from nothing with each leader.
+/// Empty at the start of each term.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AssignmentClock(BTreeMap<String, Entry>);
 
@@ -19,7 +19,7 @@ struct Entry {
 }
 
 impl AssignmentClock {
-    /// Notes what is new. Call it before each plan.
+    /// Records new assignments and phases. Call it before each plan.
     pub(crate) fn observe<'a>(
         &mut self,
         objects: impl IntoIterator<Item = (&'a String, &'a NodePullSecret)>,
@@ -62,7 +62,7 @@ impl AssignmentClock {
         self.since(object, now, |entry| entry.phase_since)
     }
 
-    /// Zero where the object is newer than what was observed.
+    /// Zero if the object is newer than the last observation.
     fn since(
         &self,
         object: &NodePullSecret,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_begin_with_what_is_new_and_end_with_the_object() {
+    fn times_start_with_a_change_and_end_with_the_object() {
         let at = |seconds| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
         let object = |generation, phase| {
             let mut object = NodePullSecret::new("a", NodePullSecretSpec::default());

@@ -1,4 +1,4 @@
-//! What the plan depends on: the cluster at one moment, cut down to what matters.
+//! The plan's input: a snapshot of the cluster, reduced to what matters.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,21 +18,22 @@ use crate::content::source::Source;
 /// The input of the plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot<'a> {
-    /// Defaults where there is no `GlobalPullSecret`.
+    /// Defaults if there is no `GlobalPullSecret`.
     pub(crate) spec: GlobalPullSecretSpec,
-    /// How `spec` differs from what the `GlobalPullSecret` says.
+    /// How `spec` deviates from the `GlobalPullSecret`.
     pub(crate) deviation: Deviation,
     /// There is no `GlobalPullSecret`.
     pub(crate) config_missing: bool,
     pub(crate) additional: Source,
     /// Type of the additional Secret.
     pub(crate) additional_type: Option<String>,
-    /// Annotation `globalps.io/retry` of the additional Secret: each new value asks for one more try on every node that failed.
+    /// Annotation `globalps.io/retry` of the additional Secret: each new value requests one more attempt on every node that
+    /// failed.
     pub(crate) additional_retry: Option<String>,
     pub(crate) original: Source,
-    /// `spec.sources` by name, in their order.
+    /// `spec.sources` by name, in order.
     pub(crate) sources: Vec<(String, Source)>,
-    /// `None`: no source selects namespaces by their labels, or the controller may not list them.
+    /// `None`: no source selects namespaces by labels, or the controller may not list them.
     pub(crate) namespaces: Option<Cow<'a, Namespaces>>,
     pub(crate) global: Option<Global>,
     /// Another client deleted it; `global` is its last state.
@@ -43,9 +44,9 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) reported_revision: i64,
     /// The newest additional Secret of the history; `None`: not read.
     pub(crate) last_rolled_out: Option<Source>,
-    /// Revision that every namespace has that should and can; `None`: not yet known.
+    /// The revision that has reached every namespace that should and can have it; `None`: not known yet.
     pub(crate) namespaces_have: Option<i64>,
-    /// A `DaemonSet` of the syncer or the restorer is there.
+    /// A `DaemonSet` of the syncer or the restorer exists.
     pub(crate) daemon_set: bool,
     pub(crate) syncers: Syncers,
     pub(crate) nodes: Cow<'a, BTreeMap<String, NodeView>>,
@@ -57,12 +58,12 @@ pub(crate) struct Snapshot<'a> {
 }
 
 impl Snapshot<'_> {
-    /// Something of globalps may be on the nodes.
+    /// Nodes may have content of globalps.
     pub(crate) fn is_in_force(&self) -> bool {
         self.global.is_some() || self.may_be_on_nodes() || self.rolled_out_revision.is_some()
     }
 
-    /// Some node may have something of globalps, which only its syncer can restore.
+    /// Some node may have content of globalps, which only its syncer can restore.
     pub(crate) fn may_be_on_nodes(&self) -> bool {
         let global = self.global.as_ref();
         self.daemon_set
@@ -75,25 +76,25 @@ impl Snapshot<'_> {
         self.spec.kubelet.delivery == DeliveryType::None && !self.may_be_on_nodes()
     }
 
-    /// Some revision was rolled out. Before that a new node misses nothing that the others have.
+    /// Some revision was rolled out. Before that a new node lacks nothing that the others have.
     pub(super) fn fleet_has_content(&self) -> bool {
         let global = self.global.as_ref();
         self.rolled_out_revision.is_some() || global.is_some_and(|g| g.rolled_out.is_some())
     }
 
-    /// The credentials file that the nodes were given, where the spec names another one.
+    /// The credentials file that the nodes have, if the spec has another one.
     pub(crate) fn other_config_file(&self) -> Option<&str> {
         let given = self.global.as_ref()?.config_file.as_deref()?;
         (given != self.spec.kubelet.config_file).then_some(given)
     }
 }
 
-/// The syncer's pods beyond those on nodes that are not ready.
+/// The syncer's pods, except those on nodes that are not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Syncers {
-    /// They have not run for longer than a pod takes to start.
+    /// Pods that have been down for longer than a pod takes to start.
     pub(crate) down: usize,
-    /// Some of them were never made: the API server refuses them.
+    /// Some of them were not created: the API server rejects them.
     pub(crate) are_missing: bool,
     /// Their `DaemonSet` is replacing them.
     pub(crate) are_rolling: bool,
@@ -103,7 +104,7 @@ pub(crate) struct Syncers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotReady {
     pub(crate) since: Timestamp,
-    /// The kubelet is silent; else it reports so itself.
+    /// The kubelet is unresponsive; otherwise it reports `NotReady` itself.
     pub(crate) unknown: bool,
 }
 
@@ -125,7 +126,7 @@ pub(crate) struct NodeView {
     pub(crate) kubelet_version: Box<str>,
     /// An admin or a program cordoned it.
     pub(crate) unschedulable: bool,
-    /// An autoscaler, Cluster API or somebody else is removing it.
+    /// An autoscaler, Cluster API or another client is removing it.
     pub(crate) is_being_deleted: bool,
     pub(crate) created: Timestamp,
 }
@@ -144,7 +145,7 @@ impl NodeView {
         self.labels.get(label) == Some(value)
     }
 
-    /// A syncer runs there.
+    /// Whether a syncer runs there.
     pub(crate) fn is_linux(&self) -> bool {
         self.has("kubernetes.io/os", "linux")
     }
@@ -159,7 +160,7 @@ impl NodeView {
             .any(|label| self.labels.get(label).is_some())
     }
 
-    /// Empty: none.
+    /// Empty if it has none.
     pub(super) fn zone(&self) -> &str {
         self.labels.get(ZONE_LABEL).unwrap_or_default()
     }
@@ -178,7 +179,7 @@ impl NodeView {
         owner.to_owned()
     }
 
-    /// As [`phase::phase`] takes it.
+    /// The input of [`phase::phase`].
     pub(crate) fn phase_view(
         &self,
         spec: &GlobalPullSecretSpec,
@@ -227,7 +228,7 @@ pub(crate) fn is_selected(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool 
             .all(|(key, value)| node.has(key, value))
 }
 
-/// Whether the node gets nothing new: somebody is removing it, or an admin cordoned it and asked for that.
+/// Whether the node gets no new content: it is being removed, or it is cordoned and the spec says `Skip`.
 pub(super) fn is_skipped(spec: &GlobalPullSecretSpec, node: &NodeView) -> bool {
     node.is_being_deleted || node.unschedulable && spec.rollout.cordoned == Cordoned::Skip
 }
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_says_by_its_labels_and_its_age_what_it_is() {
+    fn labels_and_age_classify_a_node() {
         let created = Timestamp::UNIX_EPOCH;
         let node = |labels: &[(&str, &str)]| {
             let labels = labels
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_kubelet_is_another_thing_than_one_that_reports_trouble() {
+    fn an_unresponsive_kubelet_differs_from_one_that_reports_not_ready() {
         let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(7);
         let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
         assert_eq!(node.foreign_owner(), "");

@@ -1,4 +1,4 @@
-//! Labels of a Node or a namespace, packed: thousands of nodes have a dozen each.
+//! Labels of a Node or a namespace in compact form: thousands of nodes have a dozen each.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use super::input::{NodeView, Snapshot, is_selected, is_skipped};
 use super::progress::{Context, is_retry_due, lost, progress, up_to_date};
 
 /// The nodes with a goal: the selected ones, and those that restore. `canary_passed`: enough canaries have had the goal.
-/// `provider_since`: the first revision with the present configuration of the provider; 0: none.
+/// `provider_since`: the first revision with the current configuration of the provider; 0: none.
 pub(crate) fn members(
     snapshot: &Snapshot,
     goal: Goal,
@@ -46,8 +46,8 @@ pub(crate) fn members(
     nodes.collect()
 }
 
-/// The node's kubelet runs the provider as it is configured now, so that another content takes no restart. What a node
-/// reports wrongly is its own loss.
+/// The node's kubelet runs the provider with the current configuration, so other content needs no restart. A node that reports
+/// this wrongly harms only itself.
 fn takes_in_place(object: &NodePullSecret, node: &NodeView, provider_since: i64) -> bool {
     let gives_tokens = |version: &str| kubelet_version(version) >= Some(MIN_KUBELET_FOR_SCOPES);
     provider_since > 0
@@ -96,9 +96,9 @@ fn member(
         assigned: match object {
             _ if node.is_foreign && goal != Goal::Restore => Some((goal, Progress::Foreign)),
             Some(object) => progress(object, node, context),
-            // Nobody knows what is on it.
+            // What is on it is unknown.
             None if goal == Goal::Restore => Some((Goal::Revision(0), Progress::Blocked)),
-            // Its object is written in this very plan, and says so from the next one on.
+            // This plan writes its object, which says so from the next plan on.
             None if node.ready.is_ok() && node.is_linux() && may_have_something(snapshot, node) => {
                 Some((Goal::Revision(0), Progress::Unknown))
             }
@@ -117,7 +117,7 @@ fn member(
         in_place: false,
     };
     if is_abandoned && (member.not_ready.is_some() || member.is_unresponsive()) {
-        // Nothing is left to do for it, and it takes no slot: as done it would count as unavailable.
+        // There is nothing to do for it, and it takes no slot: as done it would count as unavailable.
         member.assigned = None;
     }
     if member.is_blocked() {
@@ -126,9 +126,10 @@ fn member(
     member
 }
 
-/// What asks for one more try on the node: its own annotation, and that of the additional Secret; empty: neither.
+/// The value that requests one more attempt on the node: from its own annotation and that of the additional Secret; empty:
+/// neither.
 fn retry(snapshot: &Snapshot, object: Option<&NodePullSecret>) -> String {
-    // Together no longer than the field.
+    // Together at most as long as the field.
     const LONGEST: usize = 500;
     let own = object.and_then(|object| object.annotations().get(RETRY_ANNOTATION));
     let both = own.into_iter().chain(&snapshot.additional_retry);
@@ -149,7 +150,7 @@ fn is_abandoned(object: &NodePullSecret) -> bool {
 /// Which nodes may be canaries.
 struct Canaries<'a> {
     spec: &'a GlobalPullSecretSpec,
-    /// A node outside the control plane can be one.
+    /// A node outside the control plane may be one.
     has_worker: bool,
 }
 
@@ -184,7 +185,7 @@ impl<'a> Canaries<'a> {
     }
 }
 
-/// Assignments of one plan, at most.
+/// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
 
 /// Specs to write, in this order: missing objects, revocations, then assignments.
@@ -199,7 +200,7 @@ pub(crate) fn assignments(
         members,
         limits: &spec.rollout,
         canary_passed,
-        // One syncer that is down is its node's own trouble.
+        // A single syncer that is down is its node's own problem.
         unavailable: if syncers.down > most { syncers.down } else { 0 },
     });
     let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
@@ -211,7 +212,7 @@ pub(crate) fn assignments(
         .assignments
         .into_iter()
         .filter(|_| !syncers.are_rolling)
-        // Thousands may change in place, more than one reconcile writes.
+        // Thousands of nodes may change in place, more than one reconcile can write.
         .take(AT_ONCE);
     let assignments = assignments.map(|name| {
         let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
@@ -224,8 +225,8 @@ pub(crate) fn assignments(
         .collect()
 }
 
-/// Every Linux node has an object, which asks for nothing at first: its syncer answers with what the node has. `restores`:
-/// all of them restore, and afterwards nobody would look again.
+/// Every Linux node gets an object, which initially assigns nothing; its syncer reports what the node has. `restores`: all nodes
+/// restore, and afterwards nobody checks again.
 pub(super) fn missing(
     snapshot: &Snapshot,
     restores: bool,
@@ -238,7 +239,7 @@ pub(super) fn missing(
     nodes.map(move |node| {
         let spec = NodePullSecretSpec {
             assigned_at: Some(Time(snapshot.now)),
-            // It may have anything, until it has reported.
+            // What it has is unknown until it has reported.
             revoked: restores && snapshot.is_in_force() || may_have_something(snapshot, node),
             foreign_owner: node.foreign_owner(),
             ..NodePullSecretSpec::default()
@@ -247,15 +248,15 @@ pub(super) fn missing(
     })
 }
 
-/// Of a node without an object: whether it had one, by which it may have been assigned something. A new node is taken for
-/// one that had none, unless the deletion was seen: a restore waits for what it reports, but not for ever.
+/// Whether a node without an object may have had an assignment by a deleted object. A new node counts as having had none, unless
+/// the deletion was observed; a restore waits for its report, but not forever.
 fn may_have_something(snapshot: &Snapshot, node: &NodeView) -> bool {
     let had_object =
         !node.is_new(snapshot.now) || snapshot.deleted_out_of_band.contains(&node.name);
     had_object && snapshot.is_in_force()
 }
 
-/// A restore keeps the last revision, so that one look at the object shows what is being undone.
+/// A restore keeps the last revision, so that the object shows what is being undone.
 pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
     let last = object.map_or(0, |object| object.spec.revision);
@@ -274,7 +275,8 @@ pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> N
     }
 }
 
-/// What the node reports to have, instead of what it was assigned. A number that the controller never assigned is none.
+/// Assigns what the node reports to have, instead of its last assignment. A revision that the controller never assigned counts as
+/// none.
 fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
     let object = snapshot.node_pull_secrets.get(node);
     let status = object.and_then(|object| object.status.as_ref());
@@ -288,7 +290,7 @@ fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
     }
 }
 
-/// What keeps a failed or blocked node from its goal, in words.
+/// Why a failed or blocked node doesn't reach its goal, as text.
 pub(crate) fn failure(snapshot: &Snapshot, name: &str) -> String {
     let object = snapshot.node_pull_secrets.get(name);
     let (Some(object), Some(node)) = (object, snapshot.nodes.get(name)) else {
@@ -318,7 +320,7 @@ mod tests {
     use super::*;
     use crate::content::source::Source;
 
-    /// Members of a cluster whose nodes are as [`snapshot`] describes them.
+    /// Members of a cluster with the nodes described as in [`snapshot`].
     fn members_of(nodes: &str, goal: Goal, change: impl FnOnce(&mut Snapshot)) -> Vec<Member> {
         let mut snapshot = snapshot(Source::Absent, None, nodes);
         change(&mut snapshot);
@@ -326,11 +328,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_that_runs_the_provider_as_it_is_takes_content_in_place() {
+    fn only_a_node_with_the_current_provider_changes_in_place() {
         let by_provider = DeliveryType::CredentialProvider.as_str();
         for (case, delivery, delivered, revision, version, now, since, expected) in [
             (
-                "it runs it",
+                "it runs the current provider",
                 by_provider,
                 5,
                 5,
@@ -340,7 +342,7 @@ mod tests {
                 true,
             ),
             (
-                "since that very revision",
+                "since exactly that revision",
                 by_provider,
                 3,
                 3,
@@ -350,7 +352,7 @@ mod tests {
                 true,
             ),
             (
-                "as it was before",
+                "with an older configuration",
                 by_provider,
                 2,
                 2,
@@ -370,7 +372,7 @@ mod tests {
                 false,
             ),
             (
-                "its data are another's",
+                "its delivery is of another revision",
                 by_provider,
                 4,
                 5,
@@ -380,7 +382,7 @@ mod tests {
                 false,
             ),
             (
-                "nobody counts",
+                "provider configuration not recorded",
                 by_provider,
                 5,
                 5,
@@ -400,7 +402,7 @@ mod tests {
                 false,
             ),
             (
-                "without tokens as before",
+                "without tokens, unchanged",
                 by_provider,
                 5,
                 5,
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_a_selected_node_or_one_that_has_something() {
+    fn members_are_selected_nodes_and_those_with_content() {
         let line = |nodes: &str, goal| {
             let members = members_of(nodes, goal, |snapshot| {
                 for object in snapshot.node_pull_secrets.to_mut().values_mut() {
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_as_far_as_its_object_and_its_node_tell() {
+    fn progress_follows_from_object_and_node() {
         let to_5 = Goal::Revision(5);
         let in_doubt = Goal::Revision(0);
         for (case, nodes, goal, expected) in [
@@ -466,26 +468,21 @@ mod tests {
                 Some((to_5, Progress::Foreign)),
             ),
             (
-                "which keeps nothing from being restored",
+                "which does not block a restore",
                 "%a=5:Synced",
                 Goal::Restore,
                 Some((to_5, Progress::Done)),
             ),
             (
-                "without an object: it may have anything",
+                "without an object: its content is unknown",
                 "a b=5",
                 to_5,
                 Some((in_doubt, Progress::Unknown)),
             ),
-            ("a new one has nothing", "+a b=5", to_5, None),
+            ("a new node has nothing", "+a b=5", to_5, None),
+            ("a NotReady node is not waited for", "!a b=5", to_5, None),
             (
-                "one that is not ready is not waited for",
-                "!a b=5",
-                to_5,
-                None,
-            ),
-            (
-                "but keeps a restore from its end",
+                "but keeps a restore open",
                 "a b=5",
                 Goal::Restore,
                 Some((in_doubt, Progress::Blocked)),
@@ -497,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_being_deleted_is_skipped_by_revisions_and_not_by_a_restore() {
+    fn a_node_that_is_being_deleted_is_skipped_by_revisions_but_not_by_a_restore() {
         for (goal, expected) in [(Goal::Revision(5), true), (Goal::Restore, false)] {
             let members = members_of("a=5:Synced", goal, |snapshot| {
                 let node = snapshot.nodes.to_mut().get_mut("a").unwrap();
@@ -507,7 +504,7 @@ mod tests {
         }
     }
 
-    /// Its clock has seen all objects as they are for so long.
+    /// Its clock has seen all objects unchanged for this long.
     fn observe(snapshot: &mut Snapshot, seconds: i64) {
         let since = snapshot.now - SignedDuration::from_secs(seconds);
         let objects = snapshot.node_pull_secrets.iter();
@@ -516,20 +513,20 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_node_tries_again_when_it_is_asked_or_after_a_while() {
+    fn a_blocked_node_retries_on_request_or_after_a_while() {
         for (case, state, is_asked, seconds, expected) in [
             ("not yet", "Failed.DiskFull", false, 14, false),
             ("after a while", "Failed.DiskFull", false, 15, true),
             ("asked", "Failed.DiskFull", true, 14, true),
             ("both", "Failed.DiskFull", true, 15, true),
             (
-                "one that failed only if asked",
+                "a failed node only on request",
                 "RolledBack",
                 false,
                 15,
                 false,
             ),
-            ("and asked", "RolledBack", true, 0, true),
+            ("and on request", "RolledBack", true, 0, true),
         ] {
             let nodes = format!("a=5:{state}");
             let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
@@ -544,17 +541,17 @@ mod tests {
     }
 
     #[test]
-    fn the_control_plane_goes_first_only_where_no_worker_can() {
+    fn the_control_plane_goes_first_only_if_no_worker_can() {
         for (case, worker, is_being_deleted, seconds, expected) in [
             ("a worker can", "w=5:Synced", false, 200, false),
-            ("one without an object", "w", false, 200, false),
-            ("it has time to respond", "w=5", false, 119, false),
+            ("a worker without an object", "w", false, 200, false),
+            ("it may still respond", "w=5", false, 119, false),
             ("it does not respond", "w=5", false, 120, true),
             ("excluded", "-w=5:Synced", false, 0, true),
-            ("of another program", "%w=5:Synced", false, 0, true),
+            ("with a foreign owner", "%w=5:Synced", false, 0, true),
             ("not ready", "!w=5:Synced", false, 0, true),
-            ("on its way out", "w=5:Synced", true, 0, true),
-            ("there is none", "", false, 0, true),
+            ("being deleted", "w=5:Synced", true, 0, true),
+            ("no worker", "", false, 0, true),
         ] {
             let nodes = format!("m=5:Synced {worker}");
             let members = members_of(&nodes, Goal::Revision(5), |snapshot| {
@@ -572,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_canary_that_has_not_passed_has_to_be_ready_for_longer() {
+    fn canary_min_ready_applies_until_the_canary_has_passed() {
         let mut snapshot = snapshot(Source::Absent, None, "a=5:Synced b=5:Synced");
         let canary = &mut snapshot.spec.rollout.canary;
         canary.min_ready_seconds = 60;
@@ -598,11 +595,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_says_when_it_was_written_and_what_its_node_may_have() {
+    fn a_new_object_has_its_time_and_whether_its_node_may_have_content() {
         for (case, nodes, restores, revoked, owner) in [
             ("nothing is in force", "a", true, false, ""),
             ("a new node", "+a x=5", false, false, ""),
-            ("a new node while all restore", "+a x=5", true, true, ""),
+            ("a new node during a restore", "+a x=5", true, true, ""),
             ("an old node", "a x=5", false, true, ""),
             (
                 "another program manages its file",
@@ -631,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn an_assignment_says_all_that_the_syncer_needs() {
+    fn an_assignment_has_everything_that_the_syncer_needs() {
         let mut snapshot = snapshot(Source::Absent, None, "%a=5:Synced b=4");
         let object = snapshot.node_pull_secrets.to_mut().get_mut("a").unwrap();
         object.spec.revoked = true;
@@ -657,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_node_is_taken_for_what_it_reports_if_that_was_ever_assigned() {
+    fn a_revoked_node_gets_its_reported_revision_if_that_was_ever_assigned() {
         for (newest, state, expected) in [
             (7, "7:Syncing/6", 6),
             (7, "7:Syncing/7", 7),
@@ -678,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_its_node_and_says_what_was_lost_or_reported() {
+    fn a_failure_has_its_node_and_cause() {
         for (nodes, expected) in [
             ("a=5:RolledBack", "a: RolledBack: it did not start"),
             ("!a=5:RolledBack", "a: RolledBack: it did not start"),
@@ -700,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_may_have_to_be_ready_for_longer() {
+    fn canary_min_ready_seconds_may_be_longer() {
         let mut spec = GlobalPullSecretSpec::default();
         spec.rollout.min_ready_seconds = 5;
         spec.rollout.canary.min_ready_seconds = 60;

@@ -1,4 +1,4 @@
-//! Which node gets which revision next. Pure.
+//! Plans which node gets which revision next. Pure.
 
 mod bootstrap;
 pub(crate) mod clock;

@@ -13,26 +13,26 @@ use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::since::since;
 use crate::content::source::{Data, Source, Verdict};
 
-/// The state that the nodes shall reach.
+/// The desired state of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// No additional Secret, no source, and nothing left to clean up.
+    /// No additional Secret, no source, and nothing to clean up.
     Nothing,
-    /// Every node keeps what it has.
+    /// Every node keeps its content.
     Hold(Hold),
     Reach(Goal),
     /// Every node is restored: the controller deletes the objects that it created.
     CleanUp,
 }
 
-/// Why nothing changes although something is in force.
+/// Why nothing changes although content is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// The `GlobalPullSecret` was deleted. Its defaults might be other limits than the user's.
+    /// The `GlobalPullSecret` was deleted. The defaults may have other limits than the user's.
     ConfigMissing,
     /// There is a Secret, but no valid content. Only absence restores.
     NoValidContent,
-    /// The revision can't be counted up.
+    /// The revision can't be incremented.
     NoRevisionLeft,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Hold {
 pub(crate) struct Plan {
     pub(crate) resolved: Resolved,
     pub(crate) aim: Aim,
-    /// The nodes with their goals, as the plan and the report see them; empty for [`Aim::Nothing`].
+    /// The nodes with their goals, for the plan and the report; empty for [`Aim::Nothing`].
     pub(crate) members: Vec<Member>,
     /// Enough canaries have had the revision.
     pub(crate) canary_passed: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Plan {
     /// Written before `global`, which no longer has this revision.
     pub(crate) rolled_out: Option<RolledOutWrite>,
     pub(crate) global: Option<GlobalWrite>,
-    /// Nodes get nothing any more, and all of them are restored: the syncers and their objects go.
+    /// Nodes no longer get anything, and all of them are restored: remove the syncers and their objects.
     pub(crate) removes_agents: bool,
     /// `NodePullSecret`s to write: node and spec, in this order.
     pub(crate) assignments: Vec<(String, NodePullSecretSpec)>,
@@ -94,7 +94,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan {
         Rollback::To(before) => {
             let resolved = self::resolved(snapshot, Some(&before));
             match &resolved.desired {
-                // Where both do not fit, everything stays as it is.
+                // If both do not fit, nothing changes.
                 Some(desired) if resolved.too_large.is_none() => {
                     reach(snapshot, &resolved, desired, Some(&before))
                 }
@@ -118,7 +118,7 @@ fn resolved(snapshot: &Snapshot, before: Option<&Global>) -> Resolved {
     )
 }
 
-/// Nothing valid is not nothing asked: only where every source is absent, or a restore has begun, the nodes restore.
+/// Invalid content is not the same as absence: the nodes restore only if every source is absent, or if a restore has begun.
 fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     let is_absent = resolved.additional == Verdict::Absent
         && resolved
@@ -138,7 +138,7 @@ fn without_content(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     }
 }
 
-/// Every node keeps what it has; new ones get what the fleet has.
+/// Every node keeps its content; new nodes get the fleet's.
 fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Hold(reason));
     plan.assignments = missing(snapshot, false).collect();
@@ -152,7 +152,7 @@ fn hold(snapshot: &Snapshot, resolved: Resolved, reason: Hold) -> Plan {
     plan
 }
 
-/// Rolls the desired content out.
+/// Rolls out the desired content.
 fn reach(
     snapshot: &Snapshot,
     resolved: &Resolved,
@@ -184,7 +184,7 @@ fn reach(
         had_passed || rollout::has_canary_passed(members, goal, &snapshot.spec.rollout);
     let is_off_nodes = is_off_nodes(snapshot, members);
     let had_config_file = before.is_some_and(|global| global.config_file.is_some());
-    // That nothing is on the nodes any more is written first.
+    // First record that nothing is left on the nodes.
     plan.removes_agents = is_off_nodes && !had_config_file && snapshot.may_be_on_nodes();
     let members = &plan.members;
     let rolled_out = same
@@ -228,13 +228,13 @@ fn reach(
             });
     }
     plan.assignments = assignments(snapshot, members, plan.canary_passed);
-    let goes_on = !snapshot.spec.rollout.paused
+    let continues = !snapshot.spec.rollout.paused
         && !rollout::is_halted(
             failed(members).count(),
             &snapshot.spec.rollout,
             members.len(),
         );
-    let fleet_revision = fleet_revision(snapshot, &next, goes_on);
+    let fleet_revision = fleet_revision(snapshot, &next, continues);
     plan.assignments.extend(bootstrap(snapshot, fleet_revision));
     let is_written = !snapshot.global_deleted_out_of_band
         && same.is_some_and(|global| global.has_same_state(&next));
@@ -247,21 +247,21 @@ fn reach(
     plan
 }
 
-/// Nodes get nothing, and every one is restored.
+/// Nodes get nothing, and every node is restored.
 fn is_off_nodes(snapshot: &Snapshot, members: &[Member]) -> bool {
     snapshot.spec.kubelet.delivery == DeliveryType::None && members.iter().all(Member::is_done)
 }
 
 enum Rollback {
     No,
-    /// The last good additional Secret must be read first.
+    /// The last valid additional Secret must be read first.
     NeedsHistory,
-    /// With this state in place of the present one, which rejects the present additional Secret.
+    /// Replace the current state by this one, which rejects the current additional Secret.
     To(Box<Global>),
 }
 
-/// Whether too many nodes failed with this revision, and the user wants the last good one then. Where the additional
-/// Secret is the same as in that, another one would not help.
+/// Whether too many nodes failed with this revision, and the user wants a rollback then. If the additional Secret equals the last
+/// valid one, a rollback would not help.
 fn rollback(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -306,7 +306,7 @@ fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]
     }
 }
 
-/// The additional Secret that goes, for the history: every node had it.
+/// The replaced additional Secret for the history, if it was rolled out to every node.
 fn kept(global: &Global) -> Option<HistoryWrite> {
     Some(HistoryWrite {
         revision: global.revision,
@@ -315,7 +315,7 @@ fn kept(global: &Global) -> Option<HistoryWrite> {
     })
 }
 
-/// Every node that can be reached has it, and there is one. Where nodes get nothing: every namespace.
+/// Every reachable node has it, and there is at least one. If nodes get nothing: every namespace.
 fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
     if snapshot.spec.kubelet.delivery == DeliveryType::None {
         return snapshot.namespaces_have == Some(revision);
@@ -324,7 +324,7 @@ fn is_complete(snapshot: &Snapshot, members: &[Member], revision: i64) -> bool {
         && selected(members).all(|m| m.is_done() || m.is_passed_over() && !m.has_failed())
 }
 
-/// Those with a revision for a goal.
+/// Those with a revision as their goal.
 fn selected(members: &[Member]) -> impl Iterator<Item = &Member> {
     members.iter().filter(|member| member.goal != Goal::Restore)
 }
@@ -333,7 +333,7 @@ fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {
     selected(members).filter(|member| member.has_failed())
 }
 
-/// No additional Secret and no source: every node restores, and then everything is deleted.
+/// No additional Secret and no source: every node restores, then everything is deleted.
 fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
     let mut plan = Plan::new(resolved, Aim::Reach(Goal::Restore));
     plan.members = members(snapshot, Goal::Restore, true, 0);
@@ -342,8 +342,8 @@ fn restore(snapshot: &Snapshot, resolved: Resolved) -> Plan {
         plan.aim = Aim::CleanUp;
         return plan;
     }
-    // The restore has begun: an invalid Secret that appears now must not bring the last good content back, and no new
-    // node gets the content that is being removed.
+    // The restore has begun: an invalid Secret that appears now must not bring the last valid content back, and no new node gets
+    // the content that is being removed.
     plan.global = snapshot
         .global
         .as_ref()

@@ -1,6 +1,6 @@
-//! What holds in every run of events: never more nodes disturbed than the limit allows, nothing assigned while it must not
-//! be, no revision that the controller did not write, and in the end every node where it belongs. The nodes here are as
-//! simple as they can be, and one of them may lie; the plan is the real one.
+//! Properties of every sequence of events: the limit on disrupted nodes is never exceeded, nothing is assigned when it must not
+//! be, there is no revision that the controller did not write, and in the end every node reaches its goal. The simulated nodes
+//! are as simple as possible, and one of them may lie; the plan is the real one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ use crate::content::secret::Global;
 use crate::content::source::{Data, Source};
 
 const LIMIT: usize = 2;
-/// One more than there are liars.
+/// One more than the number of liars.
 const MAX_FAILURES: usize = 2;
 const BAD: &str = r#"{"auths":{"c":{"auth":"cGFudHM="}}}"#;
 
@@ -40,13 +40,13 @@ enum Event {
     /// Its disk is full from now on.
     Fills(u8),
     Mends(u8),
-    /// Its syncer does nothing from now on.
-    Silent(u8),
-    Speaks(u8),
+    /// Its syncer is unresponsive from now on.
+    Unresponsive(u8),
+    Responds(u8),
     Excluded(u8),
     Included(u8),
     Retried(u8),
-    /// Its syncer is of the release before, or no longer.
+    /// Its syncer is of the previous release, or current again.
     Skews(u8),
     Rotated,
     SourceRotated,
@@ -57,7 +57,7 @@ enum Event {
     ConfigApplied,
     Paused,
     Resumed,
-    /// The delivery is the other one.
+    /// The delivery changes to the other one.
     DeliversOtherwise,
     Minutes(u8),
     /// Another client deletes the object of a node.
@@ -65,7 +65,7 @@ enum Event {
     AllObjectsDeleted,
     /// The lying node reports this phase, for this generation of its spec, with this revision.
     Lies(u8, u8, i64),
-    /// A syncer does one thing.
+    /// A syncer takes one step.
     Steps(u8),
     /// The controller plans, and is killed after this many writes.
     Reconciles(u8),
@@ -81,8 +81,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<u8>().prop_map(Event::Breaks),
         1 => any::<u8>().prop_map(Event::Fills),
         2 => any::<u8>().prop_map(Event::Mends),
-        1 => any::<u8>().prop_map(Event::Silent),
-        2 => any::<u8>().prop_map(Event::Speaks),
+        1 => any::<u8>().prop_map(Event::Unresponsive),
+        2 => any::<u8>().prop_map(Event::Responds),
         1 => any::<u8>().prop_map(Event::Excluded),
         2 => any::<u8>().prop_map(Event::Included),
         1 => any::<u8>().prop_map(Event::Retried),
@@ -108,23 +108,22 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools)] // Independent facts.
 struct SimulatedNode {
-    /// What is on its disk.
+    /// The revision on its disk.
     in_force: i64,
-    /// It is in the middle of a change: since when it was asked for it, which is what the deadline counts from, and for which
-    /// generation.
+    /// It is in the middle of a change: when that was assigned, which starts the deadline, and for which generation.
     changing: Option<(Timestamp, i64)>,
-    /// It was new and empty when it began: nothing ran there.
+    /// It was new and empty when the change began: nothing ran there.
     bootstraps: bool,
-    /// How what is in force is delivered, and whether the change under way needs no restart.
+    /// Delivery of the revision in force; or, during a change, whether that needs no restart.
     delivery: Delivery,
     in_place: bool,
     is_broken: bool,
     is_full: bool,
-    is_silent: bool,
+    is_unresponsive: bool,
     is_old: bool,
     lies: bool,
-    /// Its object was deleted while no controller ran, when the node was new, and its syncer has not reported since: nothing
-    /// tells it from a node that never had anything. A restore waits for it for two minutes only.
+    /// Its object was deleted while no controller ran and the node was new, and its syncer has not reported since: it looks like
+    /// a node that never had anything. A restore waits for it for only two minutes.
     is_unknowable: bool,
 }
 
@@ -150,7 +149,7 @@ fn content(number: u32) -> Source {
 struct Cluster {
     snapshot: Snapshot<'static>,
     nodes: BTreeMap<String, SimulatedNode>,
-    /// Of each revision that was ever written.
+    /// Delivery of every revision that was ever written.
     deliveries: BTreeMap<i64, Delivery>,
     contents: u32,
     joined: u32,
@@ -221,7 +220,7 @@ impl Cluster {
             Event::Paused => self.snapshot.spec.rollout.paused = true,
             Event::Resumed => self.snapshot.spec.rollout.paused = false,
             Event::Minutes(minutes) => {
-                // A syncer that runs responds within less than a minute.
+                // A running syncer responds within a minute.
                 for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
                     self.step(&name);
                 }
@@ -279,22 +278,23 @@ impl Cluster {
             }),
             Event::Included(at) => self.view(at, |view| view.labels = labels(&[LINUX])),
             Event::Breaks(at) => self.node(at, |node| node.is_broken = true),
-            // An older syncer tries again by itself, which no limit knows of.
+            // An older syncer retries automatically, outside any limit.
             Event::Fills(at) => self.node(at, |node| node.is_full = !node.is_old),
             Event::Mends(at) => self.node(at, |node| {
                 node.is_broken = false;
                 node.is_full = false;
             }),
-            Event::Silent(at) => self.node(at, |node| node.is_silent = true),
-            Event::Speaks(at) => self.node(at, |node| node.is_silent = false),
+            Event::Unresponsive(at) => self.node(at, |node| node.is_unresponsive = true),
+            Event::Responds(at) => self.node(at, |node| node.is_unresponsive = false),
             Event::Skews(at) => self.node(at, |node| node.is_old = !node.is_old && !node.is_full),
         }
         self.assert_limit(event);
     }
 
-    /// But not that of a new node whose syncer is silent: nobody can tell it from one that never had anything.
+    /// Except that of a new node whose syncer is unresponsive: it looks like one that never had anything.
     fn delete_object(&mut self, name: &str) {
-        if !self.nodes[name].is_silent || !self.snapshot.nodes[name].is_new(self.snapshot.now) {
+        if !self.nodes[name].is_unresponsive || !self.snapshot.nodes[name].is_new(self.snapshot.now)
+        {
             self.objects().remove(name);
         }
     }
@@ -321,7 +321,7 @@ impl Cluster {
         self.nodes.insert(name, SimulatedNode::default());
     }
 
-    /// What a compromised node may write into its own status, and the schema lets pass or not.
+    /// Whatever a compromised node may write into its status, valid by the schema or not.
     fn lie(&mut self, phase: u8, generation: u8, revision: i64) {
         let liar = self.nodes.iter().find(|(_, node)| node.lies);
         let Some(name) = liar.map(|(name, _)| name.clone()) else {
@@ -349,22 +349,22 @@ impl Cluster {
         }
     }
 
-    /// What a syncer does next.
+    /// The next step of a syncer.
     fn step(&mut self, name: &str) {
         let now = self.snapshot.now;
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
-        if !self.snapshot.daemon_set || node.is_silent || node.lies {
+        if !self.snapshot.daemon_set || node.is_unresponsive || node.lies {
             return;
         }
         let global = self.snapshot.global.as_ref();
         let newest = global.map_or(0, |global| global.revision);
         let available = [Some(newest), self.snapshot.rolled_out_revision];
         let Some(object) = self.snapshot.node_pull_secrets.to_mut().get_mut(name) else {
-            // A syncer of the release before takes what is proven by itself, on a node that has nothing.
-            let is_proven = global.is_some_and(|global| global.canary_passed);
-            if node.is_old && node.in_force == 0 && is_proven {
+            // A syncer of the previous release applies a revision whose canary passed by itself, on a node that has nothing.
+            let has_canary_passed = global.is_some_and(|global| global.canary_passed);
+            if node.is_old && node.in_force == 0 && has_canary_passed {
                 node.in_force = newest;
             }
             return;
@@ -413,7 +413,7 @@ impl Cluster {
         if node.changing.is_some() {
             let view = &self.snapshot.nodes[name];
             node.bootstraps = node.in_force == 0 && view.is_new(now);
-            // An older syncer knows the file only.
+            // An older syncer knows only the file.
             let delivery = if node.is_old || spec.restore {
                 Delivery::ConfigFile
             } else {
@@ -451,7 +451,7 @@ impl Cluster {
             } else {
                 generation
             },
-            // The revision that it works on is kept where nothing else reports it.
+            // Stores the revision that it works on, because nothing else reports it.
             message: asked.to_string(),
             revision: node.in_force,
             restored: node.in_force == 0
@@ -524,7 +524,7 @@ impl Cluster {
         }
     }
 
-    /// Whether an assignment disturbs a node when it must not.
+    /// Asserts that an assignment disrupts no node when it must not.
     fn assert_allowed(&self, name: &str, spec: &NodePullSecretSpec, was_halted: bool) {
         let node = &self.nodes[name];
         let view = &self.snapshot.nodes[name];
@@ -560,8 +560,8 @@ impl Cluster {
         *object.metadata.generation.as_mut().unwrap() += 1;
     }
 
-    /// The nodes in the middle of a change are the truth that the limit is about, whatever their objects say. Only a node
-    /// that was given up, dead or beyond its deadline, may be one more.
+    /// The limit applies to nodes that really are in the middle of a change, whatever their objects say. Only a node that was
+    /// given up, dead or past its deadline, may exceed it.
     fn assert_limit(&self, event: &Event) {
         let now = self.snapshot.now;
         let disturbed: Vec<&String> = self
@@ -602,7 +602,7 @@ impl Cluster {
         failed.count() >= MAX_FAILURES
     }
 
-    /// Everybody works and everything is allowed, for as long as it takes. The liar goes on.
+    /// Everything works and is allowed for as long as needed. The liar continues.
     fn calm_down(&mut self, lies: &[(u8, u8, i64)]) {
         self.handle(&Event::Resumed);
         self.handle(&Event::ConfigApplied);
@@ -614,7 +614,7 @@ impl Cluster {
             for event in [
                 Event::Ready(*at),
                 Event::Mends(*at),
-                Event::Speaks(*at),
+                Event::Responds(*at),
                 Event::Retried(*at),
             ] {
                 self.handle(&event);
@@ -673,7 +673,7 @@ fn spec_of(status: &NodePullSecretStatus) -> i64 {
     status.message.parse().unwrap_or_default()
 }
 
-/// Of a fixed seed, so that a change is judged by what it changes. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
+/// A fixed seed, so that results differ only with the code. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` explore more.
 fn config() -> ProptestConfig {
     let given = ProptestConfig::default();
     let is_given = |name: &str| std::env::var_os(name).is_some();
@@ -697,7 +697,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_limits_hold_and_every_node_ends_where_it_belongs(
+    fn limits_hold_and_every_node_reaches_its_goal_after_any_events(
         events in events(),
         lies in proptest::collection::vec((any::<u8>(), any::<u8>(), 0..9_i64), 0..4),
     ) {

@@ -53,9 +53,9 @@ fn without_canary(revision: i64, text: &str) -> Global {
     }
 }
 
-/// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never n6=0:Pending/3 n7=5:Failed.DiskFull`: name, what it was assigned (`R`:
-/// restore), phase that it reports for that (none: it has not reported yet; `never`: anything ever), `/` revision in force,
-/// `.` reason. Before the name: `!` not ready for a minute, `-` excluded, `%` another program manages its file, `+` its Node is new.
+/// `n1 n2=5 n3=5:Synced n4=R:Restored n5=5:never n6=0:Pending/3 n7=5:Failed.DiskFull`: name, assignment (`R`: restore), phase
+/// that it reports for that (none: not reported yet; `never`: nothing ever), `/` revision in force, `.` reason. Before the name:
+/// `!` not ready for a minute, `-` excluded, `%` foreign owner, `+` its Node is new.
 pub(crate) fn snapshot(
     additional: Source,
     global: Option<Global>,
@@ -158,8 +158,8 @@ fn object(name: &str, text: &str) -> NodePullSecret {
     object
 }
 
-/// The plan in one line: aim, history, rolled-out revision that is kept, revision that is written, assignments (`?`: revoked,
-/// or the node may have anything).
+/// The plan in one line: aim, history, rolled-out revision that is kept, revision that is written, assignments (`?`: revoked, or
+/// what the node has is unknown).
 fn line(snapshot: &Snapshot) -> String {
     let plan = plan(snapshot);
     let mut words = vec![format!("{:?}", plan.aim)];
@@ -191,32 +191,32 @@ fn line(snapshot: &Snapshot) -> String {
 fn the_plan_follows_from_the_snapshot() {
     for (case, snapshot, expected) in vec![
         (
-            "nothing there: nothing to do",
+            "no content: nothing to do",
             snapshot(Source::Absent, None, "a b"),
             "Nothing",
         ),
         (
-            "the first add writes revision 1, makes an object a node, and assigns nothing yet",
+            "the first add writes revision 1, creates an object per node, and assigns nothing yet",
             snapshot(found(A), None, "a b -x"),
             "Reach(Revision(1)) write 1 a=0 b=0 x=0",
         ),
         (
-            "then one goes first",
+            "then one node goes first",
             snapshot(found(A), Some(without_canary(1, A)), "a=0 b=0 -x=0"),
             "Reach(Revision(1)) a=1",
         ),
         (
-            "a node whose syncer has reported nothing yet is not asked",
+            "a node whose syncer has not reported yet gets no assignment",
             snapshot(found(A), Some(without_canary(1, A)), "a=0:never b=0"),
             "Reach(Revision(1)) b=1",
         ),
         (
-            "the first that has it is the canary",
+            "the first node that has it is the canary",
             snapshot(found(A), Some(without_canary(1, A)), "a=1:Synced b=0 c=0"),
             "Reach(Revision(1)) write 1 passed b=1",
         ),
         (
-            "when all have it, it is rolled out",
+            "once all nodes have it, it is rolled out",
             snapshot(
                 found(A),
                 Some(without_canary(1, A)),
@@ -225,12 +225,12 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Revision(1)) write 1 passed rolled out",
         ),
         (
-            "an old node whose object is gone waits for its turn",
+            "an old node whose object was deleted waits",
             snapshot(found(A), Some(global(1, A)), "a=1 b"),
             "Reach(Revision(1)) b=0?",
         ),
         (
-            "a file that another program manages is left to it",
+            "a node with a foreign owner gets nothing",
             snapshot(found(A), Some(global(1, A)), "%a b=1:Synced"),
             "Reach(Revision(1)) a=0?",
         ),
@@ -240,12 +240,12 @@ fn the_plan_follows_from_the_snapshot() {
             "Nothing",
         ),
         (
-            "the next one follows when the first is done",
+            "the next node follows when the first is done",
             snapshot(found(A), Some(global(1, A)), "a=1:Synced b=0 c=0"),
             "Reach(Revision(1)) b=1",
         ),
         (
-            "a node at work holds the next",
+            "a node in flight delays the next",
             snapshot(found(A), Some(global(1, A)), "a=1:Syncing b=0"),
             "Reach(Revision(1))",
         ),
@@ -255,17 +255,17 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Revision(1))",
         ),
         (
-            "a rotation is a new revision, and the one before stays available",
+            "a rotation is a new revision, and the previous one stays available",
             snapshot(found(B), Some(global(1, A)), "a=1:Synced b=1:Synced"),
             "Reach(Revision(2)) keep 1 slot 1 write 2 a=2",
         ),
         (
-            "one that was never rolled out does not stay",
+            "a revision that was never rolled out does not stay",
             snapshot(found(B), Some(without_canary(2, A)), "a=1:Synced"),
             "Reach(Revision(3)) write 3 a=3",
         ),
         (
-            "another spelling is no new revision",
+            "another spelling is not a new revision",
             snapshot(found(A_SPELLED_OTHERWISE), Some(global(1, A)), "a=1:Synced"),
             "Reach(Revision(1)) write 1 passed rolled out",
         ),
@@ -280,12 +280,12 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Revision(1))",
         ),
         (
-            "one with trouble of its own does not",
+            "a blocked node does not",
             snapshot(found(A), Some(global(1, A)), "a=1:Failed.DiskFull b=0"),
             "Reach(Revision(1)) b=1",
         ),
         (
-            "and is no reason to wait with what comes after the rollout",
+            "and does not keep the rollout from completing",
             snapshot(
                 found(A),
                 Some(without_canary(1, A)),
@@ -299,12 +299,12 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Revision(1)) b=1R",
         ),
         (
-            "deletion restores one node after the other, and remembers that it has begun",
+            "deletion restores one node after the other, and records that it has begun",
             snapshot(Source::Absent, Some(global(1, A)), "a=1:Synced b=1:Synced"),
             "Reach(Restore) write 1 restoring a=1R",
         ),
         (
-            "an excluded node is not forgotten",
+            "an excluded node is restored, too",
             snapshot(
                 Source::Absent,
                 Some(global(1, A)),
@@ -313,17 +313,17 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Restore) write 1 restoring b=5R",
         ),
         (
-            "when all are restored, everything goes",
+            "when all are restored, everything is removed",
             snapshot(Source::Absent, Some(global(1, A)), "a=R:Restored b=0"),
             "CleanUp",
         ),
         (
-            "a Secret that returns in the middle rolls out again",
+            "a Secret recreated during the restore is rolled out again",
             snapshot(found(A), Some(global(5, A)), "a=R:Restored b=5:Synced"),
             "Reach(Revision(5)) a=5",
         ),
         (
-            "an invalid one that returns in the middle does not stop the restore",
+            "an invalid one does not stop the restore",
             snapshot(found(BAD), Some(restoring(5)), "a=R:Restored b=5:Synced"),
             "Reach(Restore) b=5R",
         ),
@@ -333,7 +333,7 @@ fn the_plan_follows_from_the_snapshot() {
             "Reach(Revision(5)) write 5 a=5",
         ),
         (
-            "a node that is not ready is passed over",
+            "a NotReady node is passed over",
             snapshot(found(B), Some(global(1, A)), "!a=1:Synced b=1:Synced"),
             "Reach(Revision(2)) keep 1 slot 1 write 2 b=2",
         ),
@@ -351,7 +351,7 @@ fn restoring(revision: i64) -> Global {
 }
 
 #[test]
-fn a_new_node_bootstraps_once_and_only_where_nothing_was_asked_of_it() {
+fn a_new_node_bootstraps_once_and_only_without_an_assignment() {
     for (revision, restore, revoked, expected) in [
         (0, false, false, "Reach(Revision(1)) b=1"),
         (1, false, false, "Reach(Revision(1))"),
@@ -370,53 +370,53 @@ fn a_new_node_bootstraps_once_and_only_where_nothing_was_asked_of_it() {
 }
 
 #[test]
-fn new_nodes_get_what_the_fleet_has() {
+fn new_nodes_get_the_fleets_revision() {
     let rotated = |nodes| snapshot(found(B), Some(without_canary(2, B)), nodes);
     for (case, mut snapshot, slot, expected) in vec![
         (
-            "a new node gets an object, which asks for nothing",
+            "a new node gets an object without an assignment",
             snapshot(found(A), Some(global(1, A)), "a=1:Synced +b"),
             None,
             "Reach(Revision(1)) b=0",
         ),
         (
-            "and what is rolled out as soon as it has reported, beside the limit",
+            "and the rolled-out revision once it has reported, outside the limit",
             snapshot(found(A), Some(global(1, A)), "a=1 +b=0 +c=0"),
             None,
             "Reach(Revision(1)) b=1 c=1",
         ),
         (
-            "it holds up nobody",
+            "it delays no other node",
             snapshot(found(A), Some(global(1, A)), "a=1:Synced +b=1 c=0"),
             None,
             "Reach(Revision(1)) c=1",
         ),
         (
-            "before the canary has passed it gets the revision before",
+            "before the canary has passed it gets the previous revision",
             rotated("a=2 b=1:Synced +c=0"),
             Some(1),
             "Reach(Revision(2)) c=1",
         ),
         (
-            "after that the newest",
+            "after that it gets the newest",
             rotated("a=2:Synced b=2 c=1:Synced +d=0"),
             Some(1),
             "Reach(Revision(2)) write 2 passed d=2",
         ),
         (
-            "not one that halted",
+            "but not a halted one",
             rotated("a=2:Synced b=2:RolledBack c=1:Synced +d=0"),
             Some(1),
             "Reach(Revision(2)) write 2 passed d=1",
         ),
         (
-            "nothing where the fleet has nothing",
+            "nothing if the fleet has nothing",
             rotated("a=2 b=0 +c=0"),
             None,
             "Reach(Revision(2))",
         ),
         (
-            "the first rollout goes by the limits where every node is new, too",
+            "the first rollout obeys the limits even if every node is new",
             snapshot(
                 found(A),
                 Some(Global {
@@ -429,7 +429,7 @@ fn new_nodes_get_what_the_fleet_has() {
             "Reach(Revision(1)) b=1",
         ),
         (
-            "and each of them counts while it changes",
+            "and each node counts while it changes",
             snapshot(
                 found(A),
                 Some(Global {
@@ -442,7 +442,7 @@ fn new_nodes_get_what_the_fleet_has() {
             "Reach(Revision(1))",
         ),
         (
-            "a revision that is not older is none",
+            "a kept revision that is not older is ignored",
             rotated("a=2 b=0 +c=0"),
             Some(2),
             "Reach(Revision(2))",
@@ -454,13 +454,13 @@ fn new_nodes_get_what_the_fleet_has() {
             "Reach(Restore) a=2R",
         ),
         (
-            "an excluded one nothing",
+            "nothing for an excluded node",
             snapshot(found(A), Some(global(1, A)), "a=1:Synced -b=0"),
             None,
             "Reach(Revision(1))",
         ),
         (
-            "one that has something waits for its turn",
+            "a node with content waits",
             snapshot(found(A), Some(global(2, A)), "a=2 +b=0:Pending/1"),
             None,
             "Reach(Revision(2))",
@@ -477,7 +477,7 @@ fn new_nodes_get_what_the_fleet_has() {
     assert_eq!(
         line(&paused),
         "Reach(Revision(2)) c=1",
-        "a paused rollout does not go on"
+        "a paused rollout does not continue"
     );
     let mut held = snapshot(found(BAD), Some(global(2, A)), "a=2:Synced +b=0");
     held.global.as_mut().unwrap().last_additional = Some(Data(Some(BAD.into())));
@@ -485,9 +485,9 @@ fn new_nodes_get_what_the_fleet_has() {
 }
 
 #[test]
-fn nothing_valid_is_not_nothing_asked() {
+fn invalid_content_is_not_absence() {
     let strict = |source: Source| {
-        // What an older release took is invalid now.
+        // Content that an older release accepted is invalid now.
         let bad = Data(Some(BAD.as_bytes().to_vec()));
         let global = Global {
             last_additional: Some(bad),
@@ -510,7 +510,7 @@ fn nothing_valid_is_not_nothing_asked() {
     assert_eq!(
         line(&with_source),
         "Hold(NoValidContent)",
-        "a source is still there"
+        "a source still exists"
     );
     for nodes in ["a=2:Synced", "a", ""] {
         let mut lost = snapshot(found(BAD), None, nodes);
@@ -518,13 +518,13 @@ fn nothing_valid_is_not_nothing_asked() {
         let expected = "Hold(NoValidContent)";
         assert!(
             line(&lost).starts_with(expected),
-            "{nodes}: no Secret tells what was good"
+            "{nodes}: no Secret has the last valid content"
         );
     }
 }
 
 #[test]
-fn without_a_global_pull_secret_everything_in_force_is_held() {
+fn without_a_global_pull_secret_nothing_changes() {
     for (case, additional, global, nodes, expected) in [
         (
             "nothing in force yet",
@@ -562,7 +562,7 @@ fn without_a_global_pull_secret_everything_in_force_is_held() {
 }
 
 #[test]
-fn a_provider_counts_from_its_last_configuration_on() {
+fn provider_since_is_the_revision_of_the_last_configuration() {
     let content = |ports: &[&str]| Content {
         delivery: Delivery::CredentialProvider(ProviderConfig {
             ports: ports.iter().map(|port| (*port).to_owned()).collect(),
@@ -578,7 +578,7 @@ fn a_provider_counts_from_its_last_configuration_on() {
     let file = Content::default;
     for (case, before, content, expected) in [
         (
-            "the first revision by it",
+            "the first revision with the provider",
             Some(before(file(), 0)),
             content(&[]),
             5,
@@ -597,7 +597,7 @@ fn a_provider_counts_from_its_last_configuration_on() {
             5,
         ),
         (
-            "before it was counted",
+            "before it was recorded",
             Some(before(content(&["1"]), 0)),
             content(&["1"]),
             5,
@@ -618,7 +618,7 @@ fn a_provider_counts_from_its_last_configuration_on() {
 }
 
 #[test]
-fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
+fn without_delivery_to_nodes_they_are_restored_and_the_syncers_removed() {
     let without_nodes = |global: Option<Global>, nodes| {
         let mut snapshot = snapshot(found(A), global, nodes);
         snapshot.spec.kubelet.delivery = DeliveryType::None;
@@ -637,7 +637,7 @@ fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
             false,
         ),
         (
-            "what they have is restored, within the limits",
+            "their content is restored within the limits",
             Some(global(5, A)),
             "a=5:Synced b=5:Synced",
             "Reach(Revision(5)) a=5R",
@@ -651,14 +651,14 @@ fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
             false,
         ),
         (
-            "that all are restored is written first",
+            "first the state records that all are restored",
             Some(global(5, A)),
             "a=R:Restored b=0",
             "Reach(Revision(5)) write 5 passed rolled out",
             false,
         ),
         (
-            "then the syncers go",
+            "then the syncers are removed",
             Some(off_nodes()),
             "a=R:Restored b=0",
             "Reach(Revision(5))",
@@ -676,7 +676,7 @@ fn without_nodes_what_they_have_is_restored_and_then_the_syncers_go() {
 }
 
 #[test]
-fn a_restore_keeps_what_it_needs_to_know() {
+fn a_restore_keeps_the_state_that_it_needs() {
     let before = Global {
         last_original: Some(Data(Some(A.as_bytes().to_vec()))),
         ..global(2, A)
@@ -689,7 +689,7 @@ fn a_restore_keeps_what_it_needs_to_know() {
 }
 
 #[test]
-fn where_no_history_is_wanted_none_is_kept() {
+fn no_history_is_kept_with_a_history_limit_of_zero() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
     assert!(plan(&snapshot).history.is_some());
     snapshot.spec.history_limit = 0;
@@ -697,7 +697,7 @@ fn where_no_history_is_wanted_none_is_kept() {
 }
 
 #[test]
-fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
+fn deleted_objects_are_recreated_without_reusing_a_revision() {
     let mut deleted = snapshot(found(A), Some(global(2, A)), "a=2:Synced b=2:Synced");
     deleted.global_deleted_out_of_band = true;
     let mut reported = snapshot(found(A), None, "a=0:Pending/3");
@@ -706,33 +706,33 @@ fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
     known.reported_revision = 7;
     for (case, snapshot, expected) in [
         (
-            "deleted out of band: as it was",
+            "deleted out of band: written again",
             deleted,
             "Reach(Revision(2)) write 2 passed rolled out",
         ),
-        ("what is written counts", known, "Reach(Revision(2))"),
+        ("the written state counts", known, "Reach(Revision(2))"),
         (
-            "without its revision it is a new one",
+            "without a known revision it starts again",
             snapshot(found(A), Some(without_canary(0, A)), "a=0"),
             "Reach(Revision(1)) write 1 a=1",
         ),
         (
-            "deleted while no controller ran: above what was ever assigned",
+            "deleted while no controller ran: higher than any assigned revision",
             snapshot(found(B), None, "a=2:Synced b=3"),
             "Reach(Revision(4)) write 4 b=4",
         ),
         (
-            "or reported by the controller",
+            "or any that the controller reported",
             reported,
             "Reach(Revision(8)) write 8 a=8",
         ),
         (
-            "its revision was set back",
+            "its revision was decreased",
             snapshot(found(A), Some(global(1, A)), "a=2:Synced"),
             "Reach(Revision(3)) slot 1 write 3 a=3",
         ),
         (
-            "whatever a node reports, its revision is no revision",
+            "revisions that nodes report don't count",
             snapshot(
                 found(A),
                 Some(global(2, A)),
@@ -741,7 +741,7 @@ fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
             "Reach(Revision(2)) c=2",
         ),
         (
-            "a deleted object, which is written again: its node may be in the middle of a change, and takes the one slot",
+            "a deleted object is written again: its node may be in the middle of a change and takes the only slot",
             snapshot(
                 found(B),
                 Some(without_canary(3, B)),
@@ -755,7 +755,7 @@ fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
             "Reach(Restore) write 2 restoring a=0? b=0?",
         ),
         (
-            "then one restores",
+            "then one node restores",
             snapshot(
                 Source::Absent,
                 Some(restoring(2)),
@@ -764,7 +764,7 @@ fn what_was_deleted_comes_back_and_no_number_gets_another_meaning() {
             "Reach(Restore) a=0R",
         ),
         (
-            "what has never reported is waited for",
+            "a node that has never reported is waited for",
             snapshot(Source::Absent, Some(restoring(2)), "a=R:Restored b"),
             "Reach(Restore) b=0?",
         ),
@@ -801,24 +801,24 @@ fn a_cleanup_finishes_without_an_unreachable_node_that_the_user_abandons() {
     assert_eq!(
         line(&here),
         "Reach(Restore) b=2R",
-        "a node that is there restores"
+        "a reachable node restores"
     );
     let mut asked = snapshot(
         Source::Absent,
         Some(restoring(2)),
         "a=R:Restored !b=R c=2:Synced",
     );
-    assert_eq!(line(&asked), "Reach(Restore)", "it may be at work");
+    assert_eq!(line(&asked), "Reach(Restore)", "it may be in flight");
     abandon(&mut asked);
     assert_eq!(
         line(&asked),
         "Reach(Restore) c=2R",
-        "it no longer holds the others up"
+        "it no longer delays the others"
     );
 }
 
 #[test]
-fn whoever_writes_the_additional_secret_may_ask_failed_nodes_to_try_again() {
+fn the_additional_secret_may_request_a_retry_on_failed_nodes() {
     let nodes = "a=1:RolledBack b=1:Synced";
     let mut snapshot = snapshot(found(A), Some(global(1, A)), nodes);
     snapshot.spec.rollout.max_failures = IntOrString::Int(2);
@@ -855,14 +855,14 @@ fn syncers_that_are_down_or_replaced_stop_the_rollout() {
     assert_eq!(
         with(1, false),
         "Reach(Revision(1)) b=1",
-        "one is its node's own trouble"
+        "one syncer that is down is its node's own problem"
     );
     assert_eq!(with(2, false), "Reach(Revision(1))");
     assert_eq!(with(0, true), "Reach(Revision(1))");
 }
 
 #[test]
-fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had() {
+fn a_failed_rollout_is_rolled_back_if_configured() {
     let failed = |last_rolled_out| {
         let nodes = "a=2:Synced b=2:RolledBack c=1:Synced";
         let mut snapshot = snapshot(found(B), Some(without_canary(2, B)), nodes);
@@ -874,12 +874,12 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
     assert!(plan(&failed(None)).needs_history);
     for (case, snapshot, expected) in [
         (
-            "there is nothing to go back to",
+            "there is no earlier revision",
             failed(Some(Source::Absent)),
             "Reach(Revision(2)) write 2 passed",
         ),
         (
-            "what is kept is what failed",
+            "the kept content is the failed one",
             failed(Some(found(B))),
             "Reach(Revision(2)) write 2 passed",
         ),
@@ -895,21 +895,21 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
             "Reach(Revision(2)) write 2 passed",
         ),
         (
-            "the one from before is a revision like any other",
+            "the previous content becomes a new revision",
             failed(Some(found(A))),
             "Reach(Revision(3)) write 3 rejected a=3",
         ),
     ] {
         assert_eq!(line(&snapshot), expected, "{case}");
     }
-    let mut own_trouble = failed(Some(found(A)));
-    let objects = own_trouble.node_pull_secrets.to_mut();
+    let mut blocked_node = failed(Some(found(A)));
+    let objects = blocked_node.node_pull_secrets.to_mut();
     let blocked = object("b", "2:Failed.DiskFull");
     objects.insert("b".to_owned(), Box::new(blocked));
     assert_eq!(
-        line(&own_trouble),
+        line(&blocked_node),
         "Reach(Revision(2)) write 2 passed c=2",
-        "a node's own trouble takes no fleet back"
+        "a blocked node causes no rollback"
     );
     let back = plan(&failed(Some(found(A)))).global.unwrap().global;
     assert_eq!(back.last_additional, Some(data(A)));
@@ -919,7 +919,7 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
     assert_eq!(
         line(&other_source),
         "Reach(Revision(2)) write 2 passed",
-        "an additional Secret that every node had is not rolled back"
+        "an additional Secret that was rolled out is not rolled back"
     );
     let reason = back.rejected_reason.clone().unwrap();
     assert_eq!(
@@ -941,12 +941,12 @@ fn where_the_user_wants_it_a_fleet_that_failed_goes_back_to_what_every_node_had(
     assert_eq!(
         rejecting(B),
         "Reach(Revision(3)) write 3 rejected passed",
-        "as long as it is the same, it stays rejected"
+        "while unchanged, it stays rejected"
     );
     assert_eq!(
         rejecting(A_SPELLED_OTHERWISE),
         "Reach(Revision(3)) write 3 passed",
-        "another one is taken as it is"
+        "another one is accepted"
     );
 }
 
@@ -973,7 +973,7 @@ fn the_restore_begins_only_when_there_is_no_source_either() {
 }
 
 #[test]
-fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
+fn a_rolled_out_additional_secret_is_recorded_when_a_source_changes() {
     let mut snapshot = snapshot(found(A), Some(global(1, A)), "a=1:Synced");
     snapshot.sources = vec![("one".to_owned(), found(B))];
     let next = plan(&snapshot).global.unwrap().global;
@@ -984,7 +984,7 @@ fn an_additional_secret_that_every_node_had_is_known_when_a_source_changes() {
 }
 
 #[test]
-fn the_credentials_file_stays_what_the_nodes_were_given() {
+fn the_path_of_the_credentials_file_stays() {
     let mut snapshot = snapshot(found(B), Some(global(1, A)), "a=1:Synced");
     snapshot.spec.kubelet.config_file = "/var/lib/k0s/kubelet/config.json".to_owned();
     let next = plan(&snapshot).global.unwrap().global;

@@ -1,6 +1,6 @@
-//! How far a node is with its assignment, from its object, its Node and the leader's clock. Pure.
+//! The progress of a node's assignment, from its object, its Node and the leader's clock. Pure.
 //!
-//! A status speaks for its own node only: nothing that a node reports raises a revision, and every state in flight ends.
+//! A status counts only for its own node: nothing that a node reports raises a revision, and every state in flight ends.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::rollout::{Goal, Progress, UNRESPONSIVE_AFTER};
@@ -9,34 +9,34 @@ use jiff::{SignedDuration, Timestamp};
 use super::clock::AssignmentClock;
 use super::input::NodeView;
 
-/// A node that becomes not ready so soon after it was done failed because of the change.
+/// If a node becomes `NotReady` this soon after it was done, the change failed.
 const SUSPECT_FOR: SignedDuration = SignedDuration::from_secs(30);
-/// The control plane notices a silent kubelet this much later.
+/// Delay after which the control plane notices an unresponsive kubelet.
 const NODE_MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
-/// A kubelet may report that it is not ready for a moment after its restart.
+/// A kubelet may briefly report `NotReady` after its restart.
 const BLIP: SignedDuration = SignedDuration::from_secs(15);
-/// A restarted kubelet posts a heartbeat at once; without one for this long it failed.
+/// A restarted kubelet posts a heartbeat immediately; without one for this long it failed.
 const HEARTBEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
-/// A blocked node is asked to try again after this long.
+/// Interval between attempts on a blocked node.
 const BLOCKED_RETRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// The reason of a `Failed` node whose kubelet does not serve: the only one that the change itself may have caused.
+/// Reason of a `Failed` node whose kubelet does not serve: the only one that the change itself may have caused.
 const KUBELET_DOWN: &str = "KubeletDown";
-/// The reason of a `Syncing` node whose revision is no longer available. It has changed nothing.
+/// Reason of a `Syncing` node whose revision is no longer available. It has changed nothing.
 const SUPERSEDED: &str = "Superseded";
 
-/// What [`progress`] depends on besides the object and the node.
+/// Input of [`progress`] besides the object and the node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) clock: &'a AssignmentClock,
     pub(super) now: Timestamp,
-    /// How long the node must have been Ready to be done.
+    /// How long the node must be Ready to count as done.
     pub(super) min_ready: SignedDuration,
-    /// The fleet has something that a new node gets beside the limits.
+    /// The fleet has content, which a new node gets outside the limits.
     pub(super) fleet_has_content: bool,
 }
 
-/// Last assignment and progress; `None`: the node was assigned nothing and has nothing.
+/// Last assignment and progress; `None`: the node has no assignment and no content.
 pub(super) fn progress(
     object: &NodePullSecret,
     node: &NodeView,
@@ -49,7 +49,7 @@ pub(super) fn progress(
         (false, revision) => Goal::Revision(revision),
     };
     let Some(status) = up_to_date(object) else {
-        // A revoked node had what it is asked for now.
+        // A revoked node already has the revision that is assigned now.
         let progress = match (spec.revoked, is_bootstrapping(object, node, context)) {
             (true, _) => Progress::Done,
             (false, true) => Progress::Bootstrapping,
@@ -72,14 +72,14 @@ pub(super) fn progress(
     Some((goal, progress))
 }
 
-/// The status, if it is about the spec as it is.
+/// The status, if it describes the current spec.
 pub(super) fn up_to_date(object: &NodePullSecret) -> Option<&NodePullSecretStatus> {
     let generation = object.metadata.generation.unwrap_or_default();
     let status = object.status.as_ref();
     status.filter(|status| status.observed_generation == generation && generation > 0)
 }
 
-/// A blocked node may try again. One that fights over its file may not: each attempt restarts its kubelet.
+/// Whether a blocked node may retry. One with a conflict over its file may not: each attempt restarts its kubelet.
 pub(super) fn is_retry_due(
     object: &NodePullSecret,
     clock: &AssignmentClock,
@@ -89,7 +89,7 @@ pub(super) fn is_retry_due(
     is_failed && clock.assigned_for(object, now) >= BLOCKED_RETRY
 }
 
-/// What a node without an assignment has. Its object may be younger than what is on its disk.
+/// The state of a node without an assignment. Its object may be younger than the content on its disk.
 fn unassigned(
     object: &NodePullSecret,
     node: &NodeView,
@@ -99,7 +99,7 @@ fn unassigned(
         Some(status) if status.restored => None,
         // An older syncer does not report `restored` here.
         Some(status) => Some((Goal::Revision(status.revision), Progress::Done)),
-        // It must report first. One that never does, and can't have been assigned anything, has nothing.
+        // It must report first. One that never does, and can't have had an assignment, has no content.
         None => {
             let assigned_for = context.clock.assigned_for(object, context.now);
             let is_awaited = assigned_for < UNRESPONSIVE_AFTER;
@@ -113,7 +113,7 @@ fn unassigned(
     }
 }
 
-/// A new node that has never had anything: its first assignment disturbs nothing that runs there.
+/// A new node that never had content: its first assignment disrupts nothing.
 fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, context: Context) -> bool {
     let has_nothing = object
         .status
@@ -122,8 +122,8 @@ fn is_bootstrapping(object: &NodePullSecret, node: &NodeView, context: Context) 
     context.fleet_has_content && has_nothing && node.is_new(context.now) && !object.spec.restore
 }
 
-/// The node reports that it is done. It is, once the API server has heard from its kubelet since the restart, and the
-/// node has been Ready for long enough.
+/// The progress of a node that reports that it is done. It is done once the API server has received a heartbeat since the
+/// kubelet's restart, and the node has been Ready for long enough.
 fn settled(
     object: &NodePullSecret,
     status: &NodePullSecretStatus,
@@ -135,7 +135,7 @@ fn settled(
     }
     let in_phase = in_phase_for(object, status, context);
     match (node.ready, status.kubelet_restarted_at.as_ref()) {
-        // Not ready for another reason, or only for a moment: the rollout counts it as unavailable.
+        // NotReady for another reason, or only briefly: the rollout counts it as unavailable.
         (Err(_), _) => Progress::Done,
         (Ok(_), Some(restarted)) if node.heartbeat < seconds(restarted.0) => Progress::InFlight,
         (Ok(since), _) => {
@@ -149,12 +149,12 @@ fn settled(
     }
 }
 
-/// A Node's conditions have whole seconds, so what is compared with them has no more.
+/// A Node's conditions have whole seconds, so the times to compare are truncated.
 fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// By the leader's clock, or by the node's where that tells of more: a leader may be new.
+/// By the leader's clock, or by the node's if that is longer: the leader may be new.
 fn in_phase_for(
     object: &NodePullSecret,
     status: &NodePullSecretStatus,
@@ -168,18 +168,19 @@ fn in_phase_for(
     own.max(reported)
 }
 
-/// How a node that had reached its goal was lost by it, as a clause; `None`: it was not.
+/// How the change broke a node that had reached its goal, as a clause; `None`: it did not.
 pub(super) fn lost(object: &NodePullSecret, node: &NodeView, context: Context) -> Option<String> {
     let status = up_to_date(object)?;
     if !matches!(status.phase, Phase::Synced | Phase::Restored) {
         return None;
     }
-    // Without a restart nothing can have been lost by it.
+    // Without a restart the change can't have broken it.
     let restarted = seconds(status.kubelet_restarted_at.as_ref()?.0);
     let Err(not_ready) = node.ready else {
-        let silent =
+        let is_unresponsive =
             node.heartbeat < restarted && in_phase_for(object, status, context) >= HEARTBEAT_WITHIN;
-        return silent.then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
+        return is_unresponsive
+            .then(|| "its kubelet has sent no heartbeat since its restart".to_owned());
     };
     let done = seconds(status.last_transition_time.as_ref()?.0).max(restarted);
     let after = not_ready.since.duration_since(done);
@@ -215,7 +216,7 @@ mod tests {
         })
     }
 
-    /// The node restarted its kubelet at 900, reported `Synced` at 901, and it is 1000 now.
+    /// The node restarted its kubelet at 900, reported `Synced` at 901, and now is 1000.
     fn synced(ready: Result<Timestamp, NotReady>, heartbeat: i64, min_ready: i64) -> Progress {
         let status = NodePullSecretStatus {
             observed_generation: 1,
@@ -259,12 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_done_when_its_kubelet_was_heard_since_and_a_loss_soon_after_is_a_failure() {
+    fn a_node_is_done_after_a_heartbeat_and_failed_if_lost_soon_after() {
         use Progress::{Done, Failed, InFlight};
         let ready = |since| Ok(at(since));
         for (case, ready, heartbeat, min_ready, expected) in [
-            ("heard since the restart", ready(902), 900, 0, Done),
-            ("also where it was never NotReady", ready(10), 950, 0, Done),
+            ("a heartbeat since the restart", ready(902), 900, 0, Done),
+            ("also if it was never NotReady", ready(10), 950, 0, Done),
             (
                 "not Ready for long enough yet",
                 ready(902),
@@ -272,13 +273,7 @@ mod tests {
                 120,
                 InFlight,
             ),
-            (
-                "Ready again too short a time ago",
-                ready(990),
-                950,
-                30,
-                InFlight,
-            ),
+            ("Ready again only recently", ready(990), 950, 30, InFlight),
             ("for long enough", ready(910), 950, 90, Done),
             (
                 "NotReady for a moment after the change",
@@ -296,7 +291,7 @@ mod tests {
             ),
             ("NotReady 29 s after it", ago(70, false), 950, 0, Failed),
             (
-                "NotReady 39 s after it: an absence",
+                "NotReady 39 s after it: unrelated",
                 ago(60, false),
                 950,
                 0,
@@ -309,8 +304,14 @@ mod tests {
                 60,
                 Failed,
             ),
-            ("silent: noticed later", ago(30, true), 950, 0, Failed),
-            ("silent much later: an absence", ago(10, true), 950, 0, Done),
+            ("unresponsive: noticed later", ago(30, true), 950, 0, Failed),
+            (
+                "unresponsive much later: unrelated",
+                ago(10, true),
+                950,
+                0,
+                Done,
+            ),
             (
                 "NotReady since before the change",
                 ago(500, false),
@@ -321,13 +322,13 @@ mod tests {
         ] {
             assert_eq!(synced(ready, heartbeat, min_ready), expected, "{case}");
         }
-        assert_eq!(synced(ready(10), 899, 0), InFlight, "not heard yet");
+        assert_eq!(synced(ready(10), 899, 0), InFlight, "no heartbeat yet");
         let half = Timestamp::from_millisecond(900_500).expect("a time");
-        assert_eq!(seconds(half), at(900), "a Node tells of whole seconds");
+        assert_eq!(seconds(half), at(900), "a Node has whole seconds");
     }
 
     #[test]
-    fn a_kubelet_that_is_never_heard_again_failed() {
+    fn a_kubelet_without_another_heartbeat_failed() {
         let mut clock = AssignmentClock::default();
         let status = NodePullSecretStatus {
             observed_generation: 1,
@@ -365,13 +366,13 @@ mod tests {
         assert_eq!(
             after(120, 0),
             Some(Progress::Failed),
-            "also where the node lies about the time"
+            "also if the node lies about the time"
         );
         let heard = after(120, i64::from(u32::MAX));
         assert_eq!(heard, Some(Progress::Done), "in the second of its restart");
     }
 
-    /// An object of this generation, and a clock that has seen it for so long at 1000.
+    /// An object of this generation, and a clock that has seen it for this long at 1000.
     fn seen_for(
         seconds: i64,
         generation: Option<i64>,
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_about_the_spec_of_its_generation_and_an_object_without_one_has_none() {
+    fn a_status_counts_only_for_its_generation() {
         for (generation, observed, expected) in [
             (Some(2), 2, true),
             (Some(2), 1, false),
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_that_failed_is_asked_again_and_not_before_a_while() {
+    fn only_a_failed_node_is_retried_after_a_while() {
         for (case, phase, observed, seconds, expected) in [
             ("too soon", Phase::Failed, 1, 14, false),
             ("in time", Phase::Failed, 1, 15, true),
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_assigned_nothing_has_to_report_what_it_has() {
+    fn a_node_without_an_assignment_must_report_its_state() {
         use Progress::{Blocked, Done, Unknown};
         let reported = |restored, revision| {
             Some(NodePullSecretStatus {
@@ -443,11 +444,18 @@ mod tests {
         for (case, status, revoked, is_ready, seconds, expected) in [
             ("nothing", reported(true, 0), false, true, 0, None),
             ("something", reported(false, 3), false, true, 0, of(3, Done)),
-            ("it is waited for", None, false, true, 119, of(0, Blocked)),
-            ("in vain", None, false, true, 120, None),
-            ("it may", None, true, true, 119, of(0, Unknown)),
-            ("not now", None, true, false, 119, of(0, Blocked)),
-            ("it never tells", None, true, true, 120, of(0, Blocked)),
+            (
+                "wait for its report",
+                None,
+                false,
+                true,
+                119,
+                of(0, Blocked),
+            ),
+            ("no report in time", None, false, true, 120, None),
+            ("it may have content", None, true, true, 119, of(0, Unknown)),
+            ("not ready", None, true, false, 119, of(0, Blocked)),
+            ("it never reports", None, true, true, 120, of(0, Blocked)),
         ] {
             let (mut object, clock) = seen_for(seconds, Some(1), 0, status);
             object.spec.revoked = revoked;
@@ -466,12 +474,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_node_at_work_on_its_first_revision_still_bootstraps() {
+    fn a_new_node_applying_its_first_revision_still_bootstraps() {
         use Progress::{Bootstrapping, InFlight};
         for (case, generation, revision, created, has_content, expected) in [
             ("asked", 0, 0, 999, true, Bootstrapping),
-            ("at work", 1, 0, 999, true, Bootstrapping),
-            ("it has something", 1, 4, 999, true, InFlight),
+            ("in progress", 1, 0, 999, true, Bootstrapping),
+            ("it has content", 1, 4, 999, true, InFlight),
             ("it is old", 1, 0, 0, true, InFlight),
             ("the fleet has nothing", 1, 0, 999, false, InFlight),
         ] {
@@ -514,9 +522,9 @@ mod tests {
                 status(0, "Synced", "", 4),
                 Done,
             ),
-            ("at work", false, status(1, "Syncing", "", 4), InFlight),
+            ("in progress", false, status(1, "Syncing", "", 4), InFlight),
             (
-                "its revision is gone",
+                "its revision is no longer available",
                 false,
                 status(1, "Syncing", "Superseded", 4),
                 Blocked,
@@ -588,7 +596,7 @@ mod tests {
         assert_eq!(
             found,
             Some((Goal::Revision(5), InFlight)),
-            "it has something already"
+            "it already has content"
         );
     }
 }

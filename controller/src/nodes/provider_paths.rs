@@ -1,5 +1,5 @@
-//! The directories of the kubelet's providers, which a syncer has from its pod's template. Its pod has them before a node goes
-//! over to the provider, and keeps them until no node has it. Pure.
+//! The directories of the kubelet's credential providers, which a syncer gets from its pod template. Its pod has them before a
+//! node switches to the provider, and keeps them until no node has it. Pure.
 
 use globalps_core::api::{
     DeliveryType, GlobalPullSecretSpec, Kubelet, NodePullSecret, ProviderPaths,
@@ -12,21 +12,21 @@ use crate::content::secret::Global;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderPods {
     pub(crate) paths: Option<ProviderPaths>,
-    /// Each has this template.
+    /// All have the current template.
     pub(crate) are_current: bool,
 }
 
-/// How the delivery differs for now from what the spec asks for.
+/// How the current delivery deviates from the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deviation {
     None,
-    /// The provider waits for the syncers' new pods.
+    /// The provider waits for new syncer pods.
     WaitsForPods,
-    /// Nodes have the provider in the directories of the pods, which the fitted spec has, and the spec names others.
+    /// Nodes have the provider in the directories of the pods, which the adjusted spec keeps; the user's spec has others.
     Keeps,
 }
 
-/// Makes the spec one that the syncers' pods can follow.
+/// Adjusts the spec to what the syncers' pods support.
 pub(crate) fn fit(
     spec: &mut GlobalPullSecretSpec,
     pods: Option<ProviderPods>,
@@ -38,7 +38,7 @@ pub(crate) fn fit(
         ..
     } = &mut spec.kubelet;
     let Some(pods) = pods else {
-        // They are made as the spec says, before any node gets anything.
+        // They are created according to the spec before any node gets content.
         return Deviation::None;
     };
     if is_on_nodes && pods.paths != *asked {
@@ -63,7 +63,7 @@ pub(crate) fn is_on_nodes<'a>(
         || objects.any(reports_provider)
 }
 
-/// Whether the node says that it has the provider.
+/// Whether the node reports that it has the provider.
 pub(crate) fn reports_provider(object: &NodePullSecret) -> bool {
     let status = object.status.as_ref();
     status.is_some_and(|status| status.delivery == DeliveryType::CredentialProvider.as_str())
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_have_the_directories_before_the_provider_comes_and_until_it_is_gone() {
+    fn pods_have_the_directories_before_setup_and_until_removal() {
         let eks = || {
             Some(ProviderPaths {
                 config_path: "/etc/eks/config.json".to_owned(),
@@ -86,7 +86,7 @@ mod tests {
         let waits = Deviation::WaitsForPods;
         for (case, asked, pods, is_on_nodes, expected, deviation) in [
             (
-                "nothing is there",
+                "no pods",
                 (provider, eks()),
                 None,
                 false,
@@ -94,7 +94,7 @@ mod tests {
                 Deviation::None,
             ),
             (
-                "flags of kubeadm",
+                "flags in kubeadm's file",
                 (provider, None),
                 pods(None, false),
                 false,
@@ -118,7 +118,7 @@ mod tests {
                 waits,
             ),
             (
-                "with too much",
+                "with additional directories",
                 (provider, None),
                 pods(eks(), true),
                 false,
@@ -142,7 +142,7 @@ mod tests {
                 Deviation::None,
             ),
             (
-                "others while in force",
+                "other paths while in force",
                 (provider, None),
                 pods(eks(), true),
                 true,
@@ -150,7 +150,7 @@ mod tests {
                 Deviation::Keeps,
             ),
             (
-                "out at once with the paths",
+                "removal together with the paths",
                 (file, None),
                 pods(eks(), true),
                 true,

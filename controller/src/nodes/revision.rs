@@ -1,4 +1,4 @@
-//! What a revision takes over from the state before it. Pure.
+//! What a new revision keeps from the previous state. Pure.
 
 use globalps_core::api::DeliveryType;
 use globalps_core::provider::{Content, Delivery};
@@ -13,7 +13,7 @@ pub(super) fn content(same: Option<&Global>, desired: &Desired) -> Content {
     content.unwrap_or_else(|| desired.content.clone())
 }
 
-/// Another configuration of the provider takes a restart of each kubelet, and a later revision with the same one none.
+/// A new configuration of the provider restarts each kubelet; later revisions with the same one need no restart.
 pub(super) fn provider_since(before: Option<&Global>, content: &Content, revision: i64) -> i64 {
     let known = before.filter(|global| {
         let before = global.content.as_ref().map(|content| &content.delivery);
@@ -28,8 +28,8 @@ pub(super) fn provider_since(before: Option<&Global>, content: &Content, revisio
     }
 }
 
-/// The highest revision that the controller has written. Where the Secret or its revision was lost, the other objects that
-/// it wrote tell: a number must not get another meaning. What nodes report counts for nothing.
+/// The highest revision that the controller has written. If the Secret or its revision was lost, the other objects that it wrote
+/// have it: a number must never get another meaning. What nodes report does not count.
 pub(super) fn last_revision(snapshot: &Snapshot) -> i64 {
     let written = snapshot.global.as_ref().map_or(0, |global| global.revision);
     let objects = snapshot.node_pull_secrets.values();
@@ -42,8 +42,8 @@ pub(super) fn last_revision(snapshot: &Snapshot) -> i64 {
     last.max(rolled_out).max(snapshot.reported_revision)
 }
 
-/// What the nodes were given first stays: at another path nobody would find what is to be restored. `None`: nothing of
-/// globalps is on any node.
+/// The file that the nodes first got stays: at another path the original content would be lost. `None`: no node has content of
+/// globalps.
 pub(super) fn config_file(snapshot: &Snapshot, before: Option<&Global>) -> Option<String> {
     let before = before.and_then(|global| global.config_file.clone());
     let given = || {

@@ -42,7 +42,7 @@ pub(crate) enum ApplyError {
         object: String,
         source: kube::Error,
     },
-    #[error("{action} {object}: no answer from the API server within {} s", TIMEOUT.as_secs())]
+    #[error("{action} {object}: no response from the API server within {} s", TIMEOUT.as_secs())]
     Timeout {
         action: &'static str,
         object: String,
@@ -64,7 +64,7 @@ pub(crate) struct Applier {
     client: Client,
     namespace: String,
     syncer_image: String,
-    /// Holder identity of the Lease. The API server rejects assignments by anyone else.
+    /// Holder identity of the Lease. The API server rejects assignments by others.
     leader: String,
 }
 
@@ -128,8 +128,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Applies the syncer and the restorer with their permissions, and returns them as the API server has them then. The
-    /// pods of the agents in `kept` keep their template, even if the configuration changed.
+    /// Applies the syncer and the restorer with their permissions, and returns them as stored by the API server. The pods of the
+    /// agents in `kept` keep their template, even if the configuration changed.
     pub(crate) async fn syncer(
         &self,
         spec: &GlobalPullSecretSpec,
@@ -193,7 +193,7 @@ impl Applier {
         within("patch", "DaemonSet", name, api.patch(name, &params, &patch)).await
     }
 
-    /// Writes the node's object. The Node owns it, so that it is deleted with the Node.
+    /// Writes the node's object. The Node owns it, so it is deleted with the Node.
     pub(crate) async fn assign(
         &self,
         node: &str,
@@ -212,7 +212,7 @@ impl Applier {
         self.apply(node, &object).await
     }
 
-    /// Creates the configuration with defaults, without changing one of the user.
+    /// Creates the configuration with defaults, without changing an existing one.
     pub(crate) async fn default_config(&self) -> Result<GlobalPullSecret, ApplyError> {
         let body = json!({
             "apiVersion": GlobalPullSecret::api_version(&()),
@@ -259,8 +259,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the
-    /// cleanup.
+    /// Deletes everything that the controller created. The Secret is last: while it exists, a new leader continues the cleanup.
     pub(crate) async fn clean_up(&self, node_pull_secrets: &[String]) -> Result<(), ApplyError> {
         self.remove_agents(node_pull_secrets).await?;
         self.forget_history(0).await?;

@@ -1,4 +1,5 @@
-//! The objects of the syncer and the restorer: as the controller wrote them and as the API server has them, and how often they are reverted. Pure.
+//! The objects of the syncer and the restorer, as the controller wrote them and as the API server has them, and a rate limiter
+//! for reverts. Pure.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,11 +11,11 @@ use tokio::time::Instant;
 
 use super::views::{AgentPods, DaemonSetView};
 
-/// Reverts without a backoff.
+/// Number of reverts without a backoff.
 const BURST: u32 = 5;
 /// First and longest backoff after the burst; it doubles with each revert.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-/// Without a revert for this time, the backoff is reset.
+/// The backoff is reset after this time without a revert.
 const RESET_AFTER: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,17 +121,18 @@ impl<T> PerObject<T> {
 pub(crate) struct LiveObject {
     pub(crate) version: u64,
     pub(crate) fingerprint: Fingerprint,
-    /// Of a `DaemonSet`.
+    /// Only for a `DaemonSet`.
     pub(crate) pods: Option<AgentPods>,
-    /// The directories of providers that the pods of a `DaemonSet` see.
+    /// The credential provider directories that the pods of a `DaemonSet` mount.
     pub(crate) provider: Option<ProviderPaths>,
 }
 
-/// Identifies an object and its spec: it changes when the object is recreated or its spec is changed.
+/// Identifies an object and its spec: changes when the object is recreated or its spec is changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     uid: String,
-    /// `metadata.generation`; the `resourceVersion` where an object has no generation, since every change matters then.
+    /// `metadata.generation`; the `resourceVersion` if objects of this kind have no generation, because every change matters
+    /// then.
     generation: i64,
 }
 
@@ -180,9 +182,9 @@ pub(crate) type Fingerprints = PerObject<Option<Fingerprint>>;
 /// The managed objects as the controller wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Installed {
-    /// Generation of the configuration that they were made from.
+    /// Generation of the configuration from which they were created.
     pub(crate) generation: i64,
-    /// The directories of providers that the pods were given.
+    /// The credential provider directories in the pods.
     pub(crate) provider: Option<ProviderPaths>,
     /// The pods kept their template, whatever the configuration says.
     pub(crate) kept: bool,

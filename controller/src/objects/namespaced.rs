@@ -18,9 +18,9 @@ use kube::api::{
 use super::apply::{Applier, ApplyError, within};
 use crate::targets::account::AccountView;
 
-/// Why the API server did not accept a write: a reason for the status.
+/// Why the API server rejected a write: a reason for the status.
 pub(crate) enum Refusal {
-    /// The namespace, or the object, is gone or going: no trouble at all.
+    /// The namespace or the object is deleted or terminating; not an error.
     Gone,
     Because(&'static str),
 }
@@ -40,7 +40,7 @@ impl ApplyError {
             404 => Refusal::Gone,
             403 if says("being terminated") => Refusal::Gone,
             403 if says("exceeded quota") => Refusal::Because("QuotaExceeded"),
-            // One that does not answer, or that nobody can call.
+            // A webhook that does not respond, or can't be called.
             _ if says("failed calling webhook") => Refusal::Because("Unavailable"),
             _ if says("admission webhook") || says("ValidatingAdmissionPolicy") => {
                 Refusal::Because("Rejected")
@@ -56,7 +56,7 @@ impl ApplyError {
 }
 
 impl Applier {
-    /// Writes the Secret of a namespace. `identity`: which content that is.
+    /// Writes the Secret of a namespace. `identity`: identifies the content.
     pub(crate) async fn pull_secret(
         &self,
         namespace: &str,
@@ -87,7 +87,7 @@ impl Applier {
         within("apply", "Secret", &format!("{namespace}/{name}"), call).await
     }
 
-    /// Deletes the Secret of a namespace, unless somebody has written it since.
+    /// Deletes the Secret of a namespace, unless another client has written it since.
     pub(crate) async fn delete_pull_secret(
         &self,
         namespace: &str,
@@ -107,7 +107,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Changes the references of a service account. `annotation`: records them.
+    /// Changes the references of a service account. `annotation`: the key of their record.
     pub(crate) async fn reference(
         &self,
         account: &AccountView,
@@ -142,7 +142,7 @@ impl Applier {
             match within("read", &kind.kind, IMAGE_PULL_SECRETS, call).await {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(false),
-                // The API server does not serve them, or the installation is older than they are.
+                // The API server does not serve policies, or the installation is too old to allow reading them.
                 Err(error) if error.is_forbidden() => return Ok(false),
                 Err(error) => return Err(error),
             }

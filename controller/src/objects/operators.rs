@@ -19,8 +19,8 @@ use super::namespaced::Refusal;
 use crate::operators::olm::resource;
 
 impl Applier {
-    /// Writes the copy in a namespace, unless another client has a Secret of that name there. `owners`: names and uids of
-    /// versions of operators.
+    /// Writes the copy in a namespace, unless another client has a Secret with that name there. `owners`: names and uids of
+    /// `ClusterServiceVersion`s.
     pub(crate) async fn operator_secret(
         &self,
         namespace: &str,
@@ -54,7 +54,7 @@ impl Applier {
             ..Secret::default()
         };
         let api: Api<Secret> = self.in_namespace(namespace);
-        // Not forced: what another client has written is its own.
+        // Not forced: fields of other clients stay.
         let params = PatchParams::apply(CONTROLLER_MANAGER);
         let patch = Patch::Apply(&secret);
         let call = api.patch_metadata(name, &params, &patch);
@@ -71,7 +71,7 @@ impl Applier {
         let api: Api<Secret> = self.in_namespace(namespace);
         let title = format!("{namespace}/{name}");
         let (_, leader) = self.leader();
-        // Only a copy has the label. The answer says which version that was.
+        // Only a copy has the label. The response has the version.
         let operations = vec![
             PatchOperation::Test(TestOperation {
                 path: PointerBuf::from_tokens(["metadata", "labels", OPERATOR_SECRET_LABEL]),
@@ -90,7 +90,7 @@ impl Applier {
         let call = api.patch_metadata(name, &params, &patch);
         let copy = match within("patch", "Secret", &title, call).await {
             Err(error) => match error.refusal() {
-                // There is none, or it is somebody else's: so is what the controller has no right to write. Anybody may record it.
+                // There is none, it belongs to another client, or the controller may not write it. Anybody may have recorded it.
                 Refusal::Gone | Refusal::Because("Invalid" | "Changed" | "Forbidden") => {
                     return Ok(());
                 }

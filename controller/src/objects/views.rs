@@ -1,5 +1,5 @@
-//! Objects of Kubernetes, read as far as the controller needs them. The whole types, with everything that a pod can be, would
-//! be a twentieth of the program.
+//! Kubernetes objects, reduced to the fields that the controller needs. The full types, with everything that a pod can have,
+//! would take a twentieth of the program.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(crate) struct DaemonSetView {
 }
 
 impl DaemonSetView {
-    /// The directories of providers that its pods see.
+    /// The credential provider directories that its pods mount.
     pub(crate) fn provider_paths(&self) -> Option<ProviderPaths> {
         let containers = self.spec.template.spec.containers.iter();
         let variables = containers.flat_map(|container| &container.env);
@@ -60,14 +60,14 @@ struct Variable {
     value: String,
 }
 
-/// The pods of a `DaemonSet`, as its controller counts them.
+/// The pods of a `DaemonSet`, as counted in its status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct AgentPods {
     /// `metadata.generation`.
     #[serde(skip)]
     pub(crate) generation: i64,
-    /// The generation that the numbers are about.
+    /// The generation that the numbers describe.
     pub(crate) observed_generation: i64,
     pub(crate) desired_number_scheduled: i32,
     pub(crate) current_number_scheduled: i32,
@@ -76,8 +76,8 @@ pub(crate) struct AgentPods {
 }
 
 impl AgentPods {
-    /// The `DaemonSet` is replacing pods, beyond this many that it can't: those of nodes that are not ready. When it makes
-    /// its first pods, nothing is replaced.
+    /// Whether the `DaemonSet` is replacing pods, except as many as it can't replace on `NotReady` nodes. Creating the first pods
+    /// doesn't count as replacing.
     pub(crate) fn are_rolling(&self, not_ready: usize) -> bool {
         self.observed_generation == self.generation
             && self
@@ -86,7 +86,7 @@ impl AgentPods {
                 < self.current_number_scheduled
     }
 
-    /// Each pod has the present template, but for this many that can't be replaced: those of nodes that are not ready.
+    /// Whether each pod has the current template, except as many as can't be replaced on `NotReady` nodes.
     pub(crate) fn are_current(&self, not_ready: usize) -> bool {
         let updated = self
             .updated_number_scheduled
@@ -94,7 +94,7 @@ impl AgentPods {
         self.observed_generation == self.generation && updated >= self.current_number_scheduled
     }
 
-    /// Pods that should be ready and are not, beyond this many.
+    /// Number of pods that should be ready and are not, minus this many.
     pub(crate) fn down(&self, not_ready: usize) -> usize {
         let missing = self
             .desired_number_scheduled
@@ -102,7 +102,7 @@ impl AgentPods {
         usize::try_from(missing.saturating_sub(number(not_ready))).unwrap_or_default()
     }
 
-    /// The API server did not take all pods.
+    /// Whether the API server rejected some pods.
     pub(crate) fn are_missing(&self) -> bool {
         self.current_number_scheduled < self.desired_number_scheduled
     }

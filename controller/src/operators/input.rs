@@ -1,4 +1,4 @@
-//! What the plan depends on, and what operators should have. Pure.
+//! The plan's input, and the desired state of operators. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 
-/// What the plan depends on. The maps of objects in namespaces are by `namespace/name`.
+/// The plan's input. The maps of objects in namespaces are by `namespace/name`.
 pub(crate) struct Input<'a> {
-    /// false: everything of the controller is removed.
+    /// false: everything that the controller created is removed.
     pub(crate) is_enabled: bool,
     pub(crate) paused: bool,
     pub(crate) namespaces: &'a BTreeMap<String, NamespaceView>,
     pub(crate) subscriptions: &'a BTreeMap<String, SubscriptionView>,
     pub(crate) catalogs: &'a BTreeMap<String, CatalogView>,
     pub(crate) csvs: &'a BTreeMap<String, CsvView>,
-    /// Those that have been looked at.
+    /// Those that have been looked up.
     pub(crate) secrets: &'a BTreeMap<Id, CatalogSecret>,
     pub(crate) accounts: &'a BTreeMap<String, AccountView>,
     pub(crate) copies: &'a Copies,
@@ -27,7 +27,7 @@ pub(crate) struct Input<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What this leader knows of copies, by namespace and name. It may write them, and never reads them.
+/// What this leader knows of copies, by namespace and name. It may write them, but never reads them.
 pub(crate) type Copies = BTreeMap<Id, Known>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +36,18 @@ pub(crate) enum Known {
     Deleted,
 }
 
-/// What a copy has.
+/// The content of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The catalog's Secret.
     pub(crate) source: Id,
-    /// Of [`CatalogSecret`].
+    /// From [`CatalogSecret`].
     pub(crate) edition: u64,
-    /// Name and uid of each `ClusterServiceVersion` that needs it: the last one takes it along.
+    /// Name and uid of each `ClusterServiceVersion` that needs it. The garbage collector removes the copy with the last of them.
     pub(crate) owners: BTreeSet<(String, String)>,
 }
 
-/// A copy that there should be.
+/// A desired copy.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) source: Id,
@@ -56,7 +56,7 @@ pub(super) struct Wanted {
     pub(super) accounts: BTreeSet<String>,
 }
 
-/// A Subscription to a catalog with pull secrets, once an operator is installed because of it.
+/// A Subscription to a catalog with pull secrets, once its operator is being installed.
 #[derive(Debug)]
 pub(super) struct Operator<'a> {
     pub(super) id: &'a Id,
@@ -78,7 +78,7 @@ pub(super) fn key((namespace, name): &Id) -> String {
 }
 
 impl Input<'_> {
-    /// The namespace takes everything in it along.
+    /// Whether the namespace is terminating, which removes everything in it.
     pub(super) fn is_going(&self, namespace: &str) -> bool {
         let namespace = self.namespaces.get(namespace);
         namespace.is_none_or(|namespace| namespace.is_terminating)

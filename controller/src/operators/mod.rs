@@ -1,5 +1,4 @@
-//! Delivery to operators: which copies of catalogs' pull secrets there should be, and which service accounts refer to them.
-//! Pure.
+//! Delivery to operators: plans the copies of catalogs' pull secrets, and which service accounts refer to them. Pure.
 
 pub(crate) mod input;
 pub(crate) mod olm;

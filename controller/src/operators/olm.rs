@@ -1,4 +1,4 @@
-//! Objects of the Operator Lifecycle Manager (`operators.coreos.com/v1alpha1`), read as far as the plan depends on them: a
+//! Objects of the Operator Lifecycle Manager (`operators.coreos.com/v1alpha1`), reduced to what the plan needs: a
 //! `ClusterServiceVersion` can have half a megabyte.
 
 use std::borrow::Cow;
@@ -8,8 +8,8 @@ use kube::api::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::core::DynamicResourceScope;
 use serde::Deserialize;
 
-/// A `Subscription`, `CatalogSource` or `ClusterServiceVersion`: whichever fields it has. One type for all, since the code of a
-/// watch is generated for each type.
+/// A `Subscription`, `CatalogSource` or `ClusterServiceVersion`. One type for all, because the code of a watch is generated per
+/// type.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct OlmObject {
     metadata: ObjectMeta,
@@ -22,24 +22,24 @@ pub(crate) struct OlmObject {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Spec {
-    /// Of a Subscription: name of the `CatalogSource`.
+    /// Subscription: name of the `CatalogSource`.
     pub(super) source: String,
     pub(super) source_namespace: String,
-    /// Of a `CatalogSource`: names of pull secrets in its namespace.
+    /// `CatalogSource`: names of pull secrets in its namespace.
     pub(super) secrets: Vec<String>,
-    /// Of a `ClusterServiceVersion`.
+    /// `ClusterServiceVersion` only.
     pub(super) install: Install,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Status {
-    /// Of a Subscription: the version that is being installed. Its pods need the Secrets before it can be the installed one.
+    /// Subscription: the version that is being installed. Its pods need the Secrets before it becomes the installed one.
     #[serde(rename = "currentCSV")]
     pub(super) current_csv: String,
     #[serde(rename = "installedCSV")]
     pub(super) installed_csv: String,
-    /// Of a `ClusterServiceVersion`.
+    /// `ClusterServiceVersion` only.
     pub(super) reason: String,
 }
 

@@ -1,7 +1,7 @@
-//! The plan for operators: which copies and references are written and removed next. Pure.
+//! The plan for operators: which copies and references to write and remove next. Pure.
 //!
-//! A service account records the names of the copies before they are written, and until they are deleted: copies are never read,
-//! so that the record is how a new leader finds what is left over.
+//! A service account records the names of the copies from before they are written until they are deleted. Copies are never read,
+//! so a new leader finds leftovers by this record.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use super::summary::Summary;
 use super::views::Id;
 use crate::targets::account::AccountView;
 
-/// A copy is written again after this time: another client may have changed or deleted it.
+/// A copy is written again after this time, because another client may have changed or deleted it.
 const AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// The copy of this namespace and name.
+    /// Write the copy with this namespace and name.
     Copy { id: Id, content: Content },
-    /// The same is deleted, if it is the controller's.
+    /// Delete the copy, if the controller created it.
     Delete { id: Id },
-    /// The references of the service account of this key. `what`: all that it should have.
+    /// Change the references of the service account with this key. `what`: all that it should have.
     Account {
         key: String,
         change: Change,
@@ -41,7 +41,7 @@ impl Write {
     }
 }
 
-/// No service account has this key.
+/// Distinct from the keys of service accounts.
 fn copy_key((namespace, name): &Id) -> String {
     format!("{namespace}/secrets/{name}")
 }
@@ -55,7 +55,7 @@ pub(crate) struct OperatorsPlan {
 }
 
 /// Reason and message.
-type Trouble = (&'static str, String);
+type ReasonAndMessage = (&'static str, String);
 
 pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let wants = Wants::of(input);
@@ -70,7 +70,7 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     }
     let left_over = left_over(input, &wants);
     for id in &left_over {
-        if is_due(input, &copy_key(id)) {
+        if may_attempt(input, &copy_key(id)) {
             plan.writes.push(Write::Delete { id: id.clone() });
         }
     }
@@ -81,7 +81,7 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     let summary = &mut plan.summary;
     for operator in &wants.operators {
         summary.total += 1;
-        match trouble(input, &wants, operator) {
+        match error_of(input, &wants, operator) {
             Some((reason, message)) => summary.fail(operator.id, reason, &message),
             None => summary.synced += usize::from(is_synced(input, &wants, operator)),
         }
@@ -100,12 +100,12 @@ pub(crate) fn plan(input: &Input) -> OperatorsPlan {
     plan
 }
 
-fn is_due(input: &Input, key: &str) -> bool {
+fn may_attempt(input: &Input, key: &str) -> bool {
     let failure = input.memory.failure(key);
     failure.is_none_or(|failure| failure.retry_at <= input.now)
 }
 
-/// Copies that nobody needs and that may be there.
+/// Copies that may exist but are not needed.
 fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
     let recorded = attached(input).flat_map(|account| {
         let names = account.references.recorded.iter();
@@ -128,7 +128,7 @@ fn names<'a>(wants: &'a Wants, account: &AccountView) -> BTreeSet<&'a str> {
     wanted.map(String::as_str).collect()
 }
 
-/// What the service account lacks, or has too much: what is recorded of a copy stays until the copy is deleted.
+/// What the service account lacks or has too much. The record of a copy stays until the copy is deleted.
 fn change(input: &Input, wants: &Wants, account: &AccountView) -> Option<Change> {
     if account.is_being_deleted {
         return None;
@@ -158,7 +158,7 @@ fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<
         .join(",");
     let is_restore = is_restore(input, account, &change, &what);
     let is_contested = is_restore && input.memory.is_contested(&key);
-    (!is_contested && is_due(input, &key)).then_some(Write::Account {
+    (!is_contested && may_attempt(input, &key)).then_some(Write::Account {
         key,
         change,
         what,
@@ -166,7 +166,7 @@ fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<
     })
 }
 
-/// Another client has removed a reference, maybe with the record of it: so does the Operator Lifecycle Manager in an upgrade.
+/// Whether another client has removed a reference, maybe with its record, as the Operator Lifecycle Manager does in an upgrade.
 fn is_restore(input: &Input, account: &AccountView, change: &Change, what: &str) -> bool {
     let was_written = input.memory.has_written(&account.key(), what);
     account.references.is_restore(change) || was_written && !change.added.is_empty()
@@ -174,8 +174,8 @@ fn is_restore(input: &Input, account: &AccountView, change: &Change, what: &str)
 
 fn copy_write(input: &Input, id: &Id, wanted: &Wanted) -> Option<Write> {
     let secret = input.secrets.get(&wanted.source)?;
-    if secret.trouble.is_some() || !is_due(input, &copy_key(id)) {
-        // What is there stays.
+    if secret.error.is_some() || !may_attempt(input, &copy_key(id)) {
+        // An existing copy stays.
         return None;
     }
     let accounts = || {
@@ -198,7 +198,7 @@ fn copy_write(input: &Input, id: &Id, wanted: &Wanted) -> Option<Write> {
             let is_other = *known != content || *at + AGAIN <= input.now;
             is_other && !(input.paused && is_rotation)
         }
-        // Whether it is there, and with which content, a new leader does not know. A new operator must not wait.
+        // A new leader does not know whether it exists and with which content. A new operator must not wait.
         Some(Known::Deleted) | None => {
             !input.paused || accounts().any(|account| input.memory.wrote_any(&account.key()))
         }
@@ -217,23 +217,23 @@ fn records(account: &AccountView, name: &str) -> bool {
         .any(|known| **known == *name)
 }
 
-/// Why the operator does not have what it should have.
-fn trouble(input: &Input, wants: &Wants, operator: &Operator) -> Option<Trouble> {
+/// Why the operator isn't in the desired state.
+fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonAndMessage> {
     let of = |key: &str| {
         let failure = input.memory.failure(key)?;
         Some((failure.reason, failure.message.clone()))
     };
     for id in &operator.copies {
         let secret = input.secrets.get(&wants.copies.get(id)?.source);
-        let trouble = secret.and_then(|secret| secret.trouble.clone());
-        if let Some(trouble) = trouble.or_else(|| of(&copy_key(id))) {
-            return Some(trouble);
+        let error = secret.and_then(|secret| secret.error.clone());
+        if let Some(error) = error.or_else(|| of(&copy_key(id))) {
+            return Some(error);
         }
     }
     for key in &operator.accounts {
         let Some(account) = input.accounts.get(key) else {
             let message = format!(
-                "there is no ServiceAccount `{key}`, which a Deployment of the operator names"
+                "ServiceAccount `{key}`, which a Deployment of the operator uses, does not exist"
             );
             return Some(("ServiceAccountMissing", message));
         };
@@ -243,8 +243,8 @@ fn trouble(input: &Input, wants: &Wants, operator: &Operator) -> Option<Trouble>
         if input.memory.is_contested(key) {
             return Some(("Conflict", AccountView::conflict(key)));
         }
-        if let Some(trouble) = of(key).filter(|_| !change.added.is_empty()) {
-            return Some(trouble);
+        if let Some(error) = of(key).filter(|_| !change.added.is_empty()) {
+            return Some(error);
         }
     }
     None

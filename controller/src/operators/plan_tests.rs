@@ -39,10 +39,10 @@ struct Account {
 
 /// A cluster, and a leader that acts on it.
 #[derive(Default)]
-struct World {
+struct Simulation {
     is_enabled: bool,
     paused: bool,
-    /// They say themselves that they get nothing.
+    /// Namespaces that exclude themselves.
     excluded: BTreeSet<&'static str>,
     terminating: bool,
     subscriptions: BTreeMap<String, SubscriptionView>,
@@ -50,16 +50,16 @@ struct World {
     csvs: BTreeMap<String, CsvView>,
     secrets: BTreeMap<Id, CatalogSecret>,
     accounts: BTreeMap<String, Account>,
-    /// The copies that there are; the leader does not see them.
+    /// The existing copies; the leader does not see them.
     there: BTreeMap<Id, Content>,
     copies: Copies,
     memory: Memory,
     now: Timestamp,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             is_enabled: true,
             ..Self::default()
         };
@@ -67,11 +67,11 @@ impl World {
             for secret in SECRETS {
                 let of = id(namespace, secret);
                 let known = CatalogSecret::new(&of, found(0), 0);
-                world.secrets.insert(of, known);
+                simulation.secrets.insert(of, known);
             }
-            world.list(namespace, name, &SECRETS[..1]);
+            simulation.list(namespace, name, &SECRETS[..1]);
         }
-        world
+        simulation
     }
 
     fn list(&mut self, namespace: &str, name: &str, secrets: &[&str]) {
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// The garbage collector takes its own service account and the copies that nothing else owns.
+    /// The garbage collector removes the version's own service account and copies without another owner.
     fn uninstall(&mut self, namespace: &str, csv: &str) {
         self.csvs.remove(&format!("{namespace}/{csv}"));
         self.accounts.remove(&format!("{namespace}/op-{csv}"));
@@ -234,7 +234,7 @@ impl World {
         self.wanted().iter().any(|(copy, _)| copy == of)
     }
 
-    /// Copies that there should be, with the key of a service account that refers to them, straight from the text.
+    /// Desired copies, with the key of a service account that refers to them; independent of the plan's code.
     fn wanted(&self) -> BTreeSet<(Id, String)> {
         let mut wanted = BTreeSet::new();
         for sub in self.subscriptions.values().filter(|_| self.is_enabled) {
@@ -259,7 +259,7 @@ impl World {
         wanted
     }
 
-    /// Whether there was anything to do.
+    /// Returns whether there was anything to do.
     fn step(&mut self) -> bool {
         let writes = self.plan().writes;
         let wrote = !writes.is_empty();
@@ -275,7 +275,7 @@ impl World {
                 return;
             }
         }
-        panic!("it comes to rest: {:?}", self.plan().writes);
+        panic!("it does not converge: {:?}", self.plan().writes);
     }
 
     fn check(&self) {
@@ -292,10 +292,7 @@ impl World {
             let source = &self.secrets[&id(source.0, source.1)];
             let there = self.there.get(copy);
             let is_new = there.is_some_and(|content| content.edition == source.edition);
-            assert!(
-                is_new || source.trouble.is_some(),
-                "{copy:?} has its content"
-            );
+            assert!(is_new || source.error.is_some(), "{copy:?} has its content");
         }
         for copy in self.there.keys() {
             assert!(
@@ -357,37 +354,37 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn happens(world: &mut World, event: Event) {
+fn happens(simulation: &mut Simulation, event: Event) {
     match event {
         Event::Subscribe(n, s, c, v, two) => {
             let second = format!("v{}", v + 1);
             let first = format!("v{v}");
             let csvs = [first.as_str(), second.as_str()];
             let csvs = if two { &csvs[..] } else { &csvs[..1] };
-            world.subscribe(NAMESPACES[n], &format!("sub{s}"), CATALOGS[c], csvs);
-            for account in world.accounts.values_mut() {
+            simulation.subscribe(NAMESPACES[n], &format!("sub{s}"), CATALOGS[c], csvs);
+            for account in simulation.accounts.values_mut() {
                 if !account.names.contains(&"own".to_owned()) {
                     account.names.insert(0, "own".to_owned());
                 }
             }
         }
         Event::Unsubscribe(n, s) => {
-            world
+            simulation
                 .subscriptions
                 .remove(&format!("{}/sub{s}", NAMESPACES[n]));
         }
-        Event::Uninstall(n, v) => world.uninstall(NAMESPACES[n], &format!("v{v}")),
-        Event::List(c, n) => world.list(CATALOGS[c].0, CATALOGS[c].1, &SECRETS[..n.min(2)]),
+        Event::Uninstall(n, v) => simulation.uninstall(NAMESPACES[n], &format!("v{v}")),
+        Event::List(c, n) => simulation.list(CATALOGS[c].0, CATALOGS[c].1, &SECRETS[..n.min(2)]),
         Event::Rotate(c, s) => {
             let of = id(CATALOGS[c].0, SECRETS[s]);
-            let edition = world.secrets[&of].edition;
-            world.rotate(&of, found(edition));
+            let edition = simulation.secrets[&of].edition;
+            simulation.rotate(&of, found(edition));
         }
-        Event::Break(c, s) => world.rotate(&id(CATALOGS[c].0, SECRETS[s]), Source::Absent),
+        Event::Break(c, s) => simulation.rotate(&id(CATALOGS[c].0, SECRETS[s]), Source::Absent),
         Event::Upgrade(at) | Event::Detach(at) => {
             let is_upgrade = matches!(event, Event::Upgrade(_));
-            let count = world.accounts.len();
-            if let Some(account) = world.accounts.values_mut().nth(at % count.max(1)) {
+            let count = simulation.accounts.len();
+            if let Some(account) = simulation.accounts.values_mut().nth(at % count.max(1)) {
                 account.names.retain(|name| name == "own");
                 if is_upgrade {
                     account.recorded.clear();
@@ -395,19 +392,19 @@ fn happens(world: &mut World, event: Event) {
                 account.version += 1;
             }
         }
-        Event::Pause(paused) => world.paused = paused,
-        Event::Enable(is_enabled) => world.is_enabled = is_enabled,
+        Event::Pause(paused) => simulation.paused = paused,
+        Event::Enable(is_enabled) => simulation.is_enabled = is_enabled,
         Event::Exclude(n, true) => {
-            world.excluded.insert(NAMESPACES[n]);
+            simulation.excluded.insert(NAMESPACES[n]);
         }
         Event::Exclude(n, false) => {
-            world.excluded.remove(NAMESPACES[n]);
+            simulation.excluded.remove(NAMESPACES[n]);
         }
         Event::NewLeader => {
-            world.copies.clear();
-            world.memory = Memory::default();
+            simulation.copies.clear();
+            simulation.memory = Memory::default();
         }
-        Event::Wait => world.now += SignedDuration::from_mins(11),
+        Event::Wait => simulation.now += SignedDuration::from_mins(11),
     }
 }
 
@@ -415,40 +412,40 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_exactly_what_operators_need_is_there(events in prop::collection::vec(event(), 1..40)) {
-        let mut world = World::new();
+    fn exactly_the_needed_copies_exist_after_any_events(events in prop::collection::vec(event(), 1..40)) {
+        let mut simulation = Simulation::new();
         for event in events {
-            // Without a record of it, what is left over is found only by the leader that wrote it.
+            // Without a record of a copy, only the leader that wrote it finds it.
             let forgets = matches!(event, Event::Upgrade(_));
-            happens(&mut world, event);
+            happens(&mut simulation, event);
             if forgets {
-                world.paused = false;
+                simulation.paused = false;
             }
-            world.act();
+            simulation.act();
         }
-        world.paused = false;
+        simulation.paused = false;
         for _ in 0..3 {
-            world.now += SignedDuration::from_mins(11);
-            world.act();
+            simulation.now += SignedDuration::from_mins(11);
+            simulation.act();
         }
-        world.check();
-        let summary = world.plan().summary;
+        simulation.check();
+        let summary = simulation.plan().summary;
         prop_assert_eq!(summary.synced + summary.failed, summary.total);
-        prop_assert!(world.is_enabled || summary.is_clean && world.there.is_empty());
+        prop_assert!(simulation.is_enabled || summary.is_clean && simulation.there.is_empty());
     }
 }
 
-fn installed() -> World {
-    let mut world = World::new();
-    world.subscribe("a", "sub", CATALOGS[0], &["v1"]);
-    for account in world.accounts.values_mut() {
+fn installed() -> Simulation {
+    let mut simulation = Simulation::new();
+    simulation.subscribe("a", "sub", CATALOGS[0], &["v1"]);
+    for account in simulation.accounts.values_mut() {
         account.names.push("own".to_owned());
     }
-    world
+    simulation
 }
 
-fn line(world: &World) -> String {
-    let plan = world.plan();
+fn line(simulation: &Simulation) -> String {
+    let plan = simulation.plan();
     let words = plan.writes.iter().map(|write| match write {
         Write::Copy { id, content } => format!("{}={}", id.1, content.edition),
         Write::Delete { id } => format!("-{}", id.1),
@@ -468,142 +465,144 @@ fn line(world: &World) -> String {
 }
 
 #[test]
-fn a_reference_comes_before_its_copy_and_goes_after_it() {
-    let mut world = installed();
-    assert_eq!(line(&world), "+a/op +a/op-v1 0/1");
-    world.step();
-    assert_eq!(line(&world), "globalps-c.s=1 0/1");
-    world.act();
-    assert_eq!(line(&world), "1/1");
-    world.list("c", "one", &[]);
-    assert_eq!(line(&world), "-globalps-c.s 0/0");
-    world.step();
-    assert_eq!(line(&world), "-a/op -a/op-v1 0/0");
+fn a_reference_is_added_before_its_copy_and_removed_after_it() {
+    let mut simulation = installed();
+    assert_eq!(line(&simulation), "+a/op +a/op-v1 0/1");
+    simulation.step();
+    assert_eq!(line(&simulation), "globalps-c.s=1 0/1");
+    simulation.act();
+    assert_eq!(line(&simulation), "1/1");
+    simulation.list("c", "one", &[]);
+    assert_eq!(line(&simulation), "-globalps-c.s 0/0");
+    simulation.step();
+    assert_eq!(line(&simulation), "-a/op -a/op-v1 0/0");
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
-    let mut world = installed();
-    let refuse = |world: &mut World, key: &str, reason| {
-        let now = world.now;
-        world.memory.failed(key, reason, String::new(), now, 1.0);
+fn obstacles_are_reported() {
+    let mut simulation = installed();
+    let refuse = |simulation: &mut Simulation, key: &str, reason| {
+        let now = simulation.now;
+        simulation
+            .memory
+            .failed(key, reason, String::new(), now, 1.0);
     };
-    refuse(&mut world, "a/op", "Rejected");
-    assert_eq!(line(&world), "+a/op-v1 0/1 Rejected");
-    world.memory = Memory::default();
-    world.act();
-    world.rotate(&id("c", "s"), Source::Absent);
-    assert_eq!(line(&world), "0/1 SourceMissing", "the copy stays");
-    world.rotate(&id("c", "s"), Source::Forbidden);
-    assert_eq!(line(&world), "0/1 SourceForbidden");
-    world.rotate(&id("c", "s"), Source::Found(Data(Some(b"{".to_vec()))));
-    assert_eq!(line(&world), "0/1 SourceInvalid");
-    world.rotate(&id("c", "s"), found(7));
-    assert_eq!(line(&world), "globalps-c.s=5 0/1");
-    refuse(&mut world, "a/secrets/globalps-c.s", "QuotaExceeded");
+    refuse(&mut simulation, "a/op", "Rejected");
+    assert_eq!(line(&simulation), "+a/op-v1 0/1 Rejected");
+    simulation.memory = Memory::default();
+    simulation.act();
+    simulation.rotate(&id("c", "s"), Source::Absent);
+    assert_eq!(line(&simulation), "0/1 SourceMissing", "the copy stays");
+    simulation.rotate(&id("c", "s"), Source::Forbidden);
+    assert_eq!(line(&simulation), "0/1 SourceForbidden");
+    simulation.rotate(&id("c", "s"), Source::Found(Data(Some(b"{".to_vec()))));
+    assert_eq!(line(&simulation), "0/1 SourceInvalid");
+    simulation.rotate(&id("c", "s"), found(7));
+    assert_eq!(line(&simulation), "globalps-c.s=5 0/1");
+    refuse(&mut simulation, "a/secrets/globalps-c.s", "QuotaExceeded");
     assert_eq!(
-        line(&world),
+        line(&simulation),
         "0/1 QuotaExceeded",
-        "not before its backoff is over"
+        "not before its backoff has expired"
     );
-    world.accounts.remove("a/op-v1");
-    world.memory = Memory::default();
-    world.act();
-    assert_eq!(line(&world), "0/1 ServiceAccountMissing");
+    simulation.accounts.remove("a/op-v1");
+    simulation.memory = Memory::default();
+    simulation.act();
+    assert_eq!(line(&simulation), "0/1 ServiceAccountMissing");
 }
 
 #[test]
 fn while_paused_a_new_operator_gets_its_secret_and_a_rotation_waits() {
-    let mut world = installed();
-    world.paused = true;
-    world.act();
-    assert_eq!(line(&world), "1/1");
-    world.rotate(&id("c", "s"), found(1));
-    assert_eq!(line(&world), "0/1");
-    world.copies.clear();
-    world.memory = Memory::default();
-    assert_eq!(line(&world), "0/1", "nor by another leader");
-    world.paused = false;
-    assert_eq!(line(&world), "globalps-c.s=2 0/1");
+    let mut simulation = installed();
+    simulation.paused = true;
+    simulation.act();
+    assert_eq!(line(&simulation), "1/1");
+    simulation.rotate(&id("c", "s"), found(1));
+    assert_eq!(line(&simulation), "0/1");
+    simulation.copies.clear();
+    simulation.memory = Memory::default();
+    assert_eq!(line(&simulation), "0/1", "nor by another leader");
+    simulation.paused = false;
+    assert_eq!(line(&simulation), "globalps-c.s=2 0/1");
 }
 
 #[test]
-fn a_namespace_that_is_going_is_left_alone_and_an_excluded_one_is_cleaned() {
-    let mut world = installed();
-    world.act();
-    world.terminating = true;
-    assert_eq!(line(&world), "0/0");
-    world.terminating = false;
-    world.excluded.insert("a");
-    assert_eq!(line(&world), "-globalps-c.s 0/0");
+fn a_terminating_namespace_is_skipped_and_an_excluded_one_cleaned() {
+    let mut simulation = installed();
+    simulation.act();
+    simulation.terminating = true;
+    assert_eq!(line(&simulation), "0/0");
+    simulation.terminating = false;
+    simulation.excluded.insert("a");
+    assert_eq!(line(&simulation), "-globalps-c.s 0/0");
 }
 
 #[test]
-fn it_is_clean_once_nothing_is_left_and_a_copy_is_written_again_later() {
-    let mut world = installed();
-    world.act();
-    let again = world.now + SignedDuration::from_mins(10);
-    assert_eq!(world.plan().again_at, Some(again));
-    let retry = world.now + SignedDuration::from_secs(1);
-    world
+fn leftovers_are_removed_and_copies_are_rewritten_periodically() {
+    let mut simulation = installed();
+    simulation.act();
+    let again = simulation.now + SignedDuration::from_mins(10);
+    assert_eq!(simulation.plan().again_at, Some(again));
+    let retry = simulation.now + SignedDuration::from_secs(1);
+    simulation
         .memory
-        .failed("a/other", "Rejected", String::new(), world.now, 1.0);
-    assert_eq!(world.plan().again_at, Some(retry), "the earlier one");
-    world.now = again;
-    assert_eq!(line(&world), "globalps-c.s=1 1/1");
-    assert_eq!(world.plan().again_at, None, "it is due");
-    world.act();
-    assert!(!world.plan().summary.is_clean);
-    world.is_enabled = false;
+        .failed("a/other", "Rejected", String::new(), simulation.now, 1.0);
+    assert_eq!(simulation.plan().again_at, Some(retry), "the earlier one");
+    simulation.now = again;
+    assert_eq!(line(&simulation), "globalps-c.s=1 1/1");
+    assert_eq!(simulation.plan().again_at, None, "it is due");
+    simulation.act();
+    assert!(!simulation.plan().summary.is_clean);
+    simulation.is_enabled = false;
     let mut states = Vec::new();
     for _ in 0..3 {
-        let summary = world.plan().summary;
-        states.push((world.there.len(), summary.accounts, summary.is_clean));
-        world.step();
+        let summary = simulation.plan().summary;
+        states.push((simulation.there.len(), summary.accounts, summary.is_clean));
+        simulation.step();
     }
     assert_eq!(states, [(1, 2, false), (0, 2, false), (0, 0, true)]);
-    // A copy without a service account that records it.
-    world.is_enabled = true;
-    world.act();
-    world.accounts.clear();
-    world.is_enabled = false;
-    assert!(!world.plan().summary.is_clean);
-    world.act();
-    assert!(world.plan().summary.is_clean && world.there.is_empty());
+    // A copy that no service account records.
+    simulation.is_enabled = true;
+    simulation.act();
+    simulation.accounts.clear();
+    simulation.is_enabled = false;
+    assert!(!simulation.plan().summary.is_clean);
+    simulation.act();
+    assert!(simulation.plan().summary.is_clean && simulation.there.is_empty());
 }
 
 #[test]
-fn a_reference_is_restored_five_times_and_a_conflict_ends_where_nothing_is_wanted() {
+fn a_reference_is_restored_five_times_and_a_conflict_ends_without_wanted_references() {
     for forgets in [false, true] {
-        let mut world = installed();
-        world.act();
-        let remove = |world: &mut World| {
-            let account = world.accounts.get_mut("a/op").unwrap();
+        let mut simulation = installed();
+        simulation.act();
+        let remove = |simulation: &mut Simulation| {
+            let account = simulation.accounts.get_mut("a/op").unwrap();
             account.names = vec!["own".to_owned()];
             if forgets {
                 account.recorded.clear();
             }
         };
         for _ in 0..5 {
-            remove(&mut world);
-            world.act();
-            assert_eq!(world.accounts["a/op"].names.len(), 2, "{forgets}");
+            remove(&mut simulation);
+            simulation.act();
+            assert_eq!(simulation.accounts["a/op"].names.len(), 2, "{forgets}");
         }
-        remove(&mut world);
-        assert_eq!(line(&world), "0/1 Conflict", "{forgets}");
-        world.list("c", "one", &[]);
-        world.act();
-        assert!(world.accounts["a/op"].recorded.is_empty());
+        remove(&mut simulation);
+        assert_eq!(line(&simulation), "0/1 Conflict", "{forgets}");
+        simulation.list("c", "one", &[]);
+        simulation.act();
+        assert!(simulation.accounts["a/op"].recorded.is_empty());
     }
 }
 
 #[test]
-fn copied_versions_and_subscriptions_without_one_are_no_operators() {
-    let mut world = installed();
-    world.csvs.get_mut("a/v1").unwrap().is_copied = true;
-    assert_eq!(line(&world), "0/0");
-    world.csvs.clear();
-    assert_eq!(line(&world), "0/0");
+fn copied_versions_and_subscriptions_without_a_version_are_no_operators() {
+    let mut simulation = installed();
+    simulation.csvs.get_mut("a/v1").unwrap().is_copied = true;
+    assert_eq!(line(&simulation), "0/0");
+    simulation.csvs.clear();
+    assert_eq!(line(&simulation), "0/0");
 }
 
 #[test]

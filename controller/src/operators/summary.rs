@@ -1,4 +1,4 @@
-//! What became of the operators, for the status. Pure.
+//! The results for the operators, for the status. Pure.
 
 use globalps_core::api::{MESSAGE_LIMIT, OperatorFailure, STATUS_OPERATORS};
 
@@ -13,13 +13,13 @@ pub(crate) struct Summary {
     pub(crate) failed: usize,
     /// Service accounts with a reference of the controller.
     pub(crate) accounts: usize,
-    /// The first of those that failed.
+    /// The first failures.
     pub(crate) failures: Vec<OperatorFailure>,
-    /// Nothing of the controller is left.
+    /// Nothing that the controller created is left.
     pub(crate) is_clean: bool,
 }
 
-/// What the status says about operators.
+/// The state of operators for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperatorsReport {
     /// The controller may not list what it needs.

@@ -1,4 +1,4 @@
-//! What the plan depends on of the Operator Lifecycle Manager's objects, and of the catalogs' pull secrets.
+//! The Operator Lifecycle Manager's objects and the catalogs' pull secrets, reduced to what the plan needs.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::olm::OlmObject;
 use crate::content::source::{Data, Source};
 use crate::targets::version;
 
-/// `metadata.labels` of the copies of a `ClusterServiceVersion` in other namespaces: they are no operators.
+/// Label of the copies of a `ClusterServiceVersion` in other namespaces, where no operator runs.
 pub(crate) const COPIED_LABEL: &str = "olm.copiedFrom";
 
 /// Namespace and name of an object.
@@ -71,7 +71,7 @@ pub(crate) struct CsvView {
     pub(crate) uid: String,
     /// Service accounts of its Deployments.
     pub(crate) accounts: BTreeSet<String>,
-    /// It was copied from the namespace where the operator is installed.
+    /// It is a copy from the namespace in which the operator is installed.
     pub(crate) is_copied: bool,
 }
 
@@ -106,18 +106,18 @@ impl From<OlmObject> for CsvView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CatalogSecret {
     pub(crate) source: Source,
-    /// Counts up with each other content. A new leader starts again at 1.
+    /// Increases with each change of the content. A new leader starts again at 1.
     pub(crate) edition: u64,
-    /// Reason and sentence; `None`: it can be copied.
-    pub(crate) trouble: Option<(&'static str, String)>,
+    /// Reason and message; `None`: it can be copied.
+    pub(crate) error: Option<(&'static str, String)>,
 }
 
 impl CatalogSecret {
-    /// `edition`: of the content before.
+    /// `edition`: of the previous content.
     pub(crate) fn new((namespace, name): &Id, source: Source, edition: u64) -> Self {
         let title = format!("Secret `{namespace}/{name}`");
-        let trouble = match &source {
-            Source::Absent => Some(("SourceMissing", format!("there is no {title}"))),
+        let error = match &source {
+            Source::Absent => Some(("SourceMissing", format!("{title} does not exist"))),
             Source::Forbidden => Some((
                 "SourceForbidden",
                 format!(
@@ -129,18 +129,18 @@ impl CatalogSecret {
                 let (_, findings) = validate_data(data.as_deref());
                 let errors = findings.iter().filter(|found| found.is_error());
                 let errors: Vec<String> = errors.map(Finding::to_string).collect();
-                let message = || format!("{title} is not valid: {}", errors.join("; "));
+                let message = || format!("{title} is invalid: {}", errors.join("; "));
                 (!errors.is_empty()).then(|| ("SourceInvalid", message()))
             }
         };
         Self {
             source,
             edition: edition + 1,
-            trouble,
+            error,
         }
     }
 
-    /// Bytes of the copies. Empty where it can't be copied.
+    /// Bytes of the copies. Empty if it can't be copied.
     pub(crate) fn content(&self) -> Vec<u8> {
         match &self.source {
             Source::Found(Data(Some(bytes))) => bytes.clone(),

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// Doubles from the first to the longest; up to half of it is random, so that many do not end at once.
+/// Doubles from the first to the longest; up to half of it is random, so that many retries do not coincide.
 pub(crate) fn backoff((first, longest): (Duration, Duration), retries: u32) -> Duration {
     let pause = first
         .saturating_mul(2_u32.saturating_pow(retries))

@@ -1,4 +1,4 @@
-//! What each program of the control plane is as a process: its log, its ports, its signals, and memory that stays private.
+//! The process of each control-plane program: its log, ports and signals, and memory protection.
 
 pub(crate) mod backoff;
 
@@ -36,14 +36,14 @@ enum LogFormat {
     Json,
 }
 
-/// What a program has from its start on.
+/// What every program has from its start.
 pub(crate) struct Process {
     pub(crate) client: Client,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Sets up the log, serves the ports and makes the client of this cluster.
+/// Sets up the log, serves the ports and creates the client of this cluster.
 pub(crate) async fn start(args: &ProcessArgs) -> anyhow::Result<Process> {
     keep_memory_private();
     // Only this program's targets: kube's client logs the whole body of an unparsable response.
@@ -85,7 +85,7 @@ pub(crate) async fn start(args: &ProcessArgs) -> anyhow::Result<Process> {
     })
 }
 
-/// The signals that end a program.
+/// The signals that stop a program.
 pub(crate) struct Stop {
     terminate: Signal,
     interrupt: Signal,
@@ -107,14 +107,14 @@ impl Stop {
     }
 }
 
-/// Credentials in memory never reach a core dump or another process of the same user.
+/// Keeps credentials in memory out of core dumps and away from other processes of the same user.
 fn keep_memory_private() {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    // Lowering a limit needs no right, and a kernel without it has nothing better to offer.
+    // Lowering a limit needs no privilege, and there is no fallback if it fails.
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

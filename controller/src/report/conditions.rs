@@ -14,8 +14,8 @@ use crate::nodes::input::{Snapshot, Syncers};
 use crate::nodes::plan::{Aim, Hold, Plan};
 use crate::nodes::provider_paths::{Deviation, reports_provider};
 
-const TAKEN_BACK_HINT: &str =
-    "the additional Secret from before is in force until this one is changed";
+const ROLLED_BACK_HINT: &str =
+    "the previous additional Secret stays in force until you change this one";
 
 fn is_invalid(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Invalid(_))
@@ -28,12 +28,14 @@ fn is_halted(snapshot: &Snapshot, counts: &NodeCounts, members: &[Member]) -> bo
 fn hold(hold: Hold) -> &'static str {
     match hold {
         Hold::ConfigMissing => {
-            "the GlobalPullSecret was deleted; every node keeps what it has until there is one again"
+            "the GlobalPullSecret was deleted; nodes keep their current credentials until it is recreated"
         }
         Hold::NoValidContent => {
-            "no pull secret is valid; every node keeps what it has, and only deleting the pull secrets restores the nodes"
+            "no pull secret is valid; nodes keep their current credentials. To restore the nodes, delete the pull secrets"
         }
-        Hold::NoRevisionLeft => "the revision can't be counted up; every node keeps what it has",
+        Hold::NoRevisionLeft => {
+            "the revision number can't be increased further; nodes keep their current credentials"
+        }
     }
 }
 
@@ -63,9 +65,9 @@ pub(super) fn ready(
                 no("AdditionalInvalid", sentences(findings))
             }
             (_, Aim::Nothing) => {
-                let mut message = format!("there is no Secret `{ADDITIONAL_SECRET}`");
+                let mut message = format!("Secret `{ADDITIONAL_SECRET}` does not exist");
                 if let Some((_, _, reason)) = first_bad(&plan.resolved.sources) {
-                    message = format!("{message}, and none of the sources is valid: {reason}");
+                    message = format!("{message}, and no source is valid: {reason}");
                 }
                 no("NoAdditional", message)
             }
@@ -82,7 +84,7 @@ pub(super) fn ready(
         return no("AdditionalInvalid", message);
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
-        return no("TakenBack", format!("{reason}; {TAKEN_BACK_HINT}"));
+        return no("TakenBack", format!("{reason}; {ROLLED_BACK_HINT}"));
     }
     if !counts.failed.is_empty() {
         return no("NodesFailed", failures(snapshot, &counts.failed));
@@ -106,7 +108,7 @@ pub(super) fn ready(
             Some(namespaces) => statement(condition::READY, "True", "Synced", namespaces.message),
             None => no(
                 "NoDelivery",
-                "`spec.kubelet.delivery` is `None`, and `spec.imagePullSecrets.enabled` is false"
+                "nothing delivers: `spec.kubelet.delivery` is `None` and `spec.imagePullSecrets.enabled` is false"
                     .to_owned(),
             ),
         };
@@ -117,7 +119,7 @@ pub(super) fn ready(
     );
     if !counts.unreachable.is_empty() {
         message = format!(
-            "{message}; not ready, or without a syncer that answers: {}",
+            "{message}; NotReady or with an unresponsive syncer: {}",
             list(&counts.unreachable)
         );
     }
@@ -136,7 +138,7 @@ pub(super) fn progressing(
     let open = counts.waiting + counts.status.progressing;
     let (status, reason, message) = match plan.aim {
         Aim::Nothing => ("False", "NothingToDo", String::new()),
-        Aim::CleanUp => ("True", "CleaningUp", "every node is restored".to_owned()),
+        Aim::CleanUp => ("True", "CleaningUp", "all nodes are restored".to_owned()),
         Aim::Reach(_) if open == 0 => ("False", "Complete", String::new()),
         Aim::Reach(_) if snapshot.spec.rollout.paused => (
             "False",
@@ -150,7 +152,7 @@ pub(super) fn progressing(
         Aim::Reach(_) if snapshot.syncers.are_rolling => (
             "True",
             "SyncersRolling",
-            "nodes change when the syncer's pods are replaced".to_owned(),
+            "waiting until the syncer's pods are replaced".to_owned(),
         ),
         Aim::Reach(Goal::Revision(_)) if let Some(message) = waits_for_canary(plan, members) => {
             ("True", "WaitingForCanary", message)
@@ -163,7 +165,7 @@ pub(super) fn progressing(
     statement(condition::PROGRESSING, status, reason, message)
 }
 
-/// Nobody can go first; `None`: somebody can.
+/// Why no canary can be assigned the revision; `None`: one can.
 fn waits_for_canary(plan: &Plan, members: &[Member]) -> Option<String> {
     let mut canaries = members.iter().filter(|member| member.is_canary).peekable();
     if plan.canary_passed {
@@ -173,7 +175,7 @@ fn waits_for_canary(plan: &Plan, members: &[Member]) -> Option<String> {
         return Some("no node matches `spec.rollout.canary.nodeSelector`".to_owned());
     }
     let is_stuck = canaries.all(|member| !member.is_done() && member.is_passed_over());
-    is_stuck.then(|| "no canary can change now: see the nodes' reasons".to_owned())
+    is_stuck.then(|| "no canary can change now; see the reasons of the nodes".to_owned())
 }
 
 pub(super) fn degraded(
@@ -199,7 +201,7 @@ pub(super) fn degraded(
     }
     if let Some(path) = snapshot.other_config_file() {
         let message = format!(
-            "the nodes have `{path}`, and `spec.kubelet.configFile` names another file: it applies after a cleanup"
+            "nodes use `{path}`, but `spec.kubelet.configFile` differs: it takes effect after all nodes are restored"
         );
         return yes("ConfigFileDiffers", message);
     }
@@ -207,7 +209,7 @@ pub(super) fn degraded(
         return yes("ProviderPathsDiffer", keeps(snapshot));
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
-        let message = format!("{reason}; {TAKEN_BACK_HINT}");
+        let message = format!("{reason}; {ROLLED_BACK_HINT}");
         return statement(condition::DEGRADED, "True", "TakenBack", message);
     }
     match &plan.resolved.original {
@@ -215,7 +217,7 @@ pub(super) fn degraded(
             condition::DEGRADED,
             "True",
             "OriginalUnreadable",
-            format!("the original pull secret: {reason}"),
+            format!("original pull secret: {reason}"),
         ),
         _ if let Some((_, reason, message)) = first_bad(&plan.resolved.sources) => {
             statement(condition::DEGRADED, "True", reason, message)
@@ -224,24 +226,26 @@ pub(super) fn degraded(
     }
 }
 
-/// One node that is never heard of again, or that lies, would hold up all the others: it is named.
+/// The message names these nodes: one that stays unreachable, or that lies, would block all others.
 fn keeps(snapshot: &Snapshot) -> String {
     let kubelet = &snapshot.spec.kubelet;
     let paths = kubelet.credential_provider.as_ref().map_or_else(
-        || "with the flags in kubeadm's file".to_owned(),
+        || "with flags in kubeadm's file".to_owned(),
         |paths| format!("in `{}` and `{}`", paths.config_path, paths.bin_dir),
     );
     let what = format!(
-        "nodes have the credential provider {paths}, and `spec.kubelet.credentialProvider` says something else"
+        "nodes have the credential provider {paths}, but `spec.kubelet.credentialProvider` differs"
     );
     if kubelet.delivery == DeliveryType::CredentialProvider {
-        return format!("{what}: it applies once `delivery` was `ConfigFile` on every node");
+        return format!(
+            "{what}: to apply it, set `delivery` to `ConfigFile` until every node uses that"
+        );
     }
     let objects = snapshot.node_pull_secrets.iter();
     let with_provider = objects.filter(|(_, object)| reports_provider(object));
     let names: Vec<String> = with_provider.map(|(name, _)| name.clone()).collect();
     format!(
-        "{what}: it applies when the last of them has gone back to the credentials file, or was deleted: {}",
+        "{what}: it takes effect once these nodes use the credentials file again or are deleted: {}",
         list(&names)
     )
 }
@@ -256,18 +260,18 @@ pub(super) fn syncers_healthy(snapshot: &Snapshot) -> Option<Statement> {
         are_missing,
         are_rolling,
     } = snapshot.syncers;
-    let describe = format!("`kubectl describe daemonset {SYNCER}` names the reason");
+    let describe = format!("`kubectl describe daemonset {SYNCER}` shows the reason");
     Some(match (down, are_missing) {
         _ if !snapshot.daemon_set => return None,
         (0, _) if are_rolling => new("True", "RollingOut", "pods are being replaced".to_owned()),
         (0, _) => new("True", "AllRunning", String::new()),
         (_, true) => {
             let message =
-                format!("{down} syncers have no pod, as the API server refuses it: {describe}");
+                format!("{down} syncers have no pod because the API server rejects it: {describe}");
             new("False", "PodsNotCreated", message)
         }
         (_, false) => {
-            let message = format!("{down} syncers on nodes that are ready don't run: {describe}");
+            let message = format!("{down} syncers on Ready nodes are not running: {describe}");
             new("False", "NotRunning", message)
         }
     })
@@ -280,7 +284,7 @@ pub(super) fn additional_valid(verdict: &Verdict, snapshot: &Snapshot) -> Statem
         Verdict::Absent => new(
             "Unknown",
             "Absent",
-            format!("there is no Secret `{ADDITIONAL_SECRET}`"),
+            format!("Secret `{ADDITIONAL_SECRET}` does not exist"),
         ),
         Verdict::Valid => new("True", "Valid", type_warning(snapshot)),
         Verdict::RolledBack(reason) => new("True", "TakenBack", reason.clone()),
@@ -308,7 +312,7 @@ pub(super) fn original_valid(verdict: &Verdict) -> Statement {
         Verdict::Absent => new(
             "True",
             "NodeFile",
-            "each node's own file is the base".to_owned(),
+            "no original pull secret: each node's own file is the base".to_owned(),
         ),
         Verdict::Valid | Verdict::RolledBack(_) => new("True", "Valid", String::new()),
         Verdict::Unreadable(reason) => new("False", "Unreadable", reason.clone()),
@@ -316,16 +320,16 @@ pub(super) fn original_valid(verdict: &Verdict) -> Statement {
         Verdict::Partly(findings) => new(
             "False",
             "BadEntries",
-            format!("left out: {}", sentences(findings)),
+            format!("entries omitted: {}", sentences(findings)),
         ),
         Verdict::Invalid(findings) => new("False", "Invalid", sentences(findings)),
     }
 }
 
-/// A Secret of another type works the same, but the API server does not validate its content.
+/// Other types work, but the API server does not validate their content.
 fn type_warning(snapshot: &Snapshot) -> String {
     match snapshot.additional_type.as_deref() {
         None | Some(SECRET_TYPE) => String::new(),
-        Some(other) => format!("its type is `{other}`; `{SECRET_TYPE}` is the usual one"),
+        Some(other) => format!("its type is `{other}` instead of the usual `{SECRET_TYPE}`"),
     }
 }

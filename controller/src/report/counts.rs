@@ -8,11 +8,11 @@ use crate::nodes::members::failure;
 
 /// The nodes by state, and the names of those that need attention.
 pub(crate) struct NodeCounts {
-    /// As the status has them.
+    /// For the status.
     pub(crate) status: Counts,
-    /// The change failed there, or another program manages the file.
+    /// Nodes on which the change failed, or whose file has a foreign owner.
     pub(crate) failed: Vec<String>,
-    /// Trouble of their own keeps them from changing.
+    /// An error of their own keeps them from changing.
     pub(super) blocked: Vec<String>,
     /// Number of failed nodes that count towards `maxFailures`.
     pub(super) halting: usize,
@@ -29,7 +29,7 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
         unreachable: Vec::new(),
         waiting: 0,
     };
-    // A node that left the selection is being restored, and does not count for the revision.
+    // A deselected node is being restored, and does not count for the revision.
     for member in members.iter().filter(|member| member.goal == goal) {
         counts.status.total += 1;
         if member.has_failed() || member.is_foreign() {
@@ -70,12 +70,12 @@ pub(super) fn restoring(counts: &NodeCounts) -> String {
         + counts.status.unreachable
         + counts.status.failed;
     format!(
-        "{left} of {} nodes are still to be restored",
+        "{left} of {} nodes still need to be restored",
         counts.status.total
     )
 }
 
-/// These nodes with the reason of each, three at most.
+/// At most three of these nodes, each with its reason.
 pub(super) fn failures(snapshot: &Snapshot, names: &[String]) -> String {
     let first = names.iter().take(3).map(|name| failure(snapshot, name));
     let mut text = first.collect::<Vec<_>>().join("; ");

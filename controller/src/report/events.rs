@@ -1,4 +1,4 @@
-//! Records events about the Secret of the user: each change of the status once.
+//! Records events about the user's Secret: one per change of the status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::nodes::plan::{Aim, Plan};
 
 /// The API server's limit for a note, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// Names of objects in one event, at most.
+/// Maximum number of object names in one event.
 const NAMED: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Events that wait to be written.
+/// Size of the queue of events to write.
 const QUEUE: usize = 64;
 
 /// Type, reason and note of an event.
@@ -36,9 +36,9 @@ const WARNING: &str = "Warning";
 
 pub(crate) struct EventRecorder {
     queue: mpsc::Sender<Event>,
-    /// The last known Secret of the user: events about its deletion need it too.
+    /// The last known Secret of the user, because events about its deletion need it too.
     reference: ObjectReference,
-    /// The last recorded failure of each node: its reason, and the generation or revision that it was about.
+    /// The last recorded failure of each node: its reason, and the generation or revision that it refers to.
     failures: BTreeMap<String, (&'static str, i64)>,
 }
 
@@ -88,20 +88,20 @@ impl EventRecorder {
         if !others.is_empty() {
             objects = format!("{objects} and {} more", others.len());
         }
-        let note = format!("another client {done} {objects}; the controller reverted it");
+        let note = format!("another client {done} {objects}; the controller reverted this");
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "DriftCorrected", note)]);
     }
 
-    /// The controller holds everything: there is no status to say so in.
+    /// Without a `GlobalPullSecret` there is no status to report this in.
     pub(crate) fn record_config_missing(&self) {
-        let note = "there is no GlobalPullSecret, so every node keeps what it has; apply one to go on, \
-                    an empty spec for the defaults";
+        let note = "the GlobalPullSecret was deleted, so nodes keep their current credentials; recreate it to continue, \
+                    with an empty spec for the defaults";
         tracing::warn!("{note}");
         self.write(vec![(WARNING, "ConfigMissing", note.to_owned())]);
     }
 
-    /// Queues the events. What does not fit is dropped: after a change of the leader every failed node is news.
+    /// Queues the events. Those that do not fit are dropped: after a change of the leader every failed node yields one.
     fn write(&self, notes: Vec<Note>) {
         let mut dropped = 0_u32;
         for (type_, reason, note) in notes {
@@ -109,12 +109,12 @@ impl EventRecorder {
             dropped += u32::from(self.queue.try_send(event).is_err());
         }
         if dropped > 0 {
-            tracing::warn!(dropped, "too many events at the same time");
+            tracing::warn!(dropped, "dropped events: too many at the same time");
         }
     }
 
-    /// Each event is a new object: kube's recorder aggregates events with the same reason and keeps the first note, which
-    /// may be outdated.
+    /// Each event is a new object: kube's recorder aggregates events with the same reason and keeps the first note, which may be
+    /// outdated.
     fn event(&self, type_: &str, reason: &str, note: String) -> Event {
         Event {
             metadata: ObjectMeta {
@@ -134,10 +134,10 @@ impl EventRecorder {
         }
     }
 
-    /// Of a rollback each one; of trouble that the controller asks again about, once for each revision.
+    /// Every rollback, but errors that the controller retries only once per revision.
     fn new_failures(&mut self, nodes: &[&NodePullSecret]) -> Vec<Note> {
         let mut known = std::mem::take(&mut self.failures);
-        let mut news = Vec::new();
+        let mut warnings = Vec::new();
         for node in nodes {
             let (Some(name), Some(status)) = (&node.metadata.name, &node.status) else {
                 continue;
@@ -145,7 +145,7 @@ impl EventRecorder {
             let generation = node.metadata.generation.unwrap_or_default();
             let known = known.remove_entry(name);
             let (reason, about) = match status.phase {
-                // A node can't make events by reporting other generations than its own.
+                // Prevents a node from causing events by reporting other generations than its own.
                 _ if status.observed_generation != generation => ("", 0),
                 Phase::RolledBack => ("NodeRolledBack", generation),
                 Phase::Failed => ("NodeFailed", node.spec.revision),
@@ -156,15 +156,15 @@ impl EventRecorder {
                 continue;
             }
             if known.is_none_or(|(_, known)| known != (reason, about)) {
-                news.push((WARNING, reason, format!("{name}: {}", status.message)));
+                warnings.push((WARNING, reason, format!("{name}: {}", status.message)));
             }
             self.failures.insert(name.clone(), (reason, about));
         }
-        news
+        warnings
     }
 }
 
-/// Writes the events of the queue one after the other, until the sender is dropped.
+/// Writes the queued events one after the other, until the sender is dropped.
 fn writer(events: Api<Event>) -> mpsc::Sender<Event> {
     let (sender, mut queue) = mpsc::channel::<Event>(QUEUE);
     tokio::spawn(async move {
@@ -238,7 +238,7 @@ fn changes(
         let Some((status, reason, message)) = find(after, type_) else {
             continue;
         };
-        // Messages count, so that a new one is no news.
+        // Compares status and reason only, so a new message alone is no event.
         let known = before.and_then(|before| find(before, type_));
         if known.is_some_and(|known| (&known.0, &known.1) == (&status, &reason)) {
             continue;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_whose_credentials_are_effective_and_whose_are_not() {
+    fn a_conflict_names_the_effective_and_the_shadowed_secret() {
         let conflict = |winner, source: &str, over: &str| ConflictStatus {
             registry: "quay.io".to_owned(),
             winner,
@@ -362,9 +362,9 @@ mod tests {
     async fn a_failure_is_an_event_once() {
         let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, BoxError>>());
         let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
-        for (case, phase, revision, generation, observed, news) in [
+        for (case, phase, revision, generation, observed, count) in [
             ("a full disk", Phase::Failed, 1, 1, 1, 1),
-            ("the controller asks again", Phase::Failed, 1, 2, 1, 0),
+            ("the controller retries", Phase::Failed, 1, 2, 1, 0),
             ("it is still full", Phase::Failed, 1, 2, 2, 0),
             ("with another revision, too", Phase::Failed, 2, 3, 3, 1),
             ("the kubelet does not serve", Phase::RolledBack, 2, 3, 3, 1),
@@ -390,13 +390,13 @@ mod tests {
                 observed_generation: observed,
                 ..NodePullSecretStatus::default()
             });
-            assert_eq!(recorder.new_failures(&[&node]).len(), news, "{case}");
+            assert_eq!(recorder.new_failures(&[&node]).len(), count, "{case}");
         }
     }
 
     /// A new leader finds 5,000 failed nodes, and the API server does not respond.
     #[tokio::test(start_paused = true)]
-    async fn events_are_written_one_by_one_and_never_pile_up() {
+    async fn events_are_written_one_by_one_and_the_queue_is_bounded() {
         let requests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&requests);
         let service = service_fn(move |_: Request<Body>| {

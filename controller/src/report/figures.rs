@@ -1,4 +1,4 @@
-//! The metrics' figures from the snapshot and the status. Pure.
+//! The metrics' values from the snapshot and the status. Pure.
 
 use globalps_core::api::{GlobalPullSecretStatus, Phase, condition};
 use globalps_core::phase;
@@ -51,8 +51,7 @@ fn find<'a>(
     Some((&found.status, &found.reason, found.last_transition_time.0))
 }
 
-/// Duration of a rollout that is complete with this status. Computed from the objects alone, so that it survives a change of
-/// the leader.
+/// Duration of a rollout that this status completes. Computed only from objects, so that it survives a change of the leader.
 pub(crate) fn rollout_seconds(
     before: Option<&GlobalPullSecretStatus>,
     after: &GlobalPullSecretStatus,
@@ -155,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_is_timed_when_it_is_complete_and_only_then() {
+    fn a_rollout_is_timed_only_when_complete() {
         let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(100);
         let rolling = status(&[("Progressing", "True", "RollingOut", 90)]);
         for (sentence, after, expected) in [
             ("complete", ("False", "Complete"), Some(10.0)),
-            ("goes on", ("True", "RollingOut"), None),
+            ("continues", ("True", "RollingOut"), None),
             ("halted", ("False", "Halted"), None),
             ("paused", ("False", "Paused"), None),
             ("gone", ("False", "NothingToDo"), None),

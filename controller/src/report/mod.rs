@@ -27,8 +27,8 @@ use crate::nodes::members::members;
 use crate::nodes::plan::{Aim, Plan};
 use crate::operators::summary::OperatorsReport;
 
-/// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec; `before` is
-/// the previous status, so that a transition time changes only with its condition's status.
+/// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec. `before` is the
+/// previous status, so that a transition time changes only with its condition's status.
 pub(crate) fn report(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -86,7 +86,7 @@ pub(crate) fn report(
     }
 }
 
-/// As many as the status names, none with a name that is longer than any registry's.
+/// As many as fit into the status, without names that are too long for a registry.
 fn named(conflicts: &[ConflictStatus]) -> Vec<ConflictStatus> {
     let conflicts = conflicts.iter().take(STATUS_CONFLICTS);
     let conflicts = conflicts.map(|conflict| ConflictStatus {
@@ -96,7 +96,7 @@ fn named(conflicts: &[ConflictStatus]) -> Vec<ConflictStatus> {
     conflicts.collect()
 }
 
-/// Whether the two differ only in numbers of nodes and in messages. A change of the number of failed nodes is more.
+/// Whether the two differ only in numbers of nodes and in messages. The number of failed nodes is more than that.
 pub(crate) fn only_counts(before: &GlobalPullSecretStatus, after: &GlobalPullSecretStatus) -> bool {
     let mut like_before = after.clone();
     like_before.counts = Counts {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_of_nodes_can_wait() {
+    fn only_node_counts_can_wait() {
         let now = Timestamp::UNIX_EPOCH;
         let status = |revision, synced, failed, (value, reason, message): (_, _, &str)| {
             let new = statement("Ready", value, reason, message.to_owned());
@@ -146,7 +146,7 @@ mod tests {
             ("one failed", status(5, 2, 1, rolling), false),
             ("another revision", status(6, 2, 0, rolling), false),
             (
-                "all is done",
+                "everything is done",
                 status(5, 9, 0, ("True", "Synced", "9 of 9")),
                 false,
             ),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn many_conflicts_and_long_names_make_no_long_status() {
+    fn many_conflicts_and_long_names_are_shortened() {
         let long = "ä".repeat(2000);
         let conflicts = vec![
             ConflictStatus {

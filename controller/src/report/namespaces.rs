@@ -5,8 +5,8 @@ use globalps_core::api::{Attach, ImagePullSecretsStatus, condition};
 use super::statement::{Statement, statement};
 use crate::namespaces::summary::NamespacesReport;
 
-/// It says `ServiceAccounts` before the first service account has a reference, and until the last one has none: by that a new
-/// leader knows whether to look for some. `before`: the previous status, which stays while nothing else is known.
+/// Reports `ServiceAccounts` from before the first service account has a reference until the last one has none, so that a new
+/// leader knows whether to look for references. `before`: the previous status, which is kept while nothing else is known.
 pub(super) fn namespaces_status(
     report: &NamespacesReport,
     before: Option<&ImagePullSecretsStatus>,
@@ -37,7 +37,7 @@ pub(super) fn namespaces_status(
     }
 }
 
-/// Whether every namespace has what it should have.
+/// Whether every namespace is in the desired state.
 pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     let new =
         |status, reason, message| statement(condition::NAMESPACES_SYNCED, status, reason, message);
@@ -45,16 +45,12 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
         return new("False", "InvalidSettings", problem.clone());
     }
     if report.is_forbidden {
-        let message = "the controller may not list the Secrets or service accounts of namespaces: \
+        let message = "the controller may not list Secrets or ServiceAccounts in namespaces: \
             `kubectl globalps install --image-pull-secrets --apply` allows it";
         return new("False", "Forbidden", message.to_owned());
     }
     let Some(summary) = &report.summary else {
-        return new(
-            "Unknown",
-            "Listing",
-            "the namespaces are being listed".to_owned(),
-        );
+        return new("Unknown", "Listing", "listing namespaces".to_owned());
     };
     let mut message = format!(
         "{} of {} namespaces have the Secret `{}`",
@@ -63,7 +59,7 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
     if let Some(first) = summary.failures.first() {
         message = format!("{message}; {}: {}", first.namespace, first.message);
         if summary.failed > 1 {
-            message = format!("{message}; and {} more", summary.failed - 1);
+            message = format!("{message}; {} more failed", summary.failed - 1);
         }
         return new("False", reason(&first.reason), message);
     }
@@ -94,7 +90,7 @@ mod tests {
     use crate::namespaces::summary::Summary;
 
     #[test]
-    fn service_accounts_are_named_before_the_first_reference_and_until_the_last_is_gone() {
+    fn service_accounts_are_reported_while_references_may_exist() {
         let (admission, accounts) = (Attach::Admission, Attach::ServiceAccounts);
         for (case, before, attach, left, expected) in [
             ("the first time", None, accounts, None, accounts),

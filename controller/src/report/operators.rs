@@ -5,7 +5,7 @@ use globalps_core::api::{OperatorsStatus, condition};
 use super::statement::{Statement, statement};
 use crate::operators::summary::OperatorsReport;
 
-/// `before`: the previous status, which stays while nothing else is known.
+/// `before`: the previous status, which is kept while nothing else is known.
 pub(super) fn operators_status(
     report: &OperatorsReport,
     before: Option<&OperatorsStatus>,
@@ -23,7 +23,7 @@ pub(super) fn operators_status(
     }
 }
 
-/// Whether every operator has what it should have.
+/// Whether every operator is in the desired state.
 pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
     let new =
         |status, reason, message| statement(condition::OPERATORS_SYNCED, status, reason, message);
@@ -33,12 +33,12 @@ pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
         return new("False", "Forbidden", message.to_owned());
     }
     let Some(summary) = &report.summary else {
-        let message = "the operators are being listed".to_owned();
+        let message = "listing operators".to_owned();
         return new("Unknown", "Listing", message);
     };
     if !report.is_served {
         let message =
-            "the cluster has no Operator Lifecycle Manager (operators.coreos.com/v1alpha1)";
+            "the Operator Lifecycle Manager (operators.coreos.com/v1alpha1) is not installed";
         return new("True", "NotInstalled", message.to_owned());
     }
     let message = format!(
@@ -51,7 +51,7 @@ pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
             first.namespace, first.name, first.message
         );
         if summary.failed > 1 {
-            message = format!("{message}; and {} more", summary.failed - 1);
+            message = format!("{message}; {} more failed", summary.failed - 1);
         }
         return new("False", "OperatorsFailed", message);
     }

@@ -1,4 +1,4 @@
-//! The validity of `spec.sources`, as a condition and one by one. Pure.
+//! The validity of `spec.sources`: a condition, and a status per source. Pure.
 
 use globalps_core::api::{DeliveryType, MESSAGE_LIMIT, SOURCE_REGISTRIES, SourceStatus, condition};
 use globalps_core::provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
@@ -25,7 +25,7 @@ pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
     })
 }
 
-/// Reason of `SourcesValid` and reason of `Degraded` for the first invalid source, and a message about all invalid sources;
+/// Reason of `SourcesValid` and reason of `Degraded` for the first invalid source, and a message with all invalid sources;
 /// `None`: all are valid.
 pub(super) fn first_bad(
     sources: &[ResolvedSource],
@@ -61,14 +61,14 @@ fn source_fault(source: &ResolvedSource) -> Option<Fault> {
     let stays = if source.registries.is_empty() {
         ""
     } else {
-        "; what was valid last stays in force"
+        "; its last valid content stays in force"
     };
     Some(match &source.verdict {
         Verdict::Valid | Verdict::RolledBack(_) => return None,
         Verdict::Absent => (
             "Absent",
             "SourceAbsent",
-            "there is no such Secret".to_owned(),
+            "the Secret does not exist".to_owned(),
         ),
         Verdict::Forbidden => (
             "Forbidden",
@@ -92,16 +92,17 @@ const NAMESPACES: &str = "Namespaces";
 const BOTH: &str = "NodesAndNamespaces";
 const NOT_DELIVERABLE: &str = "NotDeliverable";
 
-/// How a source is delivered, by how nodes get it.
+/// How a source is delivered, depending on the delivery to nodes.
 fn delivery(
     snapshot: &Snapshot,
     source: &ResolvedSource,
     scoped: Option<&(&'static str, String)>,
 ) -> (&'static str, String) {
     let by_nodes = match scoped {
-        _ if snapshot.spec.kubelet.delivery == DeliveryType::None => {
-            (NOT_DELIVERABLE, "nodes get nothing".to_owned())
-        }
+        _ if snapshot.spec.kubelet.delivery == DeliveryType::None => (
+            NOT_DELIVERABLE,
+            "`spec.kubelet.delivery` is `None`".to_owned(),
+        ),
         Some((delivery, note)) if source.scope.is_some() => (*delivery, note.clone()),
         _ => (NODES, String::new()),
     };
@@ -110,8 +111,8 @@ fn delivery(
     }
     let scope = source.scope.as_ref();
     if scope.is_some_and(|scope| !scope.service_accounts.is_empty()) {
-        let why = "a scope with service accounts is not delivered into namespaces, where every pod can use a Secret";
-        let note = [by_nodes.1.as_str(), why];
+        let reason = "a scope with service accounts is not delivered into namespaces, because every pod there could use it";
+        let note = [by_nodes.1.as_str(), reason];
         let note: Vec<&str> = note.into_iter().filter(|text| !text.is_empty()).collect();
         return (by_nodes.0, note.join("; "));
     }
@@ -125,7 +126,7 @@ pub(super) fn source_statuses(
     snapshot: &Snapshot,
     sources: &[ResolvedSource],
 ) -> Vec<SourceStatus> {
-    // It looks at every node.
+    // This iterates over all nodes.
     let has_scope = sources.iter().any(|source| source.scope.is_some());
     let scoped = has_scope.then(|| scoped_delivery(snapshot));
     let sources = sources.iter().map(|source| {
@@ -158,28 +159,28 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
         return (NOT_DELIVERABLE, WAITS_FOR_PODS.to_owned());
     }
     if snapshot.spec.kubelet.delivery == DeliveryType::ConfigFile {
-        let why = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider` or `spec.imagePullSecrets`";
-        return (NOT_DELIVERABLE, why.to_owned());
+        let reason = "a source with a scope needs `spec.kubelet.delivery: CredentialProvider` or `spec.imagePullSecrets`";
+        return (NOT_DELIVERABLE, reason.to_owned());
     }
     let nodes = snapshot.nodes.values();
     let selected: Vec<&NodeView> = nodes
         .filter(|node| is_selected(&snapshot.spec, node))
         .collect();
     let (major, minor) = MIN_KUBELET_FOR_SCOPES;
-    let lacks_tokens =
+    let has_no_tokens =
         |node: &&&NodeView| kubelet_version(&node.kubelet_version) < Some(MIN_KUBELET_FOR_SCOPES);
     let keeps_file = |node: &&&NodeView| {
         let object = snapshot.node_pull_secrets.get(&node.name);
         let status = object.and_then(|object| object.status.as_ref());
         status.is_some_and(|status| status.delivery == DeliveryType::ConfigFile.as_str())
     };
-    let outdated = selected.iter().filter(lacks_tokens);
-    let by_file = selected.iter().filter(|node| !lacks_tokens(node));
+    let outdated = selected.iter().filter(has_no_tokens);
+    let by_file = selected.iter().filter(|node| !has_no_tokens(node));
     let by_file = by_file.filter(keeps_file);
     let mut remarks = Vec::new();
     if let Some(node) = outdated.clone().next() {
         remarks.push(format!(
-            "scopes need Kubernetes {major}.{minor}: not on {} of {} nodes, such as {} ({})",
+            "scopes need Kubernetes {major}.{minor}: not delivered on {} of {} nodes, such as {} ({})",
             outdated.clone().count(),
             selected.len(),
             node.name,
@@ -188,7 +189,7 @@ fn scoped_delivery(snapshot: &Snapshot) -> (&'static str, String) {
     }
     if let Some(node) = by_file.clone().next() {
         remarks.push(format!(
-            "not on {} of {} nodes, which keep the credentials file, such as {}",
+            "not delivered on {} of {} nodes, which keep the credentials file, such as {}",
             by_file.count(),
             selected.len(),
             node.name

@@ -1,20 +1,20 @@
-//! What all conditions are made of.
+//! Helpers for all conditions.
 
 use globalps_core::dockerconfig::Finding;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-pub(super) const WAITS_FOR_PODS: &str = "nodes get the credential provider once each syncer's pod was replaced by one with the \
-    directories that `spec.kubelet.credentialProvider` names";
+pub(super) const WAITS_FOR_PODS: &str = "nodes switch to the credential provider once all syncer pods have been replaced by pods that mount the \
+    directories in `spec.kubelet.credentialProvider`";
 
 pub(super) const MAY_NOT_READ: &str = "the controller may not read it";
 
-/// Characters of a registry's name in the status; no name that can be pulled from is longer.
+/// Maximum length of a registry's name in the status, in characters; no valid name is longer.
 pub(super) const REGISTRY_LIMIT: usize = 512;
-/// Characters of a condition's message. The API server takes 32,768 bytes.
+/// Maximum length of a condition's message, in characters. The API server accepts 32,768 bytes.
 pub(super) const CONDITION_LIMIT: usize = 4096;
 
-/// At most so many characters, the last an ellipsis where some are missing.
+/// At most `limit` characters; the last one is an ellipsis if the text was cut.
 pub(super) fn shortened(text: impl Into<String>, limit: usize) -> String {
     let mut text = text.into();
     if let Some((end, _)) = text.char_indices().nth(limit - 1) {
@@ -46,7 +46,8 @@ pub(crate) fn statement(
     }
 }
 
-/// The condition. `before`: those of the previous status, so that a transition time changes only with its condition's status.
+/// The condition. `before`: the conditions of the previous status, so that a transition time changes only with the condition's
+/// status.
 pub(crate) fn dated(
     new: Statement,
     before: &[Condition],

@@ -1,4 +1,4 @@
-//! Writes of namespaces, many at once. One that fails holds up no other.
+//! Writes into namespaces concurrently. A failed write does not block others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,27 +24,27 @@ use crate::targets::memory::{Memory, jitter};
 pub(super) struct Delivering {
     pub(super) memory: Memory,
     pub(super) pending: Pending<Done>,
-    /// Whether the admission policy is in force, and when that was looked up, for which generation of the spec.
+    /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
     pub(super) policy: Option<(Instant, i64, bool)>,
 }
 
-/// What a write yielded.
+/// The result of a write.
 pub(super) enum Written {
     Secret(PullSecretView),
     Account(AccountView),
     Deleted,
-    /// The service account is not there any more.
+    /// The service account no longer exists.
     Gone,
 }
 
-/// What a write yielded: the key of its object in the memory, and what it wrote.
+/// A finished write: the key of its object in the memory, what it wrote, and the result.
 pub(super) type Done = (String, String, Result<Written, ApplyError>);
 
 pub(super) struct NamespaceWrites<'a> {
     pub(super) applier: &'a Arc<Applier>,
     pub(super) memory: &'a mut Memory,
     pub(super) watched: &'a mut PullSecrets,
-    /// Of the Secret in each namespace.
+    /// Name of the Secret in each namespace.
     pub(super) name: &'a str,
     pub(super) delivery: Option<&'a Delivery<'a>>,
     pub(super) waiting: std::vec::IntoIter<Write>,
@@ -110,7 +110,7 @@ impl Writes for NamespaceWrites<'_> {
     }
 }
 
-/// Remembers what became of a write.
+/// Records the result of a write.
 pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what, done): Done) {
     match done {
         Ok(Written::Secret(secret)) => {
@@ -133,7 +133,7 @@ pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what,
         Err(error) => match error.refusal() {
             Refusal::Gone => memory.removed(&key),
             Refusal::Because(reason) => {
-                tracing::warn!(%error, reason, "a namespace could not be written");
+                tracing::warn!(%error, reason, "could not write into a namespace");
                 let now = Timestamp::now();
                 memory.failed(&key, reason, error.to_string(), now, jitter(now));
             }
@@ -169,7 +169,7 @@ fn is_restore(write: &Write) -> bool {
     }
 }
 
-/// `version`: of the Secret that is deleted. `account`: the service account that is changed.
+/// `version`: of the Secret to delete. `account`: the service account to change.
 async fn perform(
     applier: &Applier,
     write: &Write,

@@ -37,17 +37,17 @@ use crate::report::events::EventRecorder;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// Between two reconciles without an event.
+/// Interval between reconciles without an event.
 const RESYNC: Duration = Duration::from_mins(10);
 /// Events that arrive within this time share a reconcile.
 const BATCH: Duration = Duration::from_millis(100);
-/// After each reconcile the controller pauses: this multiple of the time that planning took, and the maximum. With thousands
-/// of nodes, more events share a plan then.
+/// Pause after each reconcile: this multiple of the planning time, up to the maximum. With thousands of nodes, more events then
+/// share a plan.
 const PAUSE: (u32, Duration) = (2, Duration::from_millis(100));
 /// First and longest backoff after an error.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Between two updates of the liveness probe.
+/// Interval between updates of the liveness probe.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
@@ -58,7 +58,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Watch the pull secrets and roll them out, until a signal ends it
+    /// Watch the pull secrets and roll them out until a signal
     Run(RunArgs),
 }
 
@@ -67,14 +67,14 @@ struct RunArgs {
     /// Namespace of the Secrets and of the syncer
     #[arg(long, default_value = names::NAMESPACE)]
     namespace: String,
-    /// Image of the syncer that the nodes run
+    /// Image of the syncer for the nodes
     #[arg(long)]
     syncer_image: String,
     #[command(flatten)]
     process: ProcessArgs,
 }
 
-/// The controller's program.
+/// Runs the controller.
 pub(crate) async fn main() -> anyhow::Result<()> {
     let Command::Run(args) = Cli::parse().command;
     let process = process::start(&args.process).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         lease: LEASE,
         me: &me,
     };
-    // Every watch starts again with each term, so that no plan uses objects from before the Lease was taken: the caches contain
+    // Every watch starts again with each term, so that no plan uses objects from before the Lease was taken: the caches must have
     // the assignments of the previous leader.
     terms
         .lead(async |token| {
@@ -104,14 +104,14 @@ struct Controller {
     namespace_events: CacheEvents,
     pull_secret_events: CacheEvents,
     delivering: Delivering,
-    /// What became of namespaces; `None`: they get nothing and have nothing.
+    /// Results in namespaces; `None`: they get nothing and have nothing.
     namespaces: Option<NamespacesReport>,
     operator_events: CacheEvents,
     catalog_secret_events: CacheEvents,
     for_operators: ForOperators,
-    /// What became of operators; `None`: they get nothing and have nothing.
+    /// Results for operators; `None`: they get nothing and have nothing.
     operators: Option<OperatorsReport>,
-    /// The last look-up of `OpenShift`'s original, and its result.
+    /// The last lookup of `OpenShift`'s original, and its result.
     openshift: (Option<Instant>, Option<SecretRef>),
     cache: Cache,
     applier: Arc<Applier>,
@@ -120,11 +120,11 @@ struct Controller {
     namespace: String,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// The `GlobalPullSecret` is missing, and an event says so.
+    /// The `GlobalPullSecret` is missing, and an event has reported it.
     config_missing: bool,
     /// The syncer's objects as this leader wrote them; `None`: not written yet.
     installed: Option<Installed>,
-    /// Of reverting each of them.
+    /// Rate limiter for reverts of each object.
     reverts: PerObject<RateLimiter>,
     /// The last write of the status.
     reported: Option<Instant>,
@@ -224,7 +224,7 @@ impl Controller {
                 Err(error) => {
                     let pause = backoff(RETRY, retries);
                     retries += 1;
-                    tracing::warn!(%error, "not done, trying again in {} ms", pause.as_millis());
+                    tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
                     pause
                 }
             };
@@ -233,12 +233,12 @@ impl Controller {
         }
     }
 
-    /// Handles all events that have arrived, so that they share a reconcile. Whether they may change the plan.
+    /// Handles all events that have arrived, so that they share a reconcile. Returns whether they may change the plan.
     async fn handle_pending_events(&mut self) -> bool {
         let until = Instant::now() + BATCH;
         let mut changed = false;
         let mut quiet = 0;
-        // The task of the connection passes events on and needs to run first, possibly several times.
+        // The connection's task forwards events and needs to run first, possibly several times.
         while quiet < 3 && Instant::now() < until {
             quiet += 1;
             let streams: [&mut (dyn Stream<Item = CacheEvent> + Send + Unpin); 7] = [

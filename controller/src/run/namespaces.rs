@@ -21,13 +21,13 @@ use crate::namespaces::plan::{self, NamespacesPlan};
 use crate::namespaces::summary::NamespacesReport;
 use crate::nodes::plan::{Aim, Plan};
 
-/// Between two look-ups of the admission policy while there is none.
+/// Interval between lookups of the admission policy while it doesn't exist.
 const POLICY_RETRY: Duration = Duration::from_mins(1);
-/// The same while nobody knows whether there is one.
+/// The same while its existence is unknown.
 const UNKNOWN_RETRY: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Watches Secrets and service accounts of namespaces while they get pull secrets, or have some left.
+    /// Watches Secrets and service accounts in namespaces while they get pull secrets or still have some.
     pub(super) fn watch_pull_secrets(&mut self) {
         let wanted = self.wanted_watch();
         if wanted.as_ref() == self.cache.pull_secrets.watch() {
@@ -44,7 +44,7 @@ impl Controller {
             None => CacheEvents::new(),
         };
         self.cache.pull_secrets = PullSecrets::new(wanted);
-        // Their results are about other Secrets.
+        // The results of pending writes concern other Secrets.
         self.delivering.pending = Pending::default();
     }
 
@@ -55,7 +55,7 @@ impl Controller {
         Some((&config.spec.image_pull_secrets, status))
     }
 
-    /// Where nothing is left, nothing is watched. What has another name than the spec says is removed first.
+    /// Nothing is watched once nothing is left. Secrets with an earlier name are removed first.
     fn wanted_watch(&self) -> Option<PullSecretsWatch> {
         let (settings, status) = self.settings()?;
         if !settings.enabled && status.is_none() {
@@ -75,8 +75,8 @@ impl Controller {
         })
     }
 
-    /// How Secrets are attached, and why not as the spec says. `None`: that depends on the admission policy, which was not
-    /// looked up yet.
+    /// How Secrets are attached, and why not as specified. `None`: this depends on the admission policy, which was not looked up
+    /// yet.
     fn attach(&self, settings: &ImagePullSecrets) -> Option<(Attach, Option<&'static str>)> {
         let has_policy = self.delivering.policy.map(|(_, _, found)| found);
         match (settings.attach, has_policy) {
@@ -95,7 +95,7 @@ impl Controller {
         }
     }
 
-    /// Looks up the admission policy, seldom.
+    /// Looks up the admission policy at long intervals.
     pub(super) async fn look_up_policy(&mut self) {
         let Some((settings, _)) = self.settings() else {
             return;
@@ -112,12 +112,12 @@ impl Controller {
         }
         match self.applier.has_admission_policy().await {
             Ok(found) => self.delivering.policy = Some((Instant::now(), generation, found)),
-            Err(error) => tracing::warn!(%error, "the admission policy could not be looked up"),
+            Err(error) => tracing::warn!(%error, "could not look up the admission policy"),
         }
     }
 
-    /// Writes what is missing in namespaces and removes what is left over. Returns the time until the next attempt, if one
-    /// waits. Never fails: a namespace that can't be written is named in the report, and holds up no other.
+    /// Writes missing Secrets and references in namespaces and removes leftovers. Returns the time until the next attempt, if one
+    /// is pending. Never fails: a failed namespace is in the report, and does not block others.
     pub(super) async fn deliver_to_namespaces(&mut self, plan: &Plan) -> Option<Duration> {
         self.namespaces = None;
         let (settings, status) = self.settings()?;
@@ -137,12 +137,12 @@ impl Controller {
             problem: None,
             summary: None,
         };
-        let is_said = status.is_some_and(|status| {
+        let is_reported = status.is_some_and(|status| {
             status.secret_name == watch.secret_name
                 && (attach == Attach::Admission || says_accounts(status))
         });
-        if !is_said {
-            // The status first: by it a new leader knows what to look for.
+        if !is_reported {
+            // The status first: from it a new leader knows what to look for.
             self.namespaces = Some(report);
             return Some(Duration::ZERO);
         }
@@ -157,7 +157,7 @@ impl Controller {
         let selection = match Selection::new(&settings) {
             Ok(selection) => selection,
             Err(problem) => {
-                // What is there stays.
+                // Existing Secrets stay.
                 report.problem = Some(problem);
                 self.namespaces = Some(report);
                 return None;
@@ -192,7 +192,7 @@ impl Controller {
             && summary.canary.is_none();
         self.cache.namespaces_have = revision.filter(|_| is_complete);
         report.summary = Some(summary);
-        // Where nothing is left, the status says nothing more, and another name can be used.
+        // Once nothing is left, the status entry is removed, and another name can be used.
         self.namespaces = Some(report).filter(|report| is_wanted || !report.is_clean());
         if !namespaces.writes.is_empty() {
             return Some(Duration::ZERO);
@@ -206,7 +206,7 @@ impl Controller {
             .min()
     }
 
-    /// Writes what the plan says, and plans again.
+    /// Executes the plan, and plans again.
     async fn write_namespaces(
         &mut self,
         delivery: Option<Delivery<'_>>,
@@ -248,7 +248,7 @@ impl Controller {
         namespaces
     }
 
-    /// Whether nothing of the controller is left in any namespace.
+    /// Whether nothing that the controller created is left in any namespace.
     pub(super) fn are_namespaces_clean(&self) -> bool {
         self.namespaces
             .as_ref()
@@ -273,11 +273,11 @@ impl Controller {
         })
     }
 
-    /// The revision that the whole fleet had last, where the present one is another.
+    /// The last revision that was rolled out to all nodes, if the current one differs.
     async fn stable(&self, global: Option<&Global>) -> Option<Global> {
         let secret = self.applier.rolled_out().await;
         let secret = secret.inspect_err(
-            |error| tracing::warn!(%error, "the last revision of the whole fleet could not be read"),
+            |error| tracing::warn!(%error, "could not read the last revision that was rolled out"),
         );
         let stable = secret::decode(&secret.ok()??);
         let is_older = global.is_some_and(|global| stable.revision < global.revision);
@@ -285,19 +285,19 @@ impl Controller {
     }
 }
 
-/// Service accounts may have references of the controller.
+/// Whether service accounts may have references that the controller added.
 fn says_accounts(status: &ImagePullSecretsStatus) -> bool {
     status.attach == Attach::ServiceAccounts.as_str()
 }
 
-/// Time until then, at least a moment.
+/// Time until then, with a minimum.
 pub(super) fn until(at: Timestamp) -> Duration {
     let left = at.duration_since(Timestamp::now());
     let left = Duration::try_from(left).unwrap_or_default();
     left.max(Duration::from_millis(10))
 }
 
-/// Names or patterns of service accounts; one that is no pattern matches none.
+/// Names or patterns of service accounts; an invalid pattern matches none.
 fn accounts(settings: &ImagePullSecrets) -> Vec<Pattern> {
     let patterns = settings.service_accounts.iter();
     patterns
@@ -305,7 +305,7 @@ fn accounts(settings: &ImagePullSecrets) -> Vec<Pattern> {
         .collect()
 }
 
-/// Whether namespaces get what `global-pull-secret` has.
+/// Whether namespaces get the content of `global-pull-secret`.
 fn has_content(plan: &Plan, global: &Global) -> bool {
     let is_in_force = matches!(plan.aim, Aim::Reach(Goal::Revision(_)) | Aim::Hold(_));
     is_in_force && !global.restoring

@@ -1,4 +1,4 @@
-//! Writes of operators. One that fails holds up no other.
+//! Writes for operators. A failed write does not block others.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub(super) struct ForOperators {
     pub(super) pending: Pending<Done>,
 }
 
-/// What a write yielded.
+/// The result of a write.
 pub(super) enum Written {
     Copy,
     Deleted,
     Account(AccountView),
-    /// The service account is not there any more.
+    /// The service account no longer exists.
     Gone,
 }
 
@@ -83,7 +83,7 @@ impl Writes for OperatorWrites<'_> {
     }
 }
 
-/// Remembers what became of a write.
+/// Records the result of a write.
 pub(super) fn settle(
     memory: &mut Memory,
     copies: &mut Copies,
@@ -111,19 +111,20 @@ pub(super) fn settle(
         }
         (_, Ok(_)) => memory.removed(&key),
         (write, Err(error)) => {
-            let (reason, message) = trouble(&write, &error);
-            tracing::warn!(%error, reason, "an operator could not be served");
+            let (reason, message) = reason_and_message(&write, &error);
+            tracing::warn!(%error, reason, "could not deliver to an operator");
             memory.failed(&key, reason, message, now, jitter(now));
         }
     }
 }
 
-fn trouble(write: &Write, error: &ApplyError) -> (&'static str, String) {
+fn reason_and_message(write: &Write, error: &ApplyError) -> (&'static str, String) {
     match (write, error.refusal()) {
         (Write::Copy { id, .. }, Refusal::Because("Changed")) => {
             let (namespace, name) = id;
-            let message =
-                format!("Secret `{namespace}/{name}` is not globalps' own: it is left as it is");
+            let message = format!(
+                "another client created or changed Secret `{namespace}/{name}`, so globalps does not write it"
+            );
             ("ForeignSecret", message)
         }
         (_, Refusal::Because(reason)) => (reason, error.to_string()),
@@ -132,7 +133,7 @@ fn trouble(write: &Write, error: &ApplyError) -> (&'static str, String) {
     }
 }
 
-/// `content`: of a copy. `account`: the service account that is changed.
+/// `content`: of a copy. `account`: the service account to change.
 async fn perform(
     applier: &Applier,
     write: &Write,

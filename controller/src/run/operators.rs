@@ -14,7 +14,7 @@ use crate::operators::plan::{self, OperatorsPlan};
 use crate::operators::summary::OperatorsReport;
 
 impl Controller {
-    /// Watches what operators need while they get pull secrets, or have some left.
+    /// Watches what operators need while they get pull secrets or still have some.
     pub(super) fn watch_operators(&mut self) {
         let is_wanted = self.operator_settings().is_some();
         if is_wanted != self.cache.operators.is_watched {
@@ -36,7 +36,7 @@ impl Controller {
         }
     }
 
-    /// Whether operators shall get pull secrets. `None`: they get nothing, and have nothing.
+    /// Whether operators should get pull secrets. `None`: they get nothing and have nothing.
     fn operator_settings(&self) -> Option<bool> {
         let config = self.cache.config()?;
         let status = config.status.as_ref();
@@ -45,8 +45,8 @@ impl Controller {
         (is_enabled || has_some).then_some(is_enabled)
     }
 
-    /// Writes what operators lack and removes what is left over. Returns the time until the next attempt, if one waits. Never
-    /// fails: an operator that can't be served is named in the report, and holds up no other.
+    /// Writes what operators lack and removes leftovers. Returns the time until the next attempt, if one is pending. Never fails:
+    /// a failed operator is in the report, and does not block others.
     pub(super) async fn deliver_to_operators(&mut self) -> Option<Duration> {
         self.operators = None;
         let is_enabled = self.operator_settings()?;
@@ -59,7 +59,7 @@ impl Controller {
         let config = self.cache.config();
         let status = config.and_then(|config| config.status.as_ref());
         if status.is_none_or(|status| status.operators.is_none()) {
-            // The status first: by it a new leader knows that something may be left.
+            // The status first: from it a new leader knows that there may be leftovers.
             self.operators = Some(report);
             return Some(Duration::ZERO);
         }

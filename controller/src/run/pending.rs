@@ -1,4 +1,4 @@
-//! Writes of one delivery, many at once. One without a response holds up nobody: it is waited for beside everything else.
+//! Concurrent writes of one delivery. A write without a response delays no other; it is awaited in the background.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::targets::memory::Memory;
 
-/// Writes in flight; each one uses a connection.
+/// Maximum number of writes in flight; each uses a connection.
 const CONCURRENT: usize = 64;
-/// Writes of one reconcile begin within this time, so that events do not wait for long.
+/// The writes of one reconcile start within this time, so that events do not wait for long.
 const PER_RECONCILE: Duration = Duration::from_secs(1);
-/// A reconcile waits this long for the responses after the last write began.
+/// A reconcile waits this long for responses after its last write started.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A request without a response has ended by then.
 const GIVEN_UP: SignedDuration = SignedDuration::from_secs(20);
 
-/// Writes in flight, also those of earlier reconciles.
+/// Writes in flight, including those of earlier reconciles.
 pub(super) struct Pending<T> {
     in_flight: FuturesUnordered<BoxFuture<'static, (String, T)>>,
-    /// Of their objects in the memory.
+    /// Keys of their objects in the memory.
     keys: BTreeSet<String>,
 }
 
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Pending<T> {
             .push(Box::pin(async move { (key, call.await) }));
     }
 
-    /// The next one that ends; `None`: none is in flight.
+    /// The next write that finishes; `None`: none is in flight.
     pub(super) async fn next(&mut self) -> Option<T> {
         Some(self.next_with_key().await?.1)
     }
@@ -57,7 +57,7 @@ impl<T: Send + 'static> Pending<T> {
 
 /// The writes of one reconcile.
 pub(super) trait Writes {
-    /// What a write yielded.
+    /// The result of a write.
     type Done: Send + 'static;
 
     /// The next write: the key of its object in the memory, and the call. `None`: there is none left.
@@ -68,9 +68,10 @@ pub(super) trait Writes {
     fn memory(&mut self) -> &mut Memory;
 }
 
-/// Makes as many of them as begin within [`PER_RECONCILE`]. What has no response in time fails until it has one.
+/// Starts as many writes as possible within [`PER_RECONCILE`]. A write without a response in time counts as failed until there is
+/// one.
 pub(super) async fn perform<W: Writes>(writes: &mut W, pending: &mut Pending<W::Done>) {
-    // Nobody waits for those of earlier reconciles.
+    // Writes of earlier reconciles don't count.
     let most = pending.keys.len() + CONCURRENT;
     let mut begun = BTreeSet::new();
     let until = Instant::now() + PER_RECONCILE;
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Each has its key and how long its response takes.
+    /// Each has its key and the delay of its response.
     struct Fake {
         waiting: Vec<(&'static str, Duration)>,
         done: Vec<&'static str>,
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_no_response_is_waited_for_beside_everything_else() {
+    async fn a_write_without_a_response_is_awaited_in_the_background() {
         let fast = Duration::from_millis(10);
         let slow = Duration::from_secs(15);
         let mut pending = Pending::default();
@@ -146,7 +147,11 @@ mod tests {
         let begun = Instant::now();
         perform(&mut writes, &mut pending).await;
         assert_eq!(writes.done, ["b", "a"]);
-        assert_eq!(begun.elapsed(), PATIENCE, "a moment for the slow one");
+        assert_eq!(
+            begun.elapsed(),
+            PATIENCE,
+            "waits briefly for the slow write"
+        );
         let reason = |memory: &Memory, key| memory.failure(key).map(|failure| failure.reason);
         assert_eq!(reason(&writes.memory, "slow"), Some("Unavailable"));
         assert_eq!(reason(&writes.memory, "a"), None);
@@ -154,7 +159,7 @@ mod tests {
         writes.waiting = vec![("c", fast)];
         let begun = Instant::now();
         perform(&mut writes, &mut pending).await;
-        assert_eq!(begun.elapsed(), fast, "and none the next time");
+        assert_eq!(begun.elapsed(), fast, "but not the next time");
         assert_eq!(pending.next().await, Some("slow"));
         assert_eq!(pending.next().now_or_never(), Some(None));
     }

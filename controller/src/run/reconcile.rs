@@ -19,15 +19,15 @@ use crate::nodes::plan::{Aim, Hold, Plan, plan};
 use crate::objects::apply::ApplyError;
 use crate::objects::managed::{Installed, ManagedObject, out_of_band_changes};
 
-/// Until the next look at nodes in flight: some of what they wait for is time.
+/// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
-/// Until the next look at nodes that are not ready or blocked.
+/// Interval for rechecking nodes that are `NotReady` or blocked.
 const UNSETTLED: Duration = Duration::from_secs(15);
-/// Between two look-ups of the original without a response.
+/// Interval between lookups of the original without a response.
 const ORIGINAL_RETRY: Duration = Duration::from_secs(2);
-/// Assignments in flight; each one uses a connection.
+/// Maximum number of assignments in flight; each uses a connection.
 const CONCURRENT_ASSIGNMENTS: usize = 16;
-/// Assignments of one reconcile begin within this time, so that events do not wait for long.
+/// The assignments of one reconcile start within this time, so that events do not wait for long.
 const ASSIGNING: Duration = Duration::from_secs(1);
 
 impl Controller {
@@ -36,9 +36,9 @@ impl Controller {
         self.cache.observe_clock(Timestamp::now());
         let is_missing = self.cache.config().is_none() && self.cache.additional().is_some();
         if is_missing && !self.cache.snapshot(Timestamp::now()).is_in_force() {
-            // First, since the response also has a configuration of the user that the watch has not reported yet.
+            // First, since the response also has a user's configuration that the watch has not reported yet.
             let config = self.applier.default_config().await?;
-            // It is what the plan is made from.
+            // The plan is made from it, so a change needs no further reconcile.
             let _ = self.cache.put_config(config);
         }
         self.watch_sources();
@@ -59,7 +59,7 @@ impl Controller {
             snapshot.last_rolled_out = Some(self.last_rolled_out(&snapshot).await?);
             plan = crate::nodes::plan::plan(&snapshot);
         }
-        // Thousands of members are not kept beside those of the report.
+        // Frees the thousands of members before the report creates its own.
         let is_unsettled = std::mem::take(&mut plan.members)
             .iter()
             .any(|member| !member.is_done() || member.not_ready.is_some());
@@ -113,7 +113,7 @@ impl Controller {
         Ok(sooner.map_or(pause, |sooner| pause.min(sooner)))
     }
 
-    /// Writes the Secrets: what `global-pull-secret` no longer has is kept elsewhere first.
+    /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first.
     async fn write_content(
         &mut self,
         plan: &Plan,
@@ -144,8 +144,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Applies or deletes the syncer's objects, and creates the configuration where nothing is in force. Returns the time
-    /// until the next revert, if the rate limiter delays it.
+    /// Applies or deletes the syncer's objects, and creates the configuration if nothing is in force. Returns the time until the
+    /// next revert, if the rate limiter delays it.
     async fn manage(
         &mut self,
         plan: &Plan,
@@ -156,7 +156,7 @@ impl Controller {
         match plan.aim {
             Aim::Nothing | Aim::Hold(_) => {}
             Aim::Reach(Goal::Revision(_)) if plan.removes_agents => {
-                tracing::info!("every node is restored, removing the syncers");
+                tracing::info!("all nodes are restored; removing the syncers");
                 let names = self.cache.node_pull_secrets.names();
                 self.applier.remove_agents(&names).await?;
                 self.cache.forget_agents();
@@ -171,10 +171,10 @@ impl Controller {
                 let restores = goal == Goal::Restore;
                 revert_delay = self.install(spec, kept, restores).await?;
             }
-            // What is in namespaces can't be found without `global-pull-secret`.
+            // Without `global-pull-secret`, leftovers in namespaces could not be found.
             Aim::CleanUp if !self.are_namespaces_clean() => {}
             Aim::CleanUp => {
-                tracing::info!("every node is restored, removing what was created");
+                tracing::info!("all nodes are restored; removing all objects of globalps");
                 let names = self.cache.node_pull_secrets.names();
                 self.applier.clean_up(&names).await?;
                 self.cache.forget_managed();
@@ -190,7 +190,7 @@ impl Controller {
         Ok(revert_delay)
     }
 
-    /// Records events about the out-of-band changes that this reconcile reverted, and forgets the others.
+    /// Records events about the out-of-band changes that this reconcile reverted, and drops the others.
     fn record_reverted(&mut self, plan: &Plan) {
         let mut deleted = Vec::new();
         let mut changed = Vec::new();
@@ -214,8 +214,8 @@ impl Controller {
         self.recorder.record_reverted(&changed, "changed");
     }
 
-    /// Applies the objects of the syncer and the restorer where they differ. While nodes change, pods keep their template
-    /// (`kept`), unless another client changed it. Returns the time until the next revert, if the rate limiter delays it.
+    /// Applies the objects of the syncer and the restorer if they differ. While nodes change, pods keep their template (`kept`),
+    /// unless another client changed it. Returns the time until the next revert, if the rate limiter delays it.
     async fn install(
         &mut self,
         spec: &GlobalPullSecretSpec,
@@ -251,7 +251,7 @@ impl Controller {
         }
         let written = self.applier.syncer(spec, &kept).await?;
         for (object, live) in written.iter() {
-            // An out-of-band change that the write did not revert does not concern the managed fields.
+            // An out-of-band change that the write did not revert does not concern managed fields.
             let is_reverted = found.get(object).as_ref() != Some(&live.fingerprint);
             let change = changes.iter().find(|(changed, _)| *changed == object);
             if let Some((_, done)) = change.filter(|_| is_reverted) {
@@ -273,7 +273,7 @@ impl Controller {
         Ok(None)
     }
 
-    /// Writes the assignments, revocations first. Whether all of them were written.
+    /// Writes the assignments, revocations first. Returns whether all of them were written.
     async fn assign(&mut self, plan: &Plan) -> Result<bool, ApplyError> {
         let (revocations, others): (Vec<_>, Vec<_>) =
             plan.assignments.iter().partition(|(_, spec)| spec.revoked);
@@ -313,7 +313,7 @@ impl Controller {
             }
             match in_flight.next().await {
                 Some(Ok(object)) => self.cache.put_node_pull_secret(object),
-                // The requests in flight are completed: otherwise their results would be unknown.
+                // Completes the requests in flight; otherwise their results would be unknown.
                 Some(Err(error)) => failed = Some(error),
                 None => return failed.map_or(Ok(waiting.len() == 0), Err),
             }
@@ -326,7 +326,7 @@ impl Controller {
         Ok(history::newest(slots).map_or(Source::Absent, Source::Found))
     }
 
-    /// Of the spec; 0: there is none.
+    /// Generation of the spec; 0: there is none.
     pub(super) fn generation(&self) -> i64 {
         let config = self.cache.config();
         let generation = config.and_then(|config| config.metadata.generation);

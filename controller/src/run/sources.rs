@@ -1,4 +1,4 @@
-//! The watches of the Secrets that the configuration names as sources and original.
+//! Watches the Secrets that the configuration refers to as sources and original.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Controller, RESYNC};
 use crate::cache::{self, CacheEvents, OriginalRef};
 
-/// Between two look-ups of `OpenShift`'s original while the controller may not read it.
+/// Interval between lookups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
 
 /// The watch of the original pull secret.
@@ -21,12 +21,12 @@ pub(super) enum Watched {
     Unchanged,
     /// Another one is watched now, and the plan waits for its first list.
     Replaced,
-    /// The API server did not say whether there is one.
+    /// The API server did not answer whether there is one.
     Unknown,
 }
 
 impl Controller {
-    /// Watches the further sources that the configuration names.
+    /// Watches the additional sources in the configuration.
     pub(super) fn watch_sources(&mut self) {
         let sources = self.cache.config().map(|config| &config.spec.sources);
         let sources = sources.into_iter().flatten();
@@ -39,7 +39,7 @@ impl Controller {
         self.cache.set_sources(&names);
     }
 
-    /// Watches namespaces while a source selects some by their labels, or while they get pull secrets.
+    /// Watches namespaces while a source selects some by labels, or while they get pull secrets.
     pub(super) fn watch_namespaces(&mut self) {
         let sources = self.cache.config().map(|config| &config.spec.sources);
         let scopes = sources.into_iter().flatten();
@@ -62,7 +62,7 @@ impl Controller {
         self.cache.set_use_of_namespaces(are_selected, have_secrets);
     }
 
-    /// Watches the original pull secret that the configuration names.
+    /// Watches the original pull secret in the configuration.
     pub(super) async fn watch_original(&mut self) -> Watched {
         let original = self.cache.config().map(|config| &config.spec.original);
         let secret = original.and_then(|original| original.secret_ref.clone());
@@ -82,7 +82,7 @@ impl Controller {
         }
         self.original_events = match &wanted {
             Some(reference) => {
-                tracing::info!(?reference, "watching the original");
+                tracing::info!(?reference, "watching the original pull secret");
                 cache::original_events(&self.client, reference)
             }
             None => stream::pending().boxed(),
@@ -95,7 +95,8 @@ impl Controller {
         }
     }
 
-    /// Time until the next look-up of `OpenShift`'s original: short on `OpenShift`, so that a later permission takes effect.
+    /// Time until the next lookup of `OpenShift`'s original: short on `OpenShift`, so that a permission granted later takes
+    /// effect soon.
     pub(super) fn openshift_retry(&self) -> Duration {
         if self.cache.original_ref().is_none() && self.cache.is_openshift() {
             OPENSHIFT_RETRY
@@ -104,8 +105,7 @@ impl Controller {
         }
     }
 
-    /// `OpenShift`'s original, if there is one that the controller may read; looked up periodically.
-    /// `None`: no response.
+    /// `OpenShift`'s original, if there is one that the controller may read; looked up periodically. `None`: no response.
     pub(super) async fn openshift_original(&mut self) -> Option<Option<SecretRef>> {
         let again = self.openshift_retry();
         if self.openshift.0.is_some_and(|last| last.elapsed() < again) {
@@ -124,7 +124,7 @@ impl Controller {
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => self.openshift.1 = None,
             // A lost permission does not remove an original that was read before.
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {}
-            // Unknown: without the original, its credentials would be removed from every node.
+            // Unknown: treating it as absent would remove its credentials from every node.
             Ok(Err(_)) | Err(_) => return None,
         }
         self.openshift.0 = Some(Instant::now());

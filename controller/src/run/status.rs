@@ -1,4 +1,4 @@
-//! The status of the `GlobalPullSecret`, with its events and metrics.
+//! Writes the status of the `GlobalPullSecret`, with its events and metrics.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::objects::apply::ApplyError;
 use crate::report::figures::{figures, rollout_seconds};
 use crate::report::{only_counts, report};
 
-/// Between two writes of the status that differ only in numbers of nodes.
+/// Minimum interval between two writes of the status that differ only in numbers of nodes.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(500);
 
 impl Controller {

@@ -1,4 +1,4 @@
-//! Service accounts, as far as their references matter: there are thousands.
+//! Service accounts, reduced to their references: there are thousands.
 
 use globalps_core::references::References;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -14,7 +14,7 @@ pub(crate) struct AccountView {
 }
 
 impl AccountView {
-    /// `annotation`: records the references that the controller added.
+    /// `annotation`: the key of the record of references that the controller added.
     pub(crate) fn new(account: &ServiceAccount, annotation: &str) -> Self {
         Self {
             namespace: account.namespace().unwrap_or_default(),
@@ -24,7 +24,7 @@ impl AccountView {
         }
     }
 
-    /// Name of a service account in the cache.
+    /// Key of a service account in the cache.
     pub(crate) fn key_of(namespace: &str, name: &str) -> String {
         format!("{namespace}/{name}")
     }
@@ -33,10 +33,10 @@ impl AccountView {
         Self::key_of(&self.namespace, &self.name)
     }
 
-    /// Why the controller leaves it as it is, as a sentence.
+    /// Message for a service account whose reference is no longer restored.
     pub(crate) fn conflict(key: &str) -> String {
         format!(
-            "another client has removed the reference of ServiceAccount `{key}` five times: it is left as it is"
+            "another client has removed the reference of ServiceAccount `{key}` five times, so globalps stopped restoring it"
         )
     }
 

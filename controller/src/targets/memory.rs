@@ -1,5 +1,5 @@
-//! What one leader remembers of namespaces between two plans: failed writes with their backoff, and how often it restored what
-//! others changed. Pure.
+//! What one leader remembers of namespaces between plans: failed writes with their backoff, and how often it restored changes by
+//! other clients. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 /// First and longest backoff after a failed write.
 const BACKOFF: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(1), SignedDuration::from_mins(5));
-/// What others change is restored this often within [`CONFLICT_WINDOW`], and then left.
+/// An object is restored this often within [`CONFLICT_WINDOW`], then no longer.
 const RESTORES: u32 = 5;
 const CONFLICT_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 
@@ -17,7 +17,7 @@ pub(crate) fn jitter(now: Timestamp) -> f64 {
     f64::from(now.subsec_nanosecond().unsigned_abs() % 1000) / 1000.0
 }
 
-/// A write that the API server did not accept.
+/// A write that the API server rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) reason: &'static str,
@@ -46,7 +46,7 @@ impl Memory {
         self.failures.get(key)
     }
 
-    /// The time of the next attempt that is not due yet. One that is due is made now, or nobody wants it any more.
+    /// Time of the next future attempt. Attempts that are due are made now, or are no longer needed.
     pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         let retries = self.failures.values().map(|failure| failure.retry_at);
         retries.filter(|at| *at > now).min()
@@ -74,12 +74,12 @@ impl Memory {
         self.failures.insert(key.to_owned(), failure);
     }
 
-    /// The write has no response yet, and is not made again before this time.
+    /// The write has no response yet, and is not repeated before this time.
     pub(crate) fn waits(&mut self, key: &str, until: Timestamp) {
         let attempts = self.failures.get(key).map_or(0, |failure| failure.attempts);
         let failure = Failure {
             reason: "Unavailable",
-            message: "the API server, or a webhook that it asks, has not answered yet".to_owned(),
+            message: "waiting for a response from the API server or its webhook".to_owned(),
             attempts,
             retry_at: until,
         };
@@ -126,13 +126,13 @@ impl Memory {
         restores.count += 1;
     }
 
-    /// Another client has changed it too often: it is left as it is until other content is wanted.
+    /// Another client has changed it too often: it is not restored until other content is desired.
     pub(crate) fn is_contested(&self, key: &str) -> bool {
         let restores = self.restores.get(key);
         restores.is_some_and(|restores| restores.count >= RESTORES)
     }
 
-    /// Forgets namespaces that are gone, and what was known of their service accounts.
+    /// Forgets deleted namespaces and their service accounts.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         let is_there = |key: &String| is_there(key.split('/').next().unwrap_or_default());
         self.failures.retain(|key, _| is_there(key));
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(
             memory.next_retry(at(300)),
             None,
-            "one that is not made although it is due wakes nobody"
+            "an overdue attempt causes no wake-up"
         );
         memory.wrote("a", "5");
         assert!(memory.failure("a").is_none() && memory.has_written("a", "5"));
@@ -193,7 +193,7 @@ mod tests {
         for second in [0, 1, 2, 3, 600] {
             memory.restored("just", at(second));
         }
-        assert!(memory.is_contested("just"), "ten minutes and not longer");
+        assert!(memory.is_contested("just"), "not longer than ten minutes");
         memory.wrote("just", "5");
         memory.failed("just", "Rejected", String::new(), at(0), 1.0);
         memory.removed("just");

@@ -1,4 +1,4 @@
-//! What every delivery into namespaces has in common: namespaces, service accounts, and the memory of writes. Pure.
+//! Shared by all deliveries into namespaces: namespaces, service accounts, and the memory of writes. Pure.
 
 pub(crate) mod account;
 pub(crate) mod memory;

@@ -1,4 +1,4 @@
-//! Namespaces, as far as the plan depends on them: there are thousands.
+//! Namespaces, reduced to what the plan needs: there are thousands.
 
 use globalps_core::namespaces::is_marked_excluded;
 use k8s_openapi::api::core::v1::Namespace;
@@ -13,7 +13,7 @@ pub(crate) struct NamespaceView {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) labels: Labels,
-    /// It says itself that it gets nothing.
+    /// The namespace excludes itself.
     pub(crate) is_marked_excluded: bool,
     pub(crate) is_terminating: bool,
 }

@@ -14,12 +14,12 @@ use tower::{BoxError, Service};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// A connection that is silent for longer is dead. Longer than any watch, see `cache::list_watch`; other requests have
-/// deadlines of their own.
+/// A connection without traffic for longer is dead. Longer than any watch, see `cache::list_watch`; other requests have their own
+/// deadlines.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// A client that counts its requests. It never retries: each caller has its own backoff, and a deadline that hidden retries
-/// would use up.
+/// A client that counts its requests. It never retries: each caller has its own backoff, and a deadline that hidden retries would
+/// use up.
 pub(crate) async fn instrumented_client(
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
@@ -91,11 +91,11 @@ impl Drop for RequestMetric {
     }
 }
 
-/// The error without the content of an unparsable response, which may hold credentials. Of an answer only its sentence.
+/// The error without the content of an unparsable response, which may contain credentials. Of an API error only its message.
 pub(crate) fn without_content(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
-        kube::Error::SerdeError(_) => "the API server's answer could not be read".to_owned(),
+        kube::Error::SerdeError(_) => "could not decode the API server's response".to_owned(),
         other => other.to_string(),
     }
 }

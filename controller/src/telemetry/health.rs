@@ -15,7 +15,7 @@ const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(30);
 pub(crate) struct Health {
     beat: AtomicU64,
     answered: AtomicU64,
-    /// It leads, and not every cache is synced.
+    /// It leads, and some cache is not synced.
     waits_for_caches: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl Health {
         }
     }
 
-    /// An iteration of the loop, or a step of it, is done.
+    /// The loop has finished an iteration, or a step of one.
     pub(crate) fn beat(&self) {
         self.beat.store(millis(clock::now()), Ordering::Relaxed);
     }
@@ -44,9 +44,12 @@ impl Health {
 
     /// `Err`: the reason.
     pub(crate) fn live(&self, now: Duration) -> Result<(), String> {
-        let silent = since(&self.beat, now);
-        if silent > STUCK_AFTER {
-            return Err(format!("the loop is stuck for {} s", silent.as_secs()));
+        let elapsed = since(&self.beat, now);
+        if elapsed > STUCK_AFTER {
+            return Err(format!(
+                "the loop has been stuck for {} s",
+                elapsed.as_secs()
+            ));
         }
         Ok(())
     }
@@ -54,15 +57,15 @@ impl Health {
     /// `Err`: the reason. A standby is ready too, since it can lead.
     pub(crate) fn ready(&self, now: Duration) -> Result<(), String> {
         self.live(now)?;
-        let silent = since(&self.answered, now);
-        if silent > UNRESPONSIVE_AFTER {
+        let elapsed = since(&self.answered, now);
+        if elapsed > UNRESPONSIVE_AFTER {
             return Err(format!(
-                "the API server is silent for {} s",
-                silent.as_secs()
+                "the API server has not responded for {} s",
+                elapsed.as_secs()
             ));
         }
         if self.waits_for_caches.load(Ordering::Relaxed) {
-            return Err("not every list has come yet".to_owned());
+            return Err("caches are not synced yet".to_owned());
         }
         Ok(())
     }
@@ -95,16 +98,16 @@ mod tests {
         let ready = |after: u64| health.ready(begun + Duration::from_secs(after));
         let live = |after: u64| health.live(begun + Duration::from_secs(after));
         assert!(live(0).is_ok() && live(59).is_ok());
-        assert_eq!(live(61), Err("the loop is stuck for 61 s".to_owned()));
-        assert!(ready(31).is_err(), "the API server never answered");
+        assert_eq!(live(61), Err("the loop has been stuck for 61 s".to_owned()));
+        assert!(ready(31).is_err(), "the API server never responded");
         health.answered();
         assert!(ready(0).is_ok() && ready(29).is_ok());
         assert_eq!(
             ready(31),
-            Err("the API server is silent for 31 s".to_owned())
+            Err("the API server has not responded for 31 s".to_owned())
         );
         health.set_waits_for_caches(true);
-        assert_eq!(ready(0), Err("not every list has come yet".to_owned()));
+        assert_eq!(ready(0), Err("caches are not synced yet".to_owned()));
         assert!(live(0).is_ok(), "a restart would not help");
         health.set_waits_for_caches(false);
         assert!(ready(0).is_ok());

@@ -1,5 +1,5 @@
-//! A small HTTP/1.1 server for pages that fit into memory: `GET` and `HEAD`, one request per connection. Connections
-//! are bounded in number and time, so that clients that send nothing keep nobody else from an answer.
+//! A small HTTP/1.1 server for pages that fit into memory: `GET` and `HEAD`, one request per connection. Connections are limited
+//! in number and time, so that silent clients can't starve others.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,16 +13,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Connections of one listener at the same time.
+/// Maximum number of connections per listener.
 const CONNECTIONS: usize = 256;
-/// A connection is not replaced earlier than this: its request may be on the way.
+/// A connection is not replaced before this age, because its request may be on its way.
 const MIN_AGE: Duration = Duration::from_millis(100);
-/// Deadline of the head of a request.
+/// Deadline for the head of a request.
 const HEAD: Duration = Duration::from_secs(1);
-/// Bytes of the longest head of a request.
+/// Maximum size of the head of a request, in bytes.
 const HEAD_LIMIT: usize = 8 * 1024;
 
-/// What the server responds to a path.
+/// The server's response for a path.
 pub(crate) struct Page {
     /// Code and reason.
     pub(crate) status: &'static str,
@@ -38,7 +38,7 @@ pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 /// The page of a path.
 pub(crate) type Pages = Box<dyn Fn(&str) -> Page + Send + Sync>;
 
-/// Listens on all addresses, of both families where the machine has both.
+/// Listens on all IPv4 and IPv6 addresses, or on those of the only family.
 pub(crate) async fn listen(port: u16) -> io::Result<TcpListener> {
     let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     if let Ok(listener) = TcpListener::bind(both).await {
@@ -54,8 +54,8 @@ struct Connection {
     has_request: Arc<AtomicBool>,
 }
 
-/// Serves requests until the future is dropped. Each connection ends after `deadline`. Where there are too many, a new one
-/// replaces the oldest that has not sent its request.
+/// Serves requests until the future is dropped. Each connection ends after `deadline`. At the limit, a new connection replaces
+/// the oldest one that has not sent its request.
 pub(crate) async fn serve(listener: TcpListener, deadline: Duration, pages: Pages) {
     let pages = Arc::new(pages);
     let mut connections: VecDeque<Connection> = VecDeque::new();
@@ -84,7 +84,7 @@ pub(crate) async fn serve(listener: TcpListener, deadline: Duration, pages: Page
         let connection = {
             let has_request = Arc::clone(&has_request);
             async move {
-                // An error of the client ends its connection and needs no log line.
+                // A client's error ends its connection and needs no log line.
                 let Ok(Ok(Some(head))) = timeout(HEAD, read_head(&mut stream)).await else {
                     return;
                 };
@@ -102,7 +102,7 @@ pub(crate) async fn serve(listener: TcpListener, deadline: Duration, pages: Page
         });
         accepted = accepted.wrapping_add(1);
         if accepted.is_multiple_of(CONNECTIONS / 2) {
-            // A request that arrived together with its connection is served before newer connections can replace it.
+            // Serves a request that arrived together with its connection before newer connections can replace it.
             yield_now().await;
         }
     }
@@ -236,9 +236,9 @@ pub(crate) mod tests {
 
     /// 1,000 connections that send nothing, and are opened again after the server has closed them.
     #[tokio::test(flavor = "current_thread")]
-    async fn silent_connections_starve_nobody() {
+    async fn silent_connections_do_not_starve_others() {
         const SILENT: usize = 1000;
-        // The kubelet's is a second; this machine may be busy.
+        // The kubelet's timeout is a second; this machine may be busy.
         const PATIENCE: Duration = Duration::from_secs(3);
         let port = serve_ok(Duration::from_secs(2)).await;
         for _ in 0..SILENT {
@@ -292,7 +292,7 @@ pub(crate) mod tests {
         assert!(begun.elapsed() < HEAD * 5);
     }
 
-    /// A request that trickles in is cut off at the deadline of its head, although bytes arrive all the time.
+    /// A slowly arriving request is cut off at the deadline of its head, although bytes keep arriving.
     #[tokio::test(flavor = "current_thread")]
     async fn a_slow_request_is_cut_off() {
         let port = serve_ok(Duration::from_secs(2)).await;

@@ -1,4 +1,4 @@
-//! The metrics for Prometheus. No labels for nodes or registries: the number of series does not grow with the cluster.
+//! The Prometheus metrics. No labels for nodes or registries: the number of series does not grow with the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 
-/// Upper bounds of the histogram of rollouts, in seconds.
+/// Upper bounds of the rollout histogram, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
 pub(crate) const PHASES: [Phase; 10] = Phase::ALL;
@@ -21,7 +21,7 @@ pub(crate) const CONDITIONS: [&str; 8] = [
     condition::OPERATORS_SYNCED,
 ];
 
-/// Whether the leader may write at this moment.
+/// Whether the leader may write now.
 pub(crate) type MayWrite = Box<dyn Fn() -> bool + Send>;
 
 #[derive(Default)]
@@ -31,9 +31,9 @@ pub(crate) struct Metrics(Mutex<Figures>);
 struct Figures {
     /// `None`: standby.
     may_write: Option<MayWrite>,
-    /// Only the leader knows the nodes.
+    /// Known only to the leader.
     fleet: Option<Fleet>,
-    /// Only the leading hub knows the clusters.
+    /// Known only to the leading hub.
     clusters: Option<Counts>,
     reconciles: u64,
     errors: u64,
@@ -50,12 +50,12 @@ pub(crate) struct Fleet {
     pub(crate) nodes: [u32; PHASES.len()],
     /// Status of each of [`CONDITIONS`]; empty: not written yet.
     pub(crate) conditions: [String; CONDITIONS.len()],
-    /// Pull secrets in namespaces, and of operators.
+    /// Delivery into namespaces, and to operators.
     pub(crate) namespaces: Delivered,
     pub(crate) operators: Delivered,
 }
 
-/// Namespaces or operators by state; all zero where they get nothing.
+/// Namespaces or operators by state; all zero if they get nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     pub(crate) synced: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Delivered {
 
 #[derive(Default)]
 struct Histogram {
-    /// Observations up to each bound, not cumulative.
+    /// Observations per bucket, not cumulative.
     counts: [u64; BUCKETS.len()],
     more: u64,
     sum: f64,
@@ -82,8 +82,8 @@ impl Histogram {
     }
 }
 
-/// Each node has its own counter, which disappears with the node, so that the sum over the nodes can decrease. This counter
-/// adds the increases instead.
+/// Each node has its own counter, which disappears with the node, so the sum over the nodes can decrease. This counter adds up
+/// the increases instead.
 #[derive(Default)]
 struct Restarts {
     total: u64,
@@ -136,7 +136,7 @@ impl Metrics {
         *self.figures().requests.entry((verb, code)).or_default() += 1;
     }
 
-    /// `rollout_seconds`: duration of a rollout that is complete now.
+    /// `rollout_seconds`: duration of a rollout that just completed.
     pub(crate) fn set_fleet(
         &self,
         fleet: Fleet,
@@ -161,7 +161,7 @@ impl Metrics {
         page.family(
             "globalps_leader",
             "gauge",
-            "1 while this controller leads and may write.",
+            "1 while this process is the leader and may write.",
         );
         let leads = figures
             .may_write
@@ -175,7 +175,7 @@ impl Metrics {
             page.family(
                 "globalps_clusters",
                 "gauge",
-                "Clusters that should have a pull secret, by state.",
+                "Clusters selected by a FleetPullSecret, by state.",
             );
             for (state, count) in [
                 ("synced", counts.synced),
@@ -191,7 +191,7 @@ impl Metrics {
         for (name, help, value) in [
             (
                 "globalps_kubelet_restarts_total",
-                "Restarts of kubelets for globalps.",
+                "Kubelet restarts by globalps.",
                 figures.restarts.total,
             ),
             (
@@ -201,7 +201,7 @@ impl Metrics {
             ),
             (
                 "globalps_reconcile_errors_total",
-                "Reconciles that ended with an error and are retried.",
+                "Reconciles that failed and are retried.",
                 figures.errors,
             ),
         ] {
@@ -222,7 +222,7 @@ impl Metrics {
     }
 }
 
-/// Those that wait for their turn, or are blocked.
+/// Those that wait for an assignment, or are blocked.
 fn waiting(counts: Counts) -> u32 {
     let others = [
         counts.synced,
@@ -249,7 +249,7 @@ impl Fleet {
         page.family(
             "globalps_condition",
             "gauge",
-            "Conditions of the GlobalPullSecret: 1 for the status that each one has.",
+            "Conditions of the GlobalPullSecret: 1 for the current status, 0 for others.",
         );
         for (type_, actual) in CONDITIONS.iter().zip(&self.conditions) {
             for status in ["True", "False", "Unknown"] {
@@ -260,12 +260,12 @@ impl Fleet {
         for (name, help, delivered) in [
             (
                 "globalps_namespaces",
-                "Namespaces that should have the pull secret, by state.",
+                "Namespaces selected for the pull secret, by state.",
                 self.namespaces,
             ),
             (
                 "globalps_operators",
-                "Subscriptions whose operators should have their catalogs' pull secrets, by state.",
+                "Subscriptions to catalogs with pull secrets, by state.",
                 self.operators,
             ),
         ] {
@@ -287,7 +287,7 @@ impl Histogram {
         page.family(
             NAME,
             "histogram",
-            "From the first assignment of a rollout until every node had it.",
+            "Time from the first assignment of a rollout until all nodes are updated.",
         );
         let bucket = format!("{NAME}_bucket");
         let mut count = 0;
@@ -302,7 +302,7 @@ impl Histogram {
     }
 }
 
-/// Label values are constants of this program: none needs quoting.
+/// Label values are constants of this program, so none needs escaping.
 #[derive(Default)]
 struct Page(String);
 
@@ -436,9 +436,9 @@ pub(crate) mod tests {
             ("earlier restarts count", &[("a", 2), ("b", 1)][..], 3),
             ("nothing new", &[("a", 2), ("b", 1)], 3),
             ("one more", &[("a", 3), ("b", 1)], 4),
-            ("a node leaves", &[("a", 3)], 4),
-            ("one joins", &[("a", 3), ("c", 1)], 5),
-            ("one starts at zero again", &[("a", 1), ("c", 1)], 6),
+            ("a node is deleted", &[("a", 3)], 4),
+            ("a node is added", &[("a", 3), ("c", 1)], 5),
+            ("a counter starts at zero again", &[("a", 1), ("c", 1)], 6),
         ] {
             let nodes = nodes
                 .iter()

@@ -1,4 +1,4 @@
-//! What the controller exposes about itself: probes, metrics, counted API requests.
+//! Probes, metrics and the instrumented client.
 
 pub(crate) mod client;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! Every metric that `manifests/monitoring` uses exists, and every metric is used there.
+//! Every metric in `manifests/monitoring` exists, and every metric is used there.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ const ALERTS: &str = include_str!("../../../manifests/monitoring/alerts.yaml");
 const POD_MONITOR: &str = include_str!("../../../manifests/monitoring/podmonitor.yaml");
 const DASHBOARD: &str = include_str!("../../../manifests/monitoring/dashboard.json");
 
-/// Every `expr` in a document, however deep.
+/// Every `expr` in a document, at any depth.
 fn expressions(value: &Value) -> Vec<String> {
     match value {
         Value::Object(fields) => fields
@@ -23,7 +23,7 @@ fn expressions(value: &Value) -> Vec<String> {
     }
 }
 
-/// The metrics of an expression, each with what is between its braces.
+/// The metrics of an expression, each with the text between its braces.
 fn metrics(expression: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (at, _) in expression.match_indices("globalps_") {

@@ -1,5 +1,5 @@
-//! The pages of the controller: `/livez` and `/readyz` on one port, `/metrics` on another, so that a slow scrape delays
-//! no probe. Read-only, and without anything secret.
+//! The HTTP pages of the controller: `/livez` and `/readyz` on one port, `/metrics` on another, so that a slow scrape delays no
+//! probe. Read-only, and without secrets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::health::Health;
 use super::http::{NOT_FOUND, OK, Page, Pages, TEXT, UNAVAILABLE};
 use super::metrics::Metrics;
 
-/// Longest connection of a probe: the kubelet gives up after a second.
+/// Maximum duration of a probe's connection: the kubelet gives up after a second.
 pub(crate) const PROBE: Duration = Duration::from_secs(2);
-/// Longest connection of a scrape: Prometheus gives up after ten seconds.
+/// Maximum duration of a scrape's connection: Prometheus gives up after ten seconds.
 pub(crate) const SCRAPE: Duration = Duration::from_secs(10);
 
-/// Prometheus' own.
+/// Prometheus' content type.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) fn probes(health: Arc<Health>) -> Pages {
@@ -83,7 +83,7 @@ mod tests {
         for path in ["/livez", "/readyz"] {
             let (status, reason) = request(probes, &format!("GET {path}")).await;
             assert_eq!(status, UNAVAILABLE);
-            assert_eq!(reason, "the loop is stuck for 61 s\n");
+            assert_eq!(reason, "the loop has been stuck for 61 s\n");
         }
         for (port, path) in [
             (probes, "/metrics"),

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
-/// Namespaces that a [`ImagePullSecretsStatus`] names at most.
+/// Maximum number of failures in an [`ImagePullSecretsStatus`].
 pub const STATUS_NAMESPACES: usize = 20;
 
-/// A pull secret in each selected namespace, beside what the nodes have or instead of it.
+/// A pull secret in each selected namespace, in addition to the node credentials or instead of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -17,35 +17,36 @@ pub const STATUS_NAMESPACES: usize = 20;
     "message": "imagePullSecrets.secretName can't be changed while enabled is true: set enabled to false first",
 }]))]
 pub struct ImagePullSecrets {
-    /// false: what globalps created in namespaces is removed.
+    /// false: whatever globalps created in namespaces is removed.
     #[serde(default)]
     pub enabled: bool,
     /// Labels of the namespaces that get the Secret. Absent: every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Names of namespaces that don't get it, in which `*` matches any characters. The label `globalps.io/exclude: "true"` on
-    /// a namespace excludes it, too.
+    /// Names of namespaces to exclude; `*` matches any characters. The label `globalps.io/exclude: "true"` on a namespace
+    /// excludes it as well.
     #[serde(default = "default_excluded")]
     #[schemars(
         length(max = 64),
         inner(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9*-]+$"))
     )]
     pub excluded_namespaces: Vec<String>,
-    /// Name of the Secret. The controller may write only the one that `kubectl globalps install --image-pull-secrets` names.
+    /// Name of the Secret. The controller may only write the name that was passed to `kubectl globalps install
+    /// --image-pull-secrets`.
     #[serde(default = "default_secret_name")]
     #[schemars(
         length(max = 253),
         regex(pattern = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     )]
     pub secret_name: String,
-    /// How pods refer to the Secret. Absent: `Admission` where its admission policy is installed, else `ServiceAccounts`.
+    /// How pods refer to the Secret. Absent: `Admission` if its admission policy is installed, otherwise `ServiceAccounts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attach: Option<Attach>,
-    /// Names of the service accounts that `attach: ServiceAccounts` changes; `*`: every one.
+    /// Names of the service accounts that `attach: ServiceAccounts` changes; `*`: all of them.
     #[serde(default = "default_service_accounts")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub service_accounts: Vec<String>,
-    /// Namespace that gets new content before the others. Absent: any of them.
+    /// Namespace that gets new content before the others. Absent: any namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub canary_namespace: Option<String>,
@@ -68,7 +69,7 @@ impl Default for ImagePullSecrets {
 /// How pods refer to the Secret of their namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Attach {
-    /// A `MutatingAdmissionPolicy` adds the reference to each pod as it is created.
+    /// A `MutatingAdmissionPolicy` adds the reference to each new pod.
     Admission,
     /// The controller adds the reference to service accounts.
     ServiceAccounts,
@@ -83,7 +84,7 @@ impl Attach {
     }
 }
 
-/// The state of the namespaces. Absent once nothing of globalps is left in any of them.
+/// The state of the namespaces. Absent once nothing that globalps created is left in any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImagePullSecretsStatus {
@@ -93,32 +94,32 @@ pub struct ImagePullSecretsStatus {
     /// `Admission` or `ServiceAccounts`.
     #[serde(default)]
     pub attach: String,
-    /// Namespaces that should have the Secret.
+    /// Number of namespaces that should have the Secret.
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub total: u32,
-    /// Those that have it with its present content.
+    /// Number of namespaces that have it with the current content.
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub synced: u32,
-    /// Those that don't, for a reason that `failures` names.
+    /// Number of namespaces that don't; `failures` has the reasons.
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub failed: u32,
-    /// Namespaces that are not selected, or excluded.
+    /// Number of namespaces that aren't selected or are excluded.
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub excluded: u32,
-    /// Service accounts that refer to the Secret because of globalps.
+    /// Number of service accounts that refer to the Secret because of globalps.
     #[serde(default)]
     #[schemars(extend("format" = "int32"))]
     pub service_accounts: u32,
-    /// Namespaces in trouble, 20 at most. Written when empty too: a merge patch keeps what it omits.
+    /// Namespaces with an error, at most 20. Also written when empty, because a merge patch keeps omitted fields.
     #[serde(default)]
     pub failures: Vec<NamespaceFailure>,
 }
 
-/// Why a namespace does not have what it should have.
+/// Why a namespace isn't in the desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceFailure {

@@ -1,4 +1,4 @@
-//! How content becomes effective on a node.
+//! How content takes effect on a node.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,31 +8,30 @@ use crate::names;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
-    /// systemd unit that runs the kubelet. Auto: the one that is found on the node; where that is the control plane too,
-    /// or where there is no systemd, the file is written and nothing is restarted.
+    /// systemd unit that runs the kubelet. Auto: the unit that the syncer finds on the node. If that unit runs the control plane
+    /// too, or if there is no systemd, the file is written and nothing is restarted.
     #[serde(default = "default_unit")]
     #[schemars(regex(pattern = r"^(Auto|[A-Za-z0-9:_.@-]+\.service)$"))]
     pub unit: String,
-    /// Absolute path of the credentials file on the node. It can't be changed: what was written at the old path would
-    /// never be taken back.
+    /// Absolute path of the credentials file on the node. Immutable, because content at the old path would never be removed.
     #[serde(default = "default_config_file")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "self == oldSelf",
-        "message": "configFile can't be changed: delete additional-pull-secret, wait, and delete this object first",
+        "message": "configFile is immutable: delete additional-pull-secret, wait until the nodes are restored, then delete and recreate this object",
     }]))]
     #[schemars(regex(pattern = r"^/.+/[^/]+$"))]
     pub config_file: String,
-    /// Whether the kubelet is restarted after a change. A kubelet that is not takes a change up within 5 minutes.
+    /// Whether the kubelet is restarted after a change. Without a restart it picks up a change within 5 minutes.
     #[serde(default)]
     pub restart: Restart,
-    /// How credentials reach the kubelet. `ConfigFile`: by its credentials file and a restart. `CredentialProvider`: by a
-    /// program that it runs at each pull, so that only a new port of a registry takes a restart, and a source can have a
-    /// scope. A node where that can't be set up keeps `ConfigFile` and says why. `None`: no node gets anything, and those
-    /// that had something are restored.
+    /// How credentials reach the kubelet. `ConfigFile`: through its credentials file and a restart. `CredentialProvider`: through
+    /// a program that the kubelet runs at each pull; only a registry on a new port needs a restart, and a source can have a
+    /// scope. A node that doesn't support this keeps `ConfigFile` and reports the reason. `None`: nodes get nothing, and those
+    /// that have content are restored.
     #[serde(default)]
     pub delivery: DeliveryType,
-    /// Where the kubelet's own flags for credential providers point to. Absent: it has none yet, and the syncer adds them
-    /// to kubeadm's file of flags.
+    /// Paths in the kubelet's own credential provider flags. Absent: the kubelet has no such flags yet, and the syncer adds them
+    /// to kubeadm's flags file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_provider: Option<ProviderPaths>,
 }
@@ -55,12 +54,12 @@ pub enum DeliveryType {
     #[default]
     ConfigFile,
     CredentialProvider,
-    /// Not at all: nothing of globalps runs on a node, and `imagePullSecrets` delivers.
+    /// Nothing of globalps runs on nodes; `imagePullSecrets` delivers.
     None,
 }
 
 impl ProviderPaths {
-    /// The name of the file that `config_path` is; `None`: it is a directory.
+    /// The file name in `config_path`; `None` if the path is a directory.
     pub fn config_file_name(&self) -> Option<&str> {
         let (_, name) = self.config_path.rsplit_once('/')?;
         let is_file = [".yaml", ".yml", ".json"]
@@ -69,7 +68,7 @@ impl ProviderPaths {
         is_file.then_some(name)
     }
 
-    /// The directory of the kubelet's configuration of providers.
+    /// The directory of the kubelet's credential provider configuration.
     pub fn config_dir(&self) -> &str {
         let Some(name) = self.config_file_name() else {
             return &self.config_path;
@@ -96,10 +95,10 @@ impl DeliveryType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderPaths {
-    /// Absolute path: of a file, where it ends with `.yaml`, `.yml` or `.json`, and else of a directory of such files.
+    /// Absolute path: of a file if it ends in `.yaml`, `.yml` or `.json`, otherwise of a directory of such files.
     #[schemars(length(max = 255), regex(pattern = r"^/[A-Za-z0-9._/-]+[^/]$"))]
     pub config_path: String,
-    /// Absolute path of the directory with the providers' programs.
+    /// Absolute path of the directory with the credential provider binaries.
     #[schemars(length(max = 255), regex(pattern = r"^/[A-Za-z0-9._/-]+[^/]$"))]
     pub bin_dir: String,
 }

@@ -1,4 +1,4 @@
-//! What the controller asks of one node, and what that node reports.
+//! The desired state of one node, written by the controller, and the state that the node reports.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,13 +8,13 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Largest revision: what every JSON reader holds exactly.
+/// Largest revision: the largest integer that every JSON reader represents exactly.
 pub const MAX_REVISION: i64 = (1 << 53) - 1;
-/// Longest `status.message` and other free text of a status, in characters.
+/// Maximum length of `status.message` and other free text in a status, in characters.
 pub const MESSAGE_LIMIT: usize = 1024;
 
-/// Desired state of one node (spec, written by the controller) and its observed state (status, written by that node's
-/// syncer). The object has the node's name.
+/// Desired state of one node (spec, written by the controller) and its observed state (status, written by the syncer on that
+/// node). The object has the node's name.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -38,21 +38,21 @@ pub struct NodePullSecretSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub revision: i64,
-    /// The node restores its own file as it was before its first revision.
+    /// Restore the node's own file as it was before its first revision.
     #[serde(default)]
     pub restore: bool,
     /// When the controller assigned this.
     #[serde(default, rename = "grantedAt", skip_serializing_if = "Option::is_none")]
     pub assigned_at: Option<Time>,
-    /// The controller revoked the assignment before this one, since the node did not respond in time. It assigns again
-    /// when the node responds.
+    /// The controller revoked the previous assignment because the node did not respond in time. It assigns again when the node
+    /// responds.
     #[serde(
         default,
         rename = "withdrawn",
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub revoked: bool,
-    /// Value of the annotation `globalps.io/retry` that this assignment follows. Another value is another attempt.
+    /// Value of the annotation `globalps.io/retry` when this was assigned. A different value requests another attempt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub retry: String,
@@ -60,7 +60,7 @@ pub struct NodePullSecretSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub kubelet_version: String,
-    /// Program that manages the credentials file of this node, so that globalps leaves it alone; empty: none.
+    /// Program that manages the credentials file of this node; globalps doesn't change the file then. Empty: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub foreign_owner: String,
@@ -69,7 +69,7 @@ pub struct NodePullSecretSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePullSecretStatus {
-    /// `metadata.generation` of the spec that `phase` is about.
+    /// `metadata.generation` of the spec that `phase` describes.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub observed_generation: i64,
@@ -79,19 +79,20 @@ pub struct NodePullSecretStatus {
     pub revision: i64,
     #[serde(default)]
     pub phase: Phase,
-    /// `CamelCase` word for programs; empty where the phase says all.
+    /// CamelCase word for programs; empty if the phase needs no explanation.
     #[serde(default)]
     #[schemars(length(max = 128))]
     pub reason: String,
-    /// Sentence for people.
+    /// Message for humans.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`; empty: none is, or an older syncer.
+    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`. Empty: no revision is in force, or the
+    /// syncer is too old to report it.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub delivery: String,
-    /// `revision` when `delivery` was reported: an older syncer changes the one and not the other.
+    /// `revision` when `delivery` was reported. An older syncer updates `revision` but not `delivery`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub delivery_revision: i64,
@@ -102,31 +103,31 @@ pub struct NodePullSecretStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub restarts: i64,
-    /// When globalps last restarted the kubelet for what is in force, by the node's clock. The controller waits for a
-    /// heartbeat of the Node that is not older.
+    /// When globalps last restarted the kubelet for the content in force, by the node's clock. The controller waits for a
+    /// heartbeat of the Node at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_restarted_at: Option<Time>,
-    /// How often another process changed the managed entries of the file and the syncer restored them.
+    /// How often another process changed globalps' entries in the file and the syncer restored them.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub drifts: i64,
-    /// The node is as it was before its first revision: there is nothing to restore.
+    /// The node is as it was before its first revision; there is nothing to restore.
     #[serde(default)]
     pub restored: bool,
 }
 
-/// Where a node stands. A node never reports `Excluded` and `Unreachable`: [`crate::phase`] computes them.
+/// State of a node. Nodes never report `Excluded` and `Unreachable`: [`crate::phase`] computes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Waits for its turn.
+    /// Not assigned yet.
     #[default]
     Pending,
     Syncing,
     /// The desired revision is in force and the kubelet serves.
     Synced,
-    /// The kubelet did not come up with the revision; the file is what it was and the kubelet runs.
+    /// The kubelet did not come up with the revision; the previous file is back and the kubelet runs.
     RolledBack,
-    /// The revision could not be put in force, or the rollback failed too.
+    /// The revision could not be applied, or the rollback failed too.
     Failed,
     Restoring,
     Restored,
@@ -135,7 +136,7 @@ pub enum Phase {
     Excluded,
     /// The node is not ready, or its syncer is unresponsive.
     Unreachable,
-    /// A phase of a newer release, as it was reported.
+    /// A phase of a newer release, as reported.
     Other(Box<str>),
 }
 
@@ -190,14 +191,14 @@ impl Serialize for Phase {
     }
 }
 
-/// Never an error: one status of a newer release must not make the list of all of them unreadable.
+/// Never an error: one status of a newer release must not make the whole list unreadable.
 impl<'de> Deserialize<'de> for Phase {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self::from(&*Cow::<str>::deserialize(deserializer)?))
     }
 }
 
-/// Any word, so that the API server takes the phases of a newer syncer too.
+/// Any string, so that the API server accepts the phases of a newer syncer.
 impl JsonSchema for Phase {
     fn schema_name() -> Cow<'static, str> {
         "Phase".into()
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_of_a_newer_release_is_kept_as_it_is() {
+    fn an_unknown_phase_round_trips() {
         let text = r#"{"phase": "Dreaming", "dreams": ["of", "sheep"], "revision": 3}"#;
         let status: NodePullSecretStatus = serde_json::from_str(text).expect("readable");
         assert_eq!(status.phase, Phase::Other("Dreaming".into()));

@@ -1,10 +1,10 @@
-//! One name for each registry, whatever way it was written.
+//! A canonical key for each registry, however it is written.
 
 use super::url;
 
-/// The key as the kubelet indexes it: host, port and path of the URL, without scheme, user, query and fragment, and
-/// without a leading `/v1` or `/v2` and a path that is only `/`. Upper and lower case stay what they are. `None`: the
-/// kubelet passes the entry over, because Go can't parse the key.
+/// The key as the kubelet indexes it: host, port and path of the URL, without scheme, user, query and fragment, without a leading
+/// `/v1` or `/v2`, and without a path that is only `/`. Case is preserved. `None`: Go can't parse the key, so the kubelet ignores
+/// the entry.
 pub(super) fn index_key(key: &str) -> Option<Vec<u8>> {
     let rest = key
         .strip_prefix("https://")
@@ -23,7 +23,8 @@ pub(super) fn index_key(key: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// Two keys of one canonical key are one registry to a kubelet. A key that no kubelet can parse is its own.
+/// To a kubelet, keys with the same canonical key are the same registry. A key that no kubelet can parse is its own canonical
+/// key.
 pub fn canonical_key(key: &str) -> String {
     index_key(key).map_or_else(
         || key.to_owned(),
@@ -31,7 +32,7 @@ pub fn canonical_key(key: &str) -> String {
     )
 }
 
-/// The key as it may be shown: a user and password before the host are masked.
+/// The key for display: a user and password before the host are masked.
 pub fn shown_key(key: &str) -> String {
     if !key.contains('@') {
         return key.to_owned();
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_a_kubelet_takes_for_one_registry_have_one_canonical_key() {
+    fn equivalent_keys_have_one_canonical_key() {
         for (key, expected) in [
             ("quay.io", "quay.io"),
             ("quay.io/", "quay.io"),

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::canonical::index_key;
 use super::json::{Json, Kind, quote};
 
-/// Bytes that must not be shown: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
+/// Bytes that must never be printed: `Debug` masks them, there is no `Display`, and their memory is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -22,7 +22,7 @@ impl Secret {
         Self(Zeroizing::new(bytes.into()))
     }
 
-    /// The bytes themselves; mostly text. Whoever calls this answers for where they go.
+    /// The bytes themselves, usually text. The caller is responsible for where they go.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -34,7 +34,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// User and password of a registry. The user counts as a part of the secret.
+/// User and password of a registry. The user is secret as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub username: Secret,
@@ -42,7 +42,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// What a kubelet sends for an entry that has nothing.
+    /// What a kubelet sends for an entry without credentials.
     pub(super) fn empty() -> Self {
         Self {
             username: Secret::new(""),
@@ -50,7 +50,7 @@ impl Credential {
         }
     }
 
-    /// User and password; `None`: one of them is not UTF-8, and JSON can't carry it.
+    /// User and password; `None` if one of them is not UTF-8, which JSON can't represent.
     pub fn as_text(&self) -> Option<(&str, &str)> {
         let username = str::from_utf8(self.username.expose()).ok()?;
         let password = str::from_utf8(self.password.expose()).ok()?;
@@ -58,7 +58,7 @@ impl Credential {
     }
 }
 
-/// Why a kubelet can't read an entry. One such entry makes it drop the whole file.
+/// Why a kubelet can't read an entry. One such entry makes it reject the whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     #[error("the entry is not an object")]
@@ -71,14 +71,14 @@ pub enum EntryError {
     NoColon,
 }
 
-/// Names that a reader looks for, whatever their case; the last one is containers/image's alone.
+/// Names that readers look up regardless of case; only containers/image knows the last one.
 const KNOWN: [&str; 5] = ["username", "password", "email", "auth", IDENTITY_TOKEN];
 const IDENTITY_TOKEN: &str = "identitytoken";
 
-/// What a kubelet makes of a key. Kept with it, since every question needs it.
+/// What a kubelet makes of a key, cached because every query needs it.
 #[derive(Clone)]
 enum Index {
-    /// It can't parse the key and passes the entry over.
+    /// The kubelet can't parse it and ignores the entry.
     Unusable,
     AsWritten,
     Other(Box<[u8]>),
@@ -94,19 +94,19 @@ impl Index {
     }
 }
 
-/// One registry's entry of `auths`: the key as written, and its fields. `Debug` shows the key only.
+/// One registry's entry in `auths`: the key as written, and its fields. `Debug` shows the key only.
 #[derive(Clone)]
 pub struct Entry {
     key: String,
     index: Index,
-    /// By name, in lower case where a reader knows it; each value as compact JSON. Of names that are one to Go, the
-    /// last one counts, and null does not.
+    /// By name, in lower case if readers know the name; each value as compact JSON. Of names that are the same to Go, the last
+    /// one counts, unless it is null.
     fields: BTreeMap<String, Zeroizing<String>>,
-    /// Whether the value is an object or null, which is an object without fields.
+    /// Whether the value is an object or null; null is an object without fields.
     is_object: bool,
-    /// A field that a reader wants to be a string and that is none, even where another one of its name follows.
+    /// Known fields that must be strings but aren't, even if a later field of the same name replaces them.
     not_strings: Vec<&'static str>,
-    /// What the kubelet reads, decoded once.
+    /// The credential that the kubelet reads, decoded once.
     credential: Result<Option<Credential>, EntryError>,
 }
 
@@ -149,7 +149,7 @@ impl Entry {
         }
     }
 
-    /// An entry from a user and a password, in the one form that every reader understands.
+    /// An entry with a user and a password, in the only form that every reader understands.
     pub fn from_credential(key: &str, credential: &Credential) -> Self {
         Self {
             key: key.to_owned(),
@@ -161,12 +161,12 @@ impl Entry {
         }
     }
 
-    /// The key as it was written.
+    /// The key as written.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The key as the kubelet indexes it; `None`: it passes the entry over.
+    /// The key as the kubelet indexes it; `None`: it ignores the entry.
     pub(super) fn index(&self) -> Option<&[u8]> {
         match &self.index {
             Index::Unusable => None,
@@ -175,7 +175,7 @@ impl Entry {
         }
     }
 
-    /// One text for all keys that are one registry to a kubelet. See [`super::canonical_key`].
+    /// The same text for all keys that are the same registry to a kubelet. See [`super::canonical_key`].
     pub fn canonical_key(&self) -> Cow<'_, str> {
         match &self.index {
             Index::Unusable | Index::AsWritten => Cow::Borrowed(&self.key),
@@ -183,8 +183,8 @@ impl Entry {
         }
     }
 
-    /// What a kubelet reads from the entry; `None` where there is neither `auth` nor a user nor a password, and it
-    /// would send two empty texts. A non-empty `auth` wins over `username` and `password`.
+    /// What a kubelet reads from the entry. `None` if there is no `auth`, user or password; the kubelet would send two empty
+    /// strings. A non-empty `auth` takes precedence over `username` and `password`.
     pub fn credential(&self) -> Result<Option<&Credential>, EntryError> {
         match &self.credential {
             Ok(credential) => Ok(credential.as_ref()),
@@ -192,7 +192,7 @@ impl Entry {
         }
     }
 
-    /// What containers/image reads: only `auth`, which must be padded, beside `identitytoken`. `Ok(None)`: nothing.
+    /// What containers/image reads: only `auth`, which must be padded, and `identitytoken`. `Ok(None)`: nothing.
     pub(super) fn crio_credential(&self) -> Result<Option<Credential>, EntryError> {
         let auth = text(&self.fields, "auth").unwrap_or_default();
         let decoded = decode_base64(&auth, true)?;
@@ -218,7 +218,7 @@ impl Entry {
         Ok((!is_empty).then_some(credential))
     }
 
-    /// Whether containers/image can read the whole file, as far as this entry is concerned.
+    /// Whether this entry lets containers/image read the file.
     pub(super) fn is_crio_readable(&self) -> bool {
         self.is_object
             && !self
@@ -227,8 +227,8 @@ impl Entry {
                 .any(|name| ["auth", IDENTITY_TOKEN].contains(name))
     }
 
-    /// Whether some reader drops the whole file because of it.
-    pub(super) fn spoils(&self) -> bool {
+    /// Whether some reader rejects the whole file because of it.
+    pub(super) fn is_unreadable(&self) -> bool {
         self.credential.is_err() || !self.is_crio_readable()
     }
 
@@ -241,7 +241,7 @@ impl Entry {
         text(&self.fields, "auth").is_some_and(|auth| !auth.is_empty())
     }
 
-    /// The entry with a padded `auth`, which every reader understands; the other fields stay.
+    /// The entry with a padded `auth`, which every reader understands, and its other fields.
     pub(super) fn normalised(&self) -> Self {
         let mut entry = self.clone();
         if let Ok(Some(credential)) = self.credential() {
@@ -250,7 +250,7 @@ impl Entry {
         entry
     }
 
-    /// The value as compact JSON, its fields sorted.
+    /// The value as compact JSON with sorted fields.
     pub(super) fn render(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new("{".to_owned());
         for (at, (name, value)) in self.fields.iter().enumerate() {
@@ -263,21 +263,21 @@ impl Entry {
         text
     }
 
-    /// Whether a node does the same with both, whatever the spelling of key and fields.
+    /// Whether both have the same effect on a node, however key and fields are written.
     pub fn means_the_same(&self, other: &Self) -> bool {
         self.credential == other.credential && self.other_fields().eq(other.other_fields())
     }
 
-    /// The fields that are not told by the credential.
+    /// The fields that are not part of the credential.
     fn other_fields(&self) -> impl Iterator<Item = (&String, &Zeroizing<String>)> {
-        let told = |name: &str| ["auth", "username", "password"].contains(&name);
+        let is_in_credential = |name: &str| ["auth", "username", "password"].contains(&name);
         self.fields
             .iter()
-            .filter(move |(name, _)| self.credential.is_err() || !told(name))
+            .filter(move |(name, _)| self.credential.is_err() || !is_in_credential(name))
     }
 }
 
-/// The text of a field, where it is there and a string.
+/// The value of a field, if it exists and is a string.
 fn text(fields: &BTreeMap<String, Zeroizing<String>>, name: &str) -> Option<Zeroizing<String>> {
     let json = Json::parse(fields.get(name)?.as_bytes()).ok()?;
     json.text().map(Zeroizing::new)
@@ -299,8 +299,7 @@ fn read(fields: &BTreeMap<String, Zeroizing<String>>) -> Result<Option<Credentia
     )
 }
 
-/// Whether the name is this one to Go, which takes upper and lower case for one, and two more letters that fold to
-/// ASCII.
+/// Whether Go treats the name as this one: it ignores case, including two non-ASCII letters that fold to ASCII.
 pub(super) fn folds_to(name: &str, known: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',
@@ -319,10 +318,10 @@ fn encode(credential: &Credential) -> Zeroizing<String> {
     Zeroizing::new(quote(&encoded))
 }
 
-/// `auth` as the kubelet decodes it: padded base64 where it ends with `=`, else unpadded. The text is cut at its first
-/// colon; it need not be UTF-8.
+/// `auth` as the kubelet decodes it: padded base64 if it ends in `=`, otherwise unpadded. The first colon separates user and
+/// password; they need not be UTF-8.
 fn decode(auth: &str) -> Result<Credential, EntryError> {
-    // Go's `TrimSpace` knows white space beyond ASCII, as `trim` does.
+    // Like Go's `TrimSpace`, `trim` removes non-ASCII white space.
     let decoded = decode_base64(auth, auth.trim().ends_with('='))?;
     let at = decoded
         .iter()
@@ -334,7 +333,7 @@ fn decode(auth: &str) -> Result<Credential, EntryError> {
     })
 }
 
-/// Line breaks are skipped, and bits left over at the end may be anything, as in Go.
+/// As in Go, line breaks are skipped and unused bits at the end are ignored.
 fn decode_base64(text: &str, padded: bool) -> Result<Zeroizing<Vec<u8>>, EntryError> {
     let padding = if padded {
         DecodePaddingMode::RequireCanonical
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_holds_a_credential_shows_it_in_debug() {
+    fn debug_shows_no_credentials() {
         let credential = Credential {
             username: Secret::new("robot"),
             password: Secret::new("hunter2"),

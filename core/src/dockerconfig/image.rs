@@ -1,24 +1,23 @@
-//! The repository that an image name means, by the grammar of `github.com/distribution/reference`, which kubelet and
-//! CRI-O share.
+//! Resolves an image name to its repository, by the grammar of `github.com/distribution/reference`, which kubelet and CRI-O use.
 
 /// Longest path of a repository, in bytes.
 const MAX_PATH: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// Why a name is no image's.
+/// Why an image name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    #[error("64 hexadecimal digits are an image's id, not its name")]
+    #[error("64 hexadecimal digits are an image ID, not a name")]
     Identifier,
-    #[error("the repository's name must be lower case")]
+    #[error("the repository name must be lower case")]
     UpperCase,
-    #[error("it is not of the form `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`")]
+    #[error("it doesn't have the form `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`")]
     Form,
-    #[error("the repository's path is longer than {MAX_PATH} characters")]
+    #[error("the repository path is longer than {MAX_PATH} characters")]
     TooLong,
 }
 
-/// `HOST/PATH` of an image name: with `docker.io` and `library` where they go without saying, and without tag and digest.
+/// `HOST/PATH` of an image name: adds the defaults `docker.io` and `library`, drops tag and digest.
 pub(super) fn repository(image: &str) -> Result<String, ImageError> {
     if image.len() == 64
         && image
@@ -35,7 +34,7 @@ pub(super) fn repository(image: &str) -> Result<String, ImageError> {
     let whole = format!("{domain}/{remainder}");
     let (name, rest) = split_name(&whole).ok_or(ImageError::Form)?;
     check_tag_and_digest(rest).ok_or(ImageError::Form)?;
-    // A domain is not required by the grammar, but one was put before it above.
+    // The grammar doesn't require a domain, but one was prepended above.
     let path = name
         .split_once('/')
         .filter(|(domain, _)| is_domain(domain))
@@ -64,9 +63,9 @@ fn split_domain(image: &str) -> (&str, String) {
     }
 }
 
-/// Name and what follows it: nothing, or what begins with `:` or `@`.
+/// The name and the rest, which is empty or starts with `:` or `@`.
 fn split_name(text: &str) -> Option<(&str, &str)> {
-    // A colon in the first part is a port's; after that it begins the tag.
+    // A colon in the first component precedes a port; later it precedes the tag.
     let slash = text.find('/')?;
     let end = text[slash..]
         .find([':', '@'])
@@ -79,7 +78,7 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
 
 fn is_domain(text: &str) -> bool {
     let (host, port) = match text.rfind(':') {
-        // The last colon of an address in brackets may be within them.
+        // The last colon may be part of a bracketed address.
         Some(at) if !text[at..].contains(']') => (&text[..at], Some(&text[at + 1..])),
         _ => (text, None),
     };
@@ -109,7 +108,7 @@ fn is_domain_component(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
-/// Lower case letters and digits, with one `.`, one or two `_`, or any number of `-` between them.
+/// Lower-case letters and digits, separated by one `.`, one or two `_`, or any number of `-`.
 fn is_path_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -144,7 +143,7 @@ fn check_tag_and_digest(rest: &str) -> Option<()> {
     digest.map_or(Some(()), check_digest)
 }
 
-/// Both what the grammar allows and what is a digest of an algorithm that is known.
+/// The digest matches the grammar, and its algorithm is known.
 fn check_digest(text: &str) -> Option<()> {
     let (algorithm, hex) = text.split_once(':')?;
     let length = match algorithm {
@@ -165,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_means_the_repository_that_it_means_to_the_kubelet() {
+    fn names_resolve_to_the_same_repository_as_in_the_kubelet() {
         use ImageError::{Form, Identifier, TooLong, UpperCase};
         let sha = format!("sha256:{}", "a".repeat(64));
         let long = "a".repeat(256);

@@ -1,17 +1,17 @@
-//! JSON as Go's `encoding/json` reads it, since that is what both readers of the file use: any bytes are allowed in a
-//! string, half of a surrogate pair is a character of its own, members may repeat, and 10,000 levels are not too deep.
-//! Nothing here recurses, so no input is deep enough to end the program.
+//! JSON as Go's `encoding/json` reads it, because both readers of the file use it: strings may contain any bytes, an unpaired
+//! surrogate is one character, members may repeat, and 10,000 levels are allowed. Nothing here recurses, so deep input can't
+//! overflow the stack.
 
-/// Deepest nesting that Go takes.
+/// Maximum nesting depth in Go.
 const MAX_DEPTH: usize = 10_000;
 
-/// Where the text stops being JSON, in bytes.
+/// Byte offset at which the text stops being JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) offset: usize,
 }
 
-/// A value that is known to be JSON, without white space around it.
+/// Validated JSON without surrounding white space.
 #[derive(Clone, Copy)]
 pub(super) struct Json<'a>(&'a [u8]);
 
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 impl<'a> Json<'a> {
-    /// The one value of the text.
+    /// Parses a text that contains exactly one value.
     pub(super) fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
         let mut scanner = Scanner { text, at: 0 };
         scanner.space();
@@ -51,7 +51,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The members of an object in their order, those that repeat too; of anything else, none.
+    /// The members of an object in order, including repeated ones; empty for other values.
     pub(super) fn members(self) -> impl Iterator<Item = (String, Json<'a>)> {
         let mut scanner = Scanner {
             text: if self.kind() == Kind::Object {
@@ -84,7 +84,7 @@ impl<'a> Json<'a> {
         (self.kind() == Kind::String).then(|| unquote(self.0))
     }
 
-    /// The same value without white space, as text. Bytes that are no UTF-8 become U+FFFD, as they do for any reader.
+    /// The value as text without white space. Invalid UTF-8 becomes U+FFFD, as in Go.
     pub(super) fn compact(self) -> String {
         let mut bytes = Vec::with_capacity(self.0.len());
         let (mut quoted, mut escaped) = (false, false);
@@ -112,7 +112,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Each byte that is no UTF-8 becomes one U+FFFD.
+/// Replaces each invalid UTF-8 byte with one U+FFFD.
 fn replace_invalid(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -122,7 +122,7 @@ fn replace_invalid(bytes: &[u8]) -> String {
     text
 }
 
-/// What a string literal says. Half of a surrogate pair is U+FFFD.
+/// Decodes a string literal. An unpaired surrogate becomes U+FFFD.
 fn unquote(literal: &[u8]) -> String {
     let inner = &literal[1..literal.len() - 1];
     if !inner.contains(&b'\\') {
@@ -141,7 +141,7 @@ fn unquote(literal: &[u8]) -> String {
     text
 }
 
-/// The character of the escape that the text begins with, and the bytes that it takes.
+/// Decodes the escape at the start of the text; returns the character and the length of the escape.
 fn escape(text: &[u8]) -> (char, usize) {
     match text[1] {
         b'b' => ('\u{8}', 2),
@@ -154,7 +154,7 @@ fn escape(text: &[u8]) -> (char, usize) {
             if let Some(character) = char::from_u32(first) {
                 return (character, 6);
             }
-            // Half of a pair: the other half must follow at once.
+            // A high surrogate counts only if the low surrogate follows immediately.
             match (first, hex4(&text[6..])) {
                 (0xd800..0xdc00, Some(second @ 0xdc00..0xe000)) => {
                     let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
@@ -170,7 +170,7 @@ fn escape(text: &[u8]) -> (char, usize) {
     }
 }
 
-/// The number of `\uXXXX`, where the text begins with one.
+/// The number of the `\uXXXX` at the start of the text.
 fn hex4(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -206,12 +206,12 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Goes to the end of a value.
+    /// Skips one value.
     fn value(&mut self) -> Result<(), SyntaxError> {
-        // The containers that are open, each with the byte that closes it.
+        // The closing byte of each open container.
         let mut open: Vec<u8> = Vec::new();
         loop {
-            // A value begins here, unless the container that was just opened ends at once.
+            // A value starts here, unless the container that was just opened is empty.
             match self.peek() {
                 Some(byte @ (b'{' | b'[')) => {
                     if open.len() == MAX_DEPTH {
@@ -219,7 +219,7 @@ impl Scanner<'_> {
                     }
                     self.at += 1;
                     self.space();
-                    // In ASCII, the closing byte comes two after the opening one.
+                    // In ASCII, `]` and `}` come two after `[` and `{`.
                     let closing = byte + 2;
                     open.push(closing);
                     if self.peek() != Some(closing) {
@@ -237,7 +237,7 @@ impl Scanner<'_> {
                 Some(b'n') => self.expect(b"null")?,
                 _ => self.number()?,
             }
-            // A value has ended here: close what closes, and go on with the next one.
+            // A value ended: close the containers that end here, then continue with the next value.
             loop {
                 let Some(closing) = open.last().copied() else {
                     return Ok(());
@@ -262,7 +262,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A member's name and its colon.
+    /// A member's name and colon.
     fn name(&mut self) -> Result<(), SyntaxError> {
         self.string()?;
         self.space();
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_json_to_go_is_json_here() {
+    fn go_json_is_accepted() {
         for text in [
             &b" null "[..],
             b"-0.1e+5",
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_limited_and_never_ends_the_program() {
+    fn nesting_is_limited_and_never_overflows_the_stack() {
         let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
         assert!(Json::parse(&nested(MAX_DEPTH)).is_ok());
         assert!(Json::parse(&nested(MAX_DEPTH + 1)).is_err());
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_say_what_they_say_to_go() {
+    fn strings_decode_as_in_go() {
         for (text, expected) in [
             (&br#""a\/b\n\u0041""#[..], "a/b\nA"),
             (br#""\ud83d\ude00""#, "\u{1f600}"),

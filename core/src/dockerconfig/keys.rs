@@ -1,10 +1,10 @@
-//! Keys that do not do what they look like.
+//! Warnings about keys that don't have the effect that they seem to have.
 
 use super::canonical::shown_key;
 use super::entry::Entry;
 use super::validate::{Code, Finding};
 
-/// Names of Docker Hub that no kubelet takes for it.
+/// Host names of Docker Hub that kubelets don't recognize as Docker Hub.
 const NOT_THE_HUB: [&str; 5] = [
     "hub.docker.com",
     "registry-1.docker.io",
@@ -16,13 +16,13 @@ const NOT_THE_HUB: [&str; 5] = [
 const HOST_HINT: &str =
     "write the registry as images name it, for example `quay.io` or `quay.io/org`";
 
-/// All of them are warnings: a key that matches nothing harms nobody.
+/// All of these are warnings: a key that matches nothing does no harm.
 pub(super) fn key_findings(entry: &Entry) -> Vec<Finding> {
     let key = entry.key();
     let warning =
         |code, message: &'static str, hint| vec![Finding::warning(code, key, message, hint)];
     if key.trim().is_empty() {
-        return warning(Code::EmptyKey, "an entry has no registry name", HOST_HINT);
+        return warning(Code::EmptyKey, "the registry name is empty", HOST_HINT);
     }
     let bare = key
         .strip_prefix("https://")
@@ -32,15 +32,11 @@ pub(super) fn key_findings(entry: &Entry) -> Vec<Finding> {
     let (host, path) = bare.split_at(bare.find('/').unwrap_or(bare.len()));
     let name = host.rsplit('@').next().unwrap_or_default();
     if name.contains(['[', ']']) && !name.starts_with('[') {
-        let message = "brackets in a host work only on kubelets that a Go before 1.26 built";
-        return warning(
-            Code::BracketGlob,
-            message,
-            "write one entry for each registry",
-        );
+        let message = "brackets in a host work only with kubelets built with Go before 1.26";
+        return warning(Code::BracketGlob, message, "write one entry per registry");
     }
     if entry.index().is_none() {
-        let message = "no kubelet can parse it, so it is passed over";
+        let message = "kubelets can't parse it and ignore the entry";
         return warning(Code::KeyNotUrl, message, HOST_HINT);
     }
     let mut findings = path_findings(key, path, has_scheme);
@@ -56,43 +52,44 @@ fn path_findings(key: &str, path: &str, has_scheme: bool) -> Vec<Finding> {
         return Vec::new();
     }
     if path.contains([':', '@']) {
-        let message = "a tag or digest in a key matches no image";
-        return warning(Code::TagOrDigest, message, "leave the tag or digest out");
+        let message = "a key with a tag or digest matches no image";
+        return warning(Code::TagOrDigest, message, "remove the tag or digest");
     }
     if path.contains(['*', '?', '[']) {
-        let message = "a pattern in the path is taken as it is written and matches no image";
+        let message = "patterns in the path aren't expanded, so it matches no image";
         return warning(
             Code::GlobInPath,
             message,
-            "leave the pattern out; a path matches all that begins with it",
+            "remove the pattern; a path matches every path that starts with it",
         );
     }
     if has_scheme {
-        let message = "with a scheme, CRI-O drops the path and uses the entry for the whole host";
-        return warning(Code::SchemeWithPath, message, "leave `https://` out");
+        let message =
+            "CRI-O ignores the path of a key with a scheme and uses the entry for the whole host";
+        return warning(Code::SchemeWithPath, message, "remove `https://`");
     }
     if is_api {
         return warning(
             Code::ApiPath,
-            "without a scheme, CRI-O takes `/v1/` and `/v2/` for a path and matches nothing",
+            "without a scheme, CRI-O treats `/v1/` and `/v2/` as a path, which matches no image",
             HOST_HINT,
         );
     }
     if path.ends_with('/') {
         return warning(
             Code::TrailingSlash,
-            "CRI-O matches no key that ends with a slash",
-            "leave the slash out",
+            "in CRI-O, a key that ends with a slash matches no image",
+            "remove the slash",
         );
     }
     let shown = shown_key(key);
     let message =
-        format!("a kubelet uses it for everything that begins with it, `{shown}-other` too");
+        format!("kubelets use it for everything that starts with it, including `{shown}-other`");
     vec![Finding::warning(
         Code::PathIsPrefix,
         key,
         message,
-        "let nobody else own a name that begins so",
+        "make sure that nobody else owns a name that starts with it",
     )]
 }
 
@@ -105,23 +102,23 @@ fn host_findings(key: &str, host: &str) -> Vec<Finding> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         warn(
             Code::UpperCase,
-            "upper case is not lower case to a kubelet",
-            "write it as images do, mostly in lower case",
+            "kubelets compare host names case-sensitively",
+            "write it as image names do, usually in lower case",
         );
     }
     if NOT_THE_HUB.contains(&name) {
         warn(
             Code::HubName,
-            "no kubelet takes this for Docker Hub",
-            "write `docker.io`",
+            "kubelets don't recognize this host as Docker Hub",
+            "use `docker.io`",
         );
     }
     if matches!(port, "443" | "80") {
-        let message = "it matches only images that name the port too";
+        let message = "it matches only images whose name includes the port";
         warn(
             Code::DefaultPort,
             message,
-            "leave the port out, if images do",
+            "remove the port if image names don't include it",
         );
     }
     if name.contains('*') {
@@ -129,18 +126,18 @@ fn host_findings(key: &str, host: &str) -> Vec<Finding> {
         match (labels.len(), labels.iter().all(|label| *label == "*")) {
             (1, _) => warn(
                 Code::GlobMatchesNothing,
-                "a star stands for one label, and a registry has several",
+                "`*` matches one label of a host name, and registries have several",
                 HOST_HINT,
             ),
             (_, true) => warn(
                 Code::GlobMatchesEverything,
-                "the credential goes to every registry with that many labels",
+                "the credential is sent to every registry whose host has this many labels",
                 "name the registry",
             ),
             _ => warn(
                 Code::GlobNotForCrio,
-                "CRI-O knows no patterns",
-                "write one entry for each registry",
+                "CRI-O doesn't support patterns",
+                "write one entry per registry",
             ),
         }
     }
@@ -154,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_does_not_do_what_it_looks_like_is_told() {
+    fn misleading_keys_are_reported() {
         use Code::*;
         for (key, expected) in [
             ("quay.io", &[][..]),

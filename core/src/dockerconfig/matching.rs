@@ -1,4 +1,4 @@
-//! Which credentials go with an image: those that the kubelet tries, in its order, and the one that CRI-O sends.
+//! Which credentials are used for an image: those that the kubelet tries, in order, and the one that CRI-O sends.
 
 use super::canonical::index_key;
 use super::entry::{Credential, Entry};
@@ -6,10 +6,10 @@ use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
 use super::url;
 
-/// The index key of Docker Hub, which stands in where nothing else matches.
+/// The index key of Docker Hub, the fallback for its images if nothing else matches.
 const HUB: &[u8] = b"index.docker.io";
 
-/// One credential that a reader has for an image, with the key as it was written.
+/// One credential for an image, with its key as written.
 #[derive(Clone, Debug)]
 pub struct Try {
     pub key: String,
@@ -20,9 +20,9 @@ pub struct Try {
 #[derive(Clone, Debug)]
 pub enum Crio {
     Credential(Try),
-    /// It asks without a password.
+    /// It asks without credentials.
     None,
-    /// The pull fails before the registry is asked. The key, where an entry is why.
+    /// The pull fails before CRI-O contacts the registry. The key of the entry that causes it, if any.
     Error {
         key: String,
         why: &'static str,
@@ -32,15 +32,15 @@ pub enum Crio {
 #[derive(Clone, Debug)]
 pub struct Explanation {
     pub repository: String,
-    /// The kubelet reads the file; else it has nothing of it at all.
+    /// Whether the kubelet accepts the file; if not, it uses no entry of it.
     pub accepted: bool,
-    /// One after the other, until a pull succeeds.
+    /// Tried in this order until a pull succeeds.
     pub tries: Vec<Try>,
-    /// What CRI-O may do. More than one where it takes any of several keys that are one to it.
+    /// What CRI-O may do. Several if it picks one of several keys that are the same to it.
     pub crio: Vec<Crio>,
 }
 
-/// What the file means for an image.
+/// Explains the effect of the file for an image.
 pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageError> {
     let repository = repository(image)?;
     let accepted = config.is_kubelet_readable();
@@ -55,7 +55,7 @@ pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageE
     } else {
         vec![Crio::Error {
             key: String::new(),
-            why: "CRI-O takes no such name",
+            why: "CRI-O rejects this image name",
         }]
     };
     Ok(Explanation {
@@ -66,20 +66,20 @@ pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageE
     })
 }
 
-/// containers/image has an older grammar of its own: host and path together have 255 bytes at most, and a host with
-/// neither a dot nor a port is `localhost`, not one in upper case.
+/// containers/image has an older grammar of its own: host and path together have at most 255 bytes, and a host without dot or
+/// port must be `localhost`, not an upper-case name.
 fn is_crio_name(repository: &str) -> bool {
     let host = repository.split('/').next().unwrap_or_default();
     repository.len() <= 255 && (host.contains(['.', ':']) || host == "localhost")
 }
 
-/// What the kubelet tries for an image, one after the other, with these in its keyring in this order; each with the place
-/// of its config. Unlike [`explain`] it passes over an entry that the kubelet can't read.
+/// What the kubelet tries for an image, in order, with these configs in its keyring in this order; each with the index of its
+/// config. Unlike [`explain`], it ignores entries that the kubelet can't read.
 pub fn attempts(configs: &[&DockerConfig], image: &str) -> Result<Vec<(usize, Try)>, ImageError> {
     Ok(tries(configs, &repository(image)?))
 }
 
-/// Whether an entry with a key can be one of [`attempts`] for the image.
+/// Whether an entry with a given key can be one of [`attempts`] for the image.
 pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
     let repository = repository(image)?;
     let target = url::parse(repository.as_bytes());
@@ -98,14 +98,14 @@ pub fn may_serve(image: &str) -> Result<impl Fn(&str) -> bool, ImageError> {
     })
 }
 
-/// How many labels the host of an image has. The kubelet compares hosts label by label.
+/// Number of labels in the host of an image. The kubelet compares hosts label by label.
 pub fn host_labels(image: &str) -> Result<usize, ImageError> {
     let target = url::parse(repository(image)?.as_bytes());
     Ok(target.map_or(1, |target| split_host(&target.host).0.len()))
 }
 
-/// Host and port of a key in which nothing but the slash has a meaning to Go, so that it is one host. Most keys are so, and
-/// of thousands each takes time.
+/// Host and port of a key that needs no URL parsing, because only the slash has a meaning in it. A fast path: most keys are like
+/// this, and there may be thousands.
 fn plain_host(key: &str) -> Option<&[u8]> {
     let is_plain = |text: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
@@ -117,7 +117,7 @@ fn plain_host(key: &str) -> Option<&[u8]> {
     (is_port && is_plain(name) && is_plain(path)).then_some(host.as_bytes())
 }
 
-/// The kubelet's keyring. Keys that are one to it come in the order in which they stand; its own order is random there.
+/// The kubelet's keyring. Keys that are the same to it come in file order; the kubelet's own order is random there.
 fn tries(configs: &[&DockerConfig], repository: &str) -> Vec<(usize, Try)> {
     let target = url::parse(repository.as_bytes());
     let matching = |key: &[u8]| target.as_ref().is_some_and(|target| matches(key, target));
@@ -128,7 +128,7 @@ fn tries(configs: &[&DockerConfig], repository: &str) -> Vec<(usize, Try)> {
     indexed(configs, |key| key == HUB)
 }
 
-/// The entries with such an index key, in the kubelet's order.
+/// The entries whose index key is wanted, in the kubelet's order.
 fn indexed(configs: &[&DockerConfig], wanted: impl Fn(&[u8]) -> bool) -> Vec<(usize, Try)> {
     let entries = configs
         .iter()
@@ -138,7 +138,7 @@ fn indexed(configs: &[&DockerConfig], wanted: impl Fn(&[u8]) -> bool) -> Vec<(us
         .filter_map(|(at, entry)| Some((entry.index()?, at, entry)))
         .filter(|(key, ..)| wanted(key))
         .collect();
-    // Not by length: backwards by bytes, which puts a longer path of the same host first.
+    // In reverse byte order, not by length; this puts a longer path of the same host first.
     found.sort_by(|(one, ..), (other, ..)| other.cmp(one));
     let tried = |(_, at, entry): (&[u8], usize, &Entry)| {
         let credential = entry.credential().ok()?;
@@ -150,7 +150,7 @@ fn indexed(configs: &[&DockerConfig], wanted: impl Fn(&[u8]) -> bool) -> Vec<(us
 }
 
 impl Entry {
-    /// Port that the key names, as it is written there.
+    /// The port in the key, as written.
     pub fn port(&self) -> Option<String> {
         let url = url::parse(self.index()?)?;
         let (_, port) = split_host(&url.host);
@@ -159,15 +159,15 @@ impl Entry {
     }
 }
 
-/// Whether the kubelet takes the repository for Docker Hub's.
+/// Whether the kubelet treats the repository as Docker Hub's.
 fn is_hub(repository: &str) -> bool {
     let first = repository.split('/').next().unwrap_or_default();
     matches!(first, "docker.io" | "index.docker.io")
         || (!first.is_empty() && !first.contains(['.', ':']))
 }
 
-/// Host by labels, each of which may be a pattern; the same port; and the key's path is what the target's begins with,
-/// be it in the middle of a name.
+/// Hosts match label by label, and each label may be a pattern. Ports must be equal. The key's path must be a prefix of the
+/// target's path, even one that ends within a name.
 fn matches(key: &[u8], target: &url::Url) -> bool {
     let Some(key) = url::parse(key) else {
         return false;
@@ -183,7 +183,7 @@ fn matches(key: &[u8], target: &url::Url) -> bool {
             .all(|(pattern, label)| glob(pattern, label) == Some(true))
 }
 
-/// Labels and port. What Go's `net.SplitHostPort` refuses is all host.
+/// Labels and port. If Go's `net.SplitHostPort` fails, everything is host.
 fn split_host(host: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     let (name, port) = split_port(host).unwrap_or((host, b""));
     (name.split(|byte| *byte == b'.').collect(), port)
@@ -203,7 +203,7 @@ fn split_port(host: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.contains(&b':') && clean(name) && clean(port)).then_some((name, port))
 }
 
-/// Go's `filepath.Match` for text without `/`; `None`: the pattern is malformed, as far as that was seen.
+/// Go's `filepath.Match` for text without `/`; `None` if it notices that the pattern is malformed.
 fn glob(pattern: &[u8], text: &[u8]) -> Option<bool> {
     let mut pattern = pattern;
     let mut text = text;
@@ -231,7 +231,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> Option<bool> {
                 }
             }
         }
-        // What is left must still be a pattern.
+        // The rest must still be a valid pattern.
         let mut pattern = after;
         while !pattern.is_empty() {
             let stars = pattern.iter().take_while(|byte| **byte == b'*').count();
@@ -244,7 +244,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> Option<bool> {
     Some(text.is_empty())
 }
 
-/// Up to the next `*` that is not in brackets.
+/// Up to the next `*` outside brackets.
 fn chunk_length(pattern: &[u8]) -> usize {
     let (mut at, mut in_range) = (0, false);
     while at < pattern.len() {
@@ -260,8 +260,8 @@ fn chunk_length(pattern: &[u8]) -> usize {
     at
 }
 
-/// Whether the text begins with what the chunk says, and what is left of it then; `None`: the chunk is malformed. The
-/// rest of a chunk is looked through even where it does not match, as in Go.
+/// Whether the text starts with a match of the chunk, and the rest of the text; `None`: the chunk is malformed. As in Go, the
+/// rest of a chunk is checked even if it does not match.
 fn match_chunk<'a>(mut chunk: &[u8], text: &'a [u8]) -> Option<(bool, &'a [u8])> {
     let mut rest = text;
     let mut failed = false;
@@ -290,7 +290,7 @@ fn match_chunk<'a>(mut chunk: &[u8], text: &'a [u8]) -> Option<(bool, &'a [u8])>
     Some((!failed, if failed { text } else { rest }))
 }
 
-/// A class after its `[`: whether the byte is in it, and what follows its `]`.
+/// A class after its `[`: whether it contains the byte, and what follows its `]`.
 fn match_class(class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let negated = class.first() == Some(&b'^');
     let mut class = if negated { &class[1..] } else { class };
@@ -312,7 +312,7 @@ fn match_class(class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     }
 }
 
-/// One byte of a class, which must go on after it.
+/// One byte of a class; the class must continue after it.
 fn class_member(class: &[u8]) -> Option<(u8, &[u8])> {
     let (first, after) = class.split_first()?;
     let (member, after) = match first {
@@ -323,7 +323,8 @@ fn class_member(class: &[u8]) -> Option<(u8, &[u8])> {
     (!after.is_empty()).then_some((*member, after))
 }
 
-/// containers/image: helpers first, then keys from the whole repository to its host, then keys with a scheme by host.
+/// containers/image: credential helpers first, then keys from the whole repository down to its host, then keys with a scheme by
+/// host.
 fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
     let error = |key: &str, why| {
         vec![Crio::Error {
@@ -332,7 +333,7 @@ fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
         }]
     };
     if repository.starts_with('[') {
-        return error("", "CRI-O takes no IPv6 address for a registry");
+        return error("", "CRI-O doesn't support an IPv6 address as registry");
     }
     if let Some((key, why)) = config.crio_error() {
         return error(key, why);
@@ -341,7 +342,7 @@ fn crio(config: &DockerConfig, repository: &str) -> Vec<Crio> {
     if config.helpers().contains(registry) {
         return error(
             registry,
-            "a credential helper is named for it, and a node has none",
+            "a credential helper is configured for it, and nodes have none",
         );
     }
     let mut key = repository;
@@ -377,7 +378,7 @@ fn crio_entry(entry: &Entry) -> Crio {
     }
 }
 
-/// A key with a scheme, cut to its host; any other as it is.
+/// A key with a scheme, reduced to its host; any other key unchanged.
 fn legacy_host(key: &str) -> &str {
     let stripped = key.strip_prefix("http://").unwrap_or(key);
     let stripped = stripped.strip_prefix("https://").unwrap_or(stripped);
@@ -402,7 +403,7 @@ mod tests {
     use super::super::parse::parse;
     use super::*;
 
-    /// A file with these keys; the user of each is the key's number.
+    /// A file with these keys; the user of each is the index of the key.
     fn config(keys: &[&str]) -> DockerConfig {
         let entry = |(at, key): (usize, &&str)| {
             let credential = Credential {
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_may_serve_and_nothing_else_but_the_hub() {
+    fn only_keys_that_are_tried_may_serve_except_docker_hub() {
         let keys = [
             "quay.io",
             "quay.io/",
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_match_by_labels_ports_by_text_and_paths_by_what_they_begin_with() {
+    fn hosts_match_by_label_ports_by_text_and_paths_by_prefix() {
         for (key, target, expected) in [
             ("*.kubernetes.io", "prefix.kubernetes.io", true),
             ("prefix.*.io", "prefix.kubernetes.io", true),
@@ -582,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn both_readers_take_or_leave_a_key_as_they_do() {
+    fn keys_match_as_in_both_readers() {
         for (key, image, kubelet_takes, crio_takes) in [
             ("quay.io", "quay.io/org/img", true, true),
             ("quay.io/", "quay.io/org/img", true, false),
@@ -665,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn crio_reads_less_than_the_kubelet_and_fails_where_it_cannot() {
+    fn crio_reads_less_than_the_kubelet_or_fails() {
         for (sentence, text, expected) in [
             (
                 "padded auth",
@@ -683,12 +684,12 @@ mod tests {
                 "none",
             ),
             (
-                "a user that is no string",
+                "a user that isn't a string",
                 r#"{"auths":{"r.io":{"auth":"dTpw","username":1}}}"#,
                 "r.io",
             ),
             (
-                "an auth that is no string",
+                "an auth that isn't a string",
                 r#"{"auths":{"r.io":{"auth":"dTpw"},"x":{"auth":1}}}"#,
                 "error",
             ),
@@ -703,12 +704,12 @@ mod tests {
                 "error",
             ),
             (
-                "another's helper",
+                "a helper of another registry",
                 r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":{"y.io":"x"}}"#,
                 "r.io",
             ),
             (
-                "helpers that are none",
+                "invalid helpers",
                 r#"{"auths":{"r.io":{"auth":"dTpw"}},"credHelpers":[]}"#,
                 "error",
             ),
@@ -727,13 +728,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_version_6_is_a_registry_to_the_kubelet_alone() {
+    fn only_the_kubelet_supports_an_ipv6_registry() {
         assert_eq!(kubelet(&["[::1]:5000"], "[::1]:5000/a"), ["[::1]:5000"]);
         assert_eq!(crio_key(&config(&["[::1]:5000"]), "[::1]:5000/a"), "error");
     }
 
     #[test]
-    fn one_bad_entry_leaves_the_kubelet_nothing() {
+    fn one_bad_entry_makes_the_kubelet_reject_the_file() {
         let text = r#"{"auths":{"r.io":{"auth":"dTpw"},"x":{"auth":"pants"}}}"#;
         let explanation = explain(&parse(text.as_bytes()).unwrap(), "r.io/a").unwrap();
         assert!(!explanation.accepted && explanation.tries.is_empty());

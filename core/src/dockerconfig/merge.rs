@@ -1,4 +1,4 @@
-//! Two files into one, in the controller (additional and original) and on the node (ours and the node's own).
+//! Merging of two files: on the controller (additional and original) and on the node (managed entries and the node's own).
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::canonical::shown_key;
 use super::entry::Entry;
 use super::parse::DockerConfig;
 
-/// Who wins where both name a registry.
+/// Which file is effective for a registry in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Precedence {
     #[default]
@@ -22,7 +22,7 @@ pub enum Precedence {
 pub struct Conflict {
     /// Canonical key.
     pub registry: String,
-    pub winner: Precedence,
+    pub effective: Precedence,
 }
 
 #[derive(Clone, Debug)]
@@ -31,21 +31,21 @@ pub struct Merged {
     pub conflicts: Vec<Conflict>,
 }
 
-/// The entries of both, one for each canonical key, each with a padded `auth`. Members besides `auths` stay behind:
-/// they are not credentials. Entries that both have with the same meaning are no conflict.
+/// The entries of both, one per canonical key, each with a padded `auth`. Members other than `auths` are dropped, because they
+/// aren't credentials. Equivalent entries are no conflict.
 pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Precedence) -> Merged {
-    let (winner, loser) = match precedence {
+    let (effective, shadowed) = match precedence {
         Precedence::Additional => (additional, original),
         Precedence::Original => (original, additional),
     };
-    let mut entries = loser.by_canonical_key();
+    let mut entries = shadowed.by_canonical_key();
     let mut conflicts = Vec::new();
-    for (key, entry) in winner.by_canonical_key() {
+    for (key, entry) in effective.by_canonical_key() {
         let replaced = entries.insert(key.clone(), entry);
         if replaced.is_some_and(|other| !other.means_the_same(entry)) {
             conflicts.push(Conflict {
                 registry: shown_key(&key),
-                winner: precedence,
+                effective: precedence,
             });
         }
     }
@@ -55,19 +55,20 @@ pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Pre
     }
 }
 
-/// What a node's file is to become.
+/// The result of a merge on a node.
 #[derive(Clone, Debug)]
 pub struct NodeMerge {
     pub config: DockerConfig,
-    /// Entries of the node's own that ours stand in for, to be put back on withdrawal.
+    /// The node's own entries that managed entries replace. They are restored when the managed ones are removed.
     pub overridden: Vec<Entry>,
 }
 
-/// The three-way merge on a node: `existing` is the file as it is, `desired` what we want in it (empty on withdrawal),
-/// `applied` the canonical keys that we put there last, and `overridden` the node's own entries that we replaced then.
+/// The three-way merge on a node. `existing` is the current file; `desired` the managed entries that it should have (empty on
+/// removal); `applied` the canonical keys of the managed entries that were written last; `overridden` the node's own entries that
+/// those replaced.
 ///
-/// The result has all of `desired`; of the node's own entries all but those that ours stand in for; and no entry of
-/// ours that was withdrawn, but the node's own again where there was one. Members besides `auths` stay.
+/// The result has all of `desired`, the node's own entries except those that `desired` replaces, and, in place of managed entries
+/// that are no longer desired, the node's own entries from before. Members other than `auths` stay.
 pub fn merge_on_node(
     existing: &DockerConfig,
     desired: &DockerConfig,
@@ -75,18 +76,18 @@ pub fn merge_on_node(
     overridden: &[Entry],
 ) -> NodeMerge {
     let desired = desired.by_canonical_key();
-    let is_ours = |entry: &&Entry| applied.contains(&*entry.canonical_key());
-    let theirs: Vec<&Entry> = existing
+    let is_managed = |entry: &&Entry| applied.contains(&*entry.canonical_key());
+    let unmanaged: Vec<&Entry> = existing
         .entries()
         .iter()
-        .filter(|entry| !is_ours(entry))
+        .filter(|entry| !is_managed(entry))
         .collect();
-    // What somebody wrote anew under the same key stands for what was there before ours.
-    let written: BTreeSet<&str> = theirs.iter().map(|entry| entry.key()).collect();
+    // An entry that another process wrote under the same key replaces the one from before.
+    let written: BTreeSet<&str> = unmanaged.iter().map(|entry| entry.key()).collect();
     let own = overridden
         .iter()
         .filter(|entry| !written.contains(entry.key()))
-        .chain(theirs.iter().copied());
+        .chain(unmanaged.iter().copied());
     let (overridden, kept): (Vec<Entry>, Vec<Entry>) = own
         .cloned()
         .partition(|entry| desired.contains_key(&entry.canonical_key()));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_gives_what_the_reference_implementation_gives() {
+    fn merging_matches_the_reference_implementation() {
         for (original, additional, additional_wins, original_wins) in [
             (
                 vec![("r1", USER)],
@@ -178,7 +179,7 @@ mod tests {
             conflicts,
             [Conflict {
                 registry: "r1".to_owned(),
-                winner: Precedence::Additional
+                effective: Precedence::Additional
             }]
         );
     }
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_own_entries_survive_and_ours_come_and_go() {
+    fn the_nodes_own_entries_survive_adding_and_removing_managed_ones() {
         type Entries = Vec<(&'static str, &'static str)>;
         let table: Vec<(&str, Entries, Entries, Vec<&str>, Entries, Entries)> = vec![
             // sentence, existing, desired, applied, result, overridden afterwards
@@ -213,7 +214,7 @@ mod tests {
                 vec![],
             ),
             (
-                "ours wins",
+                "a managed entry takes precedence",
                 vec![("s", OLD)],
                 vec![("s", USER)],
                 vec![],
@@ -221,7 +222,7 @@ mod tests {
                 vec![("s", OLD)],
             ),
             (
-                "an empty file takes ours",
+                "an empty file gets the managed entries",
                 vec![],
                 vec![("h", USER)],
                 vec![],
@@ -229,7 +230,7 @@ mod tests {
                 vec![],
             ),
             (
-                "nothing of ours leaves theirs",
+                "without managed entries the file stays",
                 vec![("ext", OLD)],
                 vec![],
                 vec![],
@@ -237,7 +238,7 @@ mod tests {
                 vec![],
             ),
             (
-                "ours that was withdrawn goes",
+                "a managed entry that is no longer desired is removed",
                 vec![("gone", USER), ("ext", OLD)],
                 vec![("h", USER)],
                 vec!["gone", "h"],
@@ -245,7 +246,7 @@ mod tests {
                 vec![],
             ),
             (
-                "all of ours goes",
+                "all managed entries are removed",
                 vec![("a", USER), ("b", USER)],
                 vec![],
                 vec!["a", "b"],
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_spells_one_registry_twice_keeps_both_and_gets_both_back() {
+    fn two_spellings_of_one_registry_are_kept_and_restored() {
         let own = config(&[("https://q", OLD), ("q", USER), ("x", USER)]);
         let none = BTreeSet::new();
         let beside = merge_on_node(&own, &config(&[("r", USER)]), &none, &[]);
@@ -303,22 +304,22 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_ours_overrode_comes_back_on_withdrawal() {
+    fn an_overridden_entry_is_restored_on_removal() {
         let own =
             parse(br#"{"auths":{"https://s/":{"auth":"b2xkdXNlcjpvbGRwYXNz","x":1}},"top":true}"#)
                 .unwrap();
-        let ours = config(&[("s", USER)]);
-        let first = merge_on_node(&own, &ours, &BTreeSet::new(), &[]);
+        let managed = config(&[("s", USER)]);
+        let first = merge_on_node(&own, &managed, &BTreeSet::new(), &[]);
         let applied = BTreeSet::from(["s".to_owned()]);
-        let again = merge_on_node(&first.config, &ours, &applied, &first.overridden);
+        let again = merge_on_node(&first.config, &managed, &applied, &first.overridden);
         assert!(again.config.means_the_same(&first.config));
-        let withdrawn = merge_on_node(
+        let removed = merge_on_node(
             &again.config,
             &DockerConfig::default(),
             &applied,
             &again.overridden,
         );
-        assert_eq!(text(&withdrawn.config), text(&own));
-        assert!(withdrawn.overridden.is_empty());
+        assert_eq!(text(&removed.config), text(&own));
+        assert!(removed.overridden.is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! What a `config.json` with registry credentials means to a node.
+//! The meaning of a `config.json` with registry credentials on a node.
 //!
-//! Facts are those of the kubelet's `pkg/credentialprovider` (Kubernetes 1.36) and of containers/image.
+//! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.36) and containers/image.
 
 mod canonical;
 mod entry;

@@ -1,4 +1,4 @@
-//! Bytes to entries, and back.
+//! Parses bytes to entries, and renders entries.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -8,23 +8,23 @@ use zeroize::Zeroizing;
 use super::entry::{Entry, folds_to};
 use super::json::{Json, Kind, quote};
 
-/// A whole `config.json`: the entries of `auths`, and every other top-level member as it was.
+/// A whole `config.json`: the entries of `auths`, and every other top-level member unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct DockerConfig {
     entries: Vec<Entry>,
     others: Others,
     has_auths: bool,
-    /// Entries whose key came again, so that they count for nothing, but which spoil the file for a reader.
-    spoilers: Vec<Entry>,
-    /// `HttpHeaders` is no object of strings, which spoils the file for a kubelet.
+    /// Entries that a later one with the same key replaces, but that make a reader reject the file.
+    bad_duplicates: Vec<Entry>,
+    /// `HttpHeaders` is not an object of strings, so a kubelet rejects the file.
     bad_headers: bool,
-    /// Registries that have a credential helper, which containers/image asks first.
+    /// Registries with a credential helper, which containers/image asks first.
     helpers: BTreeSet<String>,
-    /// `credHelpers` is no object of strings, which spoils the file for containers/image.
+    /// `credHelpers` is not an object of strings, so containers/image rejects the file.
     bad_helpers: bool,
 }
 
-/// Top-level members besides `auths`, each as compact JSON. They may hold credentials too, so `Debug` shows names only.
+/// Top-level members other than `auths`, each as compact JSON. They may hold credentials too, so `Debug` shows names only.
 #[derive(Clone, Default, PartialEq)]
 struct Others(BTreeMap<String, Zeroizing<String>>);
 
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Others {
     }
 }
 
-/// Why the bytes are no registry credentials file to a kubelet. Every message is about form, never about content.
+/// Why a kubelet can't parse the file. The messages describe the form and never contain content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     #[error("not JSON (line {line}, column {column})")]
@@ -45,13 +45,13 @@ pub enum ParseError {
     AuthsNotObject,
 }
 
-/// Reads `{"auths": {...}}` as the kubelet's decoder does: `auths` in any case is `auths`, several of them are one, the
-/// last of two same keys counts, null is nothing. Entries are not looked into: [`super::validate`] does that.
+/// Reads `{"auths": {...}}` like the kubelet's decoder: the case of `auths` is ignored, several `auths` are combined, the last of
+/// two equal keys counts, and null means nothing. [`super::validate`] checks the entries.
 pub fn parse(bytes: &[u8]) -> Result<DockerConfig, ParseError> {
     parse_with(bytes, |_| true)
 }
 
-/// As [`parse`], with those entries alone whose key is wanted: of thousands, an image needs a few.
+/// Like [`parse`], with only the entries whose key is wanted: an image needs a few of possibly thousands.
 pub fn parse_with(
     bytes: &[u8],
     is_wanted: impl Fn(&str) -> bool,
@@ -70,8 +70,8 @@ pub fn parse_with(
                 Kind::Null => {
                     let overwritten = std::mem::take(&mut config.entries);
                     config
-                        .spoilers
-                        .extend(overwritten.into_iter().filter(Entry::spoils));
+                        .bad_duplicates
+                        .extend(overwritten.into_iter().filter(Entry::is_unreadable));
                     places.clear();
                 }
                 _ => return Err(ParseError::AuthsNotObject),
@@ -105,7 +105,7 @@ fn is_object_of_strings(value: Json) -> bool {
         && value.members().all(|(_, value)| string(value))
 }
 
-/// Line and column count from 1, the column in bytes.
+/// Line and column start at 1; the column counts bytes.
 fn not_json(bytes: &[u8], offset: usize) -> ParseError {
     let before = &bytes[..offset];
     let line = before.split(|byte| *byte == b'\n').count();
@@ -119,7 +119,7 @@ fn not_json(bytes: &[u8], offset: usize) -> ParseError {
 }
 
 impl DockerConfig {
-    /// The members of one `auths`, beside those of another one before.
+    /// Adds the members of one `auths` to those of an earlier one.
     fn add(
         &mut self,
         auths: Json,
@@ -130,8 +130,8 @@ impl DockerConfig {
             let entry = Entry::new(key.clone(), value);
             if let Some(place) = places.get(&key) {
                 let overwritten = std::mem::replace(&mut self.entries[*place], entry);
-                self.spoilers
-                    .extend(Some(overwritten).filter(Entry::spoils));
+                self.bad_duplicates
+                    .extend(Some(overwritten).filter(Entry::is_unreadable));
             } else {
                 places.insert(key, self.entries.len());
                 self.entries.push(entry);
@@ -151,12 +151,12 @@ impl DockerConfig {
         &self.entries
     }
 
-    /// Nothing in it that a reader could use.
+    /// It contains nothing that a reader could use.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.others.0.is_empty()
     }
 
-    /// The old form of `.dockercfg`: what is in `auths` now stood at the top.
+    /// The old `.dockercfg` format: registries at the top level, without `auths`.
     pub(super) fn is_old_form(&self) -> bool {
         let is_entry = |value: &Zeroizing<String>| {
             Json::parse(value.as_bytes()).is_ok_and(|value| {
@@ -173,13 +173,13 @@ impl DockerConfig {
         self.has_auths
     }
 
-    /// The same top-level members besides `auths`, other entries.
+    /// The same top-level members with other entries.
     #[must_use]
     pub fn with_entries(&self, entries: Vec<Entry>) -> Self {
         Self {
             entries,
             has_auths: true,
-            spoilers: Vec::new(),
+            bad_duplicates: Vec::new(),
             ..self.clone()
         }
     }
@@ -189,18 +189,18 @@ impl DockerConfig {
         &self.helpers
     }
 
-    /// Entries that count for nothing, because their key came again, but that some reader can't read.
-    pub(super) fn spoilers(&self) -> &[Entry] {
-        &self.spoilers
+    /// Entries that a later one with the same key replaces, but that some reader can't read.
+    pub(super) fn bad_duplicates(&self) -> &[Entry] {
+        &self.bad_duplicates
     }
 
     pub(super) fn has_bad_headers(&self) -> bool {
         self.bad_headers
     }
 
-    /// Why containers/image can't read the file at all, with the key where an entry is why.
+    /// Why containers/image can't read the file at all, with the key of the entry that causes it, if any.
     pub(super) fn crio_error(&self) -> Option<(&str, &'static str)> {
-        let mut entries = self.entries.iter().chain(&self.spoilers);
+        let mut entries = self.entries.iter().chain(&self.bad_duplicates);
         if let Some(entry) = entries.find(|entry| !entry.is_crio_readable()) {
             return Some((
                 entry.key(),
@@ -215,28 +215,28 @@ impl DockerConfig {
         self.others.0.contains_key("credsStore")
     }
 
-    /// Whether a kubelet reads the file at all: one entry that it can't read makes it drop all of it.
+    /// Whether a kubelet accepts the file: one entry that it can't read makes it reject all of it.
     pub fn is_kubelet_readable(&self) -> bool {
         !self.bad_headers
             && self
                 .entries
                 .iter()
-                .chain(&self.spoilers)
+                .chain(&self.bad_duplicates)
                 .all(|entry| entry.credential().is_ok())
     }
 
     /// Entries by canonical key. Of two spellings of one key the first counts.
     pub fn by_canonical_key(&self) -> BTreeMap<Cow<'_, str>, &Entry> {
-        // Of two same keys the last one stays in a map, so backwards.
+        // The last insertion of a key stays, so iterate backwards.
         let entries = self.entries.iter().rev();
         entries
             .map(|entry| (entry.canonical_key(), entry))
             .collect()
     }
 
-    /// Whether a node does the same with both, whatever order, form and spelling.
+    /// Whether both have the same effect on a node, regardless of order, format and spelling.
     pub fn means_the_same(&self, other: &Self) -> bool {
-        let (ours, theirs) = (self.spellings(), other.spellings());
+        let (one, two) = (self.spellings(), other.spellings());
         let same = |one: &Vec<&Entry>, other: &Vec<&Entry>| {
             one.len() == other.len()
                 && one
@@ -245,13 +245,13 @@ impl DockerConfig {
                     .all(|(one, other)| one.means_the_same(other))
         };
         self.others == other.others
-            && ours.len() == theirs.len()
-            && ours
+            && one.len() == two.len()
+            && one
                 .iter()
-                .all(|(key, entries)| theirs.get(key).is_some_and(|others| same(entries, others)))
+                .all(|(key, entries)| two.get(key).is_some_and(|others| same(entries, others)))
     }
 
-    /// All entries by canonical key, those of one key in the order of their spelling.
+    /// All entries by canonical key; those of one key are sorted by spelling.
     fn spellings(&self) -> BTreeMap<Cow<'_, str>, Vec<&Entry>> {
         let mut spellings: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
         for entry in &self.entries {
@@ -266,7 +266,7 @@ impl DockerConfig {
         spellings
     }
 
-    /// Compact JSON, sorted by name: the same content is always the same bytes.
+    /// Compact JSON sorted by name: equal content renders to equal bytes.
     pub fn render(&self) -> Vec<u8> {
         let entries: BTreeMap<&str, &Entry> = self
             .entries
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_credentials_file_is_refused_with_the_reason() {
+    fn invalid_files_are_rejected_with_the_reason() {
         for (text, expected) in [
             ("", ParseError::NotJson { line: 1, column: 1 }),
             ("   ", ParseError::NotJson { line: 1, column: 4 }),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kubelet_takes_is_taken() {
+    fn files_that_a_kubelet_accepts_are_accepted() {
         for (text, keys) in [
             ("null", ""),
             ("{}", ""),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kubelet_stumbles_over_spoils_the_file_even_where_it_counts_for_nothing() {
+    fn a_bad_entry_makes_the_file_unreadable_even_if_a_later_one_replaces_it() {
         for (text, readable) in [
             (
                 r#"{"auths":{"a":{"auth":"dTpw"}},"HttpHeaders":{"x":null}}"#,
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_fields_that_are_one_counts_and_null_does_not() {
+    fn the_last_of_equal_fields_counts_unless_null() {
         for (text, expected) in [
             (r#"{"auth":"dTpw","Auth":"dTpx"}"#, r#"{"auth":"dTpx"}"#),
             (r#"{"Auth":"dTpx","auth":"dTpw"}"#, r#"{"auth":"dTpw"}"#),

@@ -1,18 +1,18 @@
-//! Host and path of a key, as Go 1.26's `net/url` finds them, since that is what a kubelet is built with. Bytes, not
-//! text: an escaped byte may be any.
+//! Host and path of a key as Go 1.26's `net/url` parses them, since kubelets are built with it. Bytes, not text: an escape can
+//! stand for any byte.
 
 use std::net::IpAddr;
 
-/// What a kubelet keeps of a URL.
+/// The parts of a URL that a kubelet uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Url {
-    /// With the port, where there is one.
+    /// Including the port, if any.
     pub(super) host: Vec<u8>,
     /// Unescaped.
     pub(super) path: Vec<u8>,
 }
 
-/// Which bytes may stand unescaped, and which escapes are allowed.
+/// The part of a URL decides which bytes may be unescaped and which escapes are allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Host,
@@ -20,7 +20,7 @@ enum Part {
     Other,
 }
 
-/// An `http` or `https` URL, without its scheme and the `//`; `None`: Go refuses it.
+/// An `http` or `https` URL without scheme and `//`; `None`: Go rejects it.
 pub(super) fn parse(rest: &[u8]) -> Option<Url> {
     let (rest, fragment) = cut(rest, b'#');
     if rest.iter().any(|byte| *byte < b' ' || *byte == 0x7f) {
@@ -95,7 +95,7 @@ fn parse_ip_literal(host: &[u8]) -> Option<Vec<u8>> {
     Some([b"[", name.as_slice(), b"]", &port].concat())
 }
 
-/// An address of version 6, maybe with a zone that is not empty.
+/// An IPv6 address, optionally with a non-empty zone.
 fn check_ipv6(name: &[u8]) -> Option<()> {
     let (address, zone) = cut(name, b'%');
     let is_six = matches!(
@@ -105,7 +105,7 @@ fn check_ipv6(name: &[u8]) -> Option<()> {
     (is_six && (address.len() == name.len() || !zone.is_empty())).then_some(())
 }
 
-/// Nothing, or a colon and digits or none.
+/// Empty, or a colon and any number of digits.
 fn check_port(text: &[u8]) -> Option<()> {
     match text.split_first() {
         None => Some(()),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_and_path_are_those_that_go_finds() {
+    fn host_and_path_match_go() {
         for (text, expected) in [
             ("quay.io", Some(("quay.io", ""))),
             ("quay.io/", Some(("quay.io", "/"))),

@@ -1,4 +1,4 @@
-//! What a node would make of a credentials file, before it gets there.
+//! Checks a credentials file for what nodes would do with it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,19 +10,19 @@ use super::entry::{Entry, EntryError};
 use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
 
-/// All of a Secret's data, in bytes.
+/// Size limit of a Secret's data, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A node would drop the file or the entry.
+    /// A node would reject the file or ignore the entry.
     Error,
-    /// It works, but not as it looks.
+    /// It works, but may not do what it seems to do.
     Warning,
 }
 
-/// What is wrong, in one word that scripts may rely on.
+/// The kind of finding, a word that scripts may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Code {
     NoData,
@@ -38,9 +38,9 @@ pub enum Code {
     FieldNotString,
     BadBase64,
     NoColon,
-    /// Not of the bytes, but of who may use them.
+    /// About who may use the credentials, not about the bytes.
     BadScope,
-    // From here on, warnings.
+    // The rest are warnings.
     EmptyUser,
     EmptyPassword,
     Unpadded,
@@ -67,12 +67,12 @@ pub enum Code {
     PathIsPrefix,
 }
 
-/// One finding. `message` and `hint` never hold a credential or a part of one.
+/// One finding. `message` and `hint` never contain a credential or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
     pub code: Code,
-    /// The key as written; empty where the finding is about the whole file.
+    /// The key as written; empty if the finding concerns the whole file.
     pub registry: String,
     pub message: Cow<'static, str>,
     #[serde(skip)]
@@ -112,7 +112,7 @@ impl Finding {
     }
 }
 
-/// The finding in one line for people, with the registry that it is about.
+/// The finding in one line for humans, with its registry.
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.registry.is_empty() {
@@ -127,7 +127,7 @@ const AUTH_HINT: &str = "it must be base64 of `user:password`";
 const FORM_HINT: &str =
     "the form is {\"auths\": {\"REGISTRY\": {\"auth\": \"BASE64 OF USER:PASSWORD\"}}}";
 
-/// Parses and validates what a Secret has under its key; `None`: there is no such key.
+/// Parses and validates the data of a Secret under its key; `None`: the key is missing.
 pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>) {
     let Some(bytes) = data else {
         let message = format!("the Secret has no key `{}`", crate::names::DATA_KEY);
@@ -137,18 +137,19 @@ pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>
                 Code::NoData,
                 "",
                 message,
-                "make it of type `kubernetes.io/dockerconfigjson`",
+                "create it with type `kubernetes.io/dockerconfigjson`",
             )],
         );
     };
     validate_bytes(bytes)
 }
 
-/// Parses and validates: the file, where a node can use it, and all findings. No config: at least one is an error.
+/// Parses and validates. Returns the file if a node can use it, and all findings. Without a file at least one finding is an
+/// error.
 pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {
     if bytes.len() > MAX_BYTES {
         let message = format!(
-            "{} bytes are more than the {MAX_BYTES} of a Secret",
+            "{} bytes exceed a Secret's limit of {MAX_BYTES}",
             bytes.len()
         );
         return (
@@ -157,7 +158,7 @@ pub fn validate_bytes(bytes: &[u8]) -> (Option<DockerConfig>, Vec<Finding>) {
                 Code::TooLarge,
                 "",
                 message,
-                "take registries out",
+                "remove registries",
             )],
         );
     }
@@ -180,17 +181,17 @@ fn unparsable(error: &ParseError) -> Finding {
     Finding::error(code, "", error.to_string(), FORM_HINT)
 }
 
-/// Every finding of a file that parsed, in the order of its entries. Not one bad entry is the kubelet's to skip: a
-/// single one makes it drop the whole file. What works on a node, if only for one reader, is a warning at most.
+/// All findings of a parsed file, in the order of its entries. The kubelet doesn't skip bad entries: a single one makes it reject
+/// the whole file. What works on some nodes is at most a warning.
 pub fn validate(config: &DockerConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if config.is_old_form() {
-        let message = "this is the old form of `.dockercfg`, without `auths`";
+        let message = "this is the old `.dockercfg` format, without `auths`";
         findings.push(Finding::error(
             Code::OldForm,
             "",
             message,
-            "put all of it under `auths`",
+            "move the registries below `auths`",
         ));
     } else if !config.has_auths() {
         findings.push(Finding::error(
@@ -213,12 +214,12 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
             Code::HttpHeaders,
             "",
             message,
-            "leave `HttpHeaders` out; no node sends them",
+            "remove `HttpHeaders`; nodes don't send them",
         ));
     }
     findings.extend(
         config
-            .spoilers()
+            .bad_duplicates()
             .iter()
             .flat_map(entry_findings)
             .filter(Finding::is_error),
@@ -231,7 +232,7 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
         if let Some(first) = seen.insert(entry.canonical_key(), key) {
             let first = shown_key(first);
             let message = format!(
-                "the same registry as `{first}` to a kubelet, which tries both in any order"
+                "kubelets treat it as the same registry as `{first}` and try both in random order"
             );
             findings.push(Finding::warning(
                 Code::DuplicateKey,
@@ -252,11 +253,12 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
     let credential = match entry.credential() {
         Ok(Some(credential)) => credential,
         Ok(None) if entry.has_identity_token() => {
-            let message = "only `identitytoken`, which a kubelet does not read";
+            let message = "only `identitytoken`, which kubelets don't read";
             return warning(Code::IdentityTokenOnly, message, AUTH_HINT);
         }
         Ok(None) => {
-            let message = "no `auth` and no user with password; the kubelet has nothing to send";
+            let message =
+                "no `auth`, and no `username` with `password`: the kubelet has nothing to send";
             return warning(Code::NoCredential, message, AUTH_HINT);
         }
         Err(error) => {
@@ -281,32 +283,32 @@ fn entry_findings(entry: &Entry) -> Vec<Finding> {
         ));
     }
     if !entry.has_auth() {
-        let message = "`username` and `password` without `auth`, which CRI-O does not read";
+        let message = "`username` and `password` without `auth`: CRI-O reads only `auth`";
         findings.extend(warning(
             Code::NoAuth,
             message,
-            "add `auth`; globalps does so by itself",
+            "add `auth`; globalps also adds it automatically",
         ));
     } else if entry.crio_credential().is_err() {
-        let message = "`auth` lacks the padding at its end, so that CRI-O fails for this registry";
+        let message = "`auth` lacks base64 padding, so pulls from this registry fail with CRI-O";
         findings.extend(warning(
             Code::Unpadded,
             message,
-            "add the `=`; globalps does so by itself",
+            "add `=` at the end; globalps also adds it automatically",
         ));
     }
     findings
 }
 
 fn helper_findings(config: &DockerConfig) -> Vec<Finding> {
-    const HINT: &str = "put user and password into `auths`";
+    const HINT: &str = "put user and password below `auths`";
     let mut findings = Vec::new();
     for registry in config.helpers() {
-        let message = "a credential helper is named for it, and a node has none";
+        let message = "a credential helper is configured for it, and nodes have none";
         findings.push(Finding::warning(Code::CredHelpers, registry, message, HINT));
     }
     if config.has_creds_store() {
-        let message = "`credsStore` names a credential helper, and a node has none";
+        let message = "`credsStore` names a credential helper, and nodes have none";
         findings.push(Finding::warning(Code::CredsStore, "", message, HINT));
     }
     findings
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_on_some_node_is_a_warning_and_the_file_is_taken() {
+    fn what_works_on_some_nodes_is_a_warning() {
         for (text, expected) in [
             (
                 r#"{"auths":{"r":{"auth":"OnBhc3M="}}}"#,
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_a_secret_is_refused() {
+    fn what_is_too_large_for_a_secret_is_rejected() {
         let text = format!(
             r#"{{"auths":{{"r":{{"auth":"dTpw","x":"{}"}}}}}}"#,
             "x".repeat(MAX_BYTES)
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_entry_is_named_with_its_reason() {
+    fn every_bad_entry_is_reported_with_its_reason() {
         use Code::*;
         use Severity::*;
         for (text, expected) in [
@@ -436,7 +438,7 @@ mod tests {
                 vec![(
                     Error,
                     OldForm,
-                    "this is the old form of `.dockercfg`, without `auths`",
+                    "this is the old `.dockercfg` format, without `auths`",
                 )],
             ),
             (

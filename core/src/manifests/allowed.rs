@@ -1,4 +1,4 @@
-//! Units, files and directories of kubelets that `spec.kubelet` accepts. `kubectl globalps install` adds to the lists.
+//! Which units and files a `GlobalPullSecret` may name: those of known kubelets. `install` can allow more.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
@@ -8,7 +8,7 @@ use kube::CustomResourceExt as _;
 use crate::api::{GlobalPullSecret, ProviderPaths};
 use crate::names::{CONFIG_FILE, KUBELET_UNIT_AUTO};
 
-/// systemd units that run a kubelet, for every known distribution.
+/// systemd units that run a kubelet on known distributions.
 const UNITS: [&str; 10] = [
     "kubelet.service",
     "k3s.service",
@@ -21,15 +21,15 @@ const UNITS: [&str; 10] = [
     "snap.kubelet.daemon.service",
     "snap.microk8s.daemon-kubelite.service",
 ];
-/// `config.json` in the kubelet's root directory: the default (also RKE2), k0s, `MicroK8s`.
+/// `config.json` in the kubelet's root directory: the default and RKE2, k0s, `MicroK8s`.
 const CONFIG_FILES: [&str; 3] = [
     CONFIG_FILE,
     "/var/lib/k0s/kubelet/config.json",
     "/var/snap/microk8s/common/var/lib/kubelet/config.json",
 ];
 
-/// The kubelet's credential providers: configuration, and directory of the programs. K3s and RKE2, EKS, AKS, `OpenShift`,
-/// GKE, and a directory of configuration files.
+/// Where distributions keep credential providers: the configuration and the directory of binaries. K3s and RKE2, EKS, AKS,
+/// `OpenShift`, GKE.
 const PROVIDERS: [(&str, &str); 6] = [
     (
         "/var/lib/rancher/credentialprovider/config.yaml",
@@ -57,7 +57,7 @@ const PROVIDERS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Accepted values of `spec.kubelet.unit`, `configFile` and `credentialProvider`.
+/// Allowed values of `spec.kubelet.unit`, `configFile` and `credentialProvider`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     units: Vec<String>,
@@ -72,7 +72,7 @@ impl Default for Allowed {
 }
 
 impl Allowed {
-    /// The known kubelets, and these units and absolute paths in addition.
+    /// The known kubelets plus these units and absolute paths.
     pub fn with(units: &[String], config_files: &[String], providers: &[ProviderPaths]) -> Self {
         let all = |known: &[&str], more: &[String]| {
             let mut all: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
@@ -112,8 +112,8 @@ impl Allowed {
         &self.config_files
     }
 
-    /// The CRD with these lists in its schema. An existing object can keep another value: the API server validates only
-    /// values that change (ratcheting).
+    /// The custom resource with these lists in its schema. An existing object keeps a value that is no longer listed: the API
+    /// server validates only changed values (ratcheting).
     pub(super) fn crd(&self) -> CustomResourceDefinition {
         let mut crd = GlobalPullSecret::crd();
         for version in &mut crd.spec.versions {
@@ -129,7 +129,7 @@ impl Allowed {
                 let rule = ValidationRule {
                     rule: format!("self in {}", cel_list(values)),
                     message: Some(format!(
-                        "{field} must be one of {}; `kubectl globalps install {flag} --apply` allows another one",
+                        "{field} must be one of {}; `kubectl globalps install {flag} --apply` allows another value",
                         values.join(", ")
                     )),
                     ..ValidationRule::default()
@@ -146,7 +146,7 @@ impl Allowed {
             rules.push(ValidationRule {
                 rule: format!("(self.configPath + ' ' + self.binDir) in {}", cel_list(&pairs)),
                 message: Some(
-                    "credentialProvider must name known directories of a kubelet's providers; \
+                    "credentialProvider must name known directories of credential providers; \
                      `kubectl globalps install --allow-provider CONFIG:BIN_DIR --apply` allows others"
                         .to_owned(),
                 ),
@@ -157,7 +157,7 @@ impl Allowed {
     }
 }
 
-/// Panics if the schema has no such field. The paths are constants, and the golden test of the manifests covers them.
+/// Panics if the schema has no such field: the path is a constant, and the golden test of the manifests covers it.
 fn property<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> &'a mut JSONSchemaProps {
     path.iter().fold(schema, |schema, name| {
         let properties = schema.properties.as_mut();
@@ -169,6 +169,6 @@ fn property<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> &'a mut JSONS
 
 /// A list of strings as a CEL expression.
 pub(super) fn cel_list<S: AsRef<str>>(values: &[S]) -> String {
-    // A JSON string is a valid CEL string.
+    // CEL string literals are a superset of JSON's.
     serde_json::json!(values.iter().map(AsRef::as_ref).collect::<Vec<_>>()).to_string()
 }

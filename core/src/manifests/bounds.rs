@@ -1,9 +1,8 @@
-//! Admission policies that limit the controller's account.
+//! Limits of the controller's account. RBAC lets it write a `DaemonSet` in `kube-system`, which means any image, any
+//! `ServiceAccount` and any directory of every node. These policies restrict it to the objects that it needs to write.
 //!
-//! RBAC lets the controller write a `DaemonSet` in `kube-system`, with any image, any `ServiceAccount` and any directory of
-//! every node. The policies allow only the objects that the controller needs. They also apply to the agents' accounts,
-//! because the controller writes the agents' Roles. The controller can change neither the policies nor their parameter, its
-//! own Deployment.
+//! They also bind the agents' accounts, because the controller writes their Roles. The controller has no right on the policies or
+//! on their parameter, its own Deployment.
 
 use k8s_openapi::api::admissionregistration::v1::Validation;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -42,9 +41,8 @@ pub(super) fn objects(namespace: &str, allowed: &Allowed, delivered: &[String]) 
     objects
 }
 
-/// An unchanged pod template always passes, so the controller can still update the rest of a `DaemonSet` that another client
-/// changed, or that an earlier release wrote while its nodes are restored. The allowed image comes from the controller's
-/// Deployment, so an upgrade or downgrade changes no policy.
+/// The controller may keep an unchanged pod template that someone else wrote, such as the previous release's while its nodes are
+/// restored. The image must be the one in the controller's Deployment, so upgrades and downgrades need no other change.
 fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     let args = cel_list(&allowed_args(namespace, allowed));
     let environment = cel_list(&allowed_environment(allowed));
@@ -52,32 +50,32 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     let ready = cel_list(&ready_command());
     let rules = [
         (
-            "the pods run as the ServiceAccount of the DaemonSet's name",
+            "the pods must run as the ServiceAccount named like the DaemonSet",
             "has(variables.pod.serviceAccountName) && variables.pod.serviceAccountName == object.metadata.name"
                 .to_owned(),
         ),
         (
-            "the pods have exactly one container",
+            "the pods must have exactly one container",
             "variables.pod.containers.size() == 1 && \
              (!has(variables.pod.initContainers) || variables.pod.initContainers.size() == 0) && \
              (!has(variables.pod.ephemeralContainers) || variables.pod.ephemeralContainers.size() == 0)"
                 .to_owned(),
         ),
         (
-            "the image is the one that Deployment `globalps-controller` names with --syncer-image=IMAGE",
+            "the image must be the one in --syncer-image of Deployment `globalps-controller`",
             "variables.pod.containers.all(c, has(c.image) && params.spec.template.spec.containers.exists(p, \
              has(p.args) && ('--syncer-image=' + c.image) in p.args))"
                 .to_owned(),
         ),
         (
-            "the container runs the image's own program, `run`, with arguments that `kubectl globalps install` allows",
+            "the container must run the image's own program, `run`, with arguments that `kubectl globalps install` allows",
             format!(
                 "variables.pod.containers.all(c, !has(c.command) && has(c.args) && c.args.size() > 0 && \
                  c.args[0] == 'run' && c.args.all(a, a in {args}))"
             ),
         ),
         (
-            "the container runs no other program: no lifecycle hooks, and no probe but the readiness probe",
+            "lifecycle hooks and probes other than globalps' readiness probe are not allowed",
             format!(
                 "variables.pod.containers.all(c, {} && (!has(c.readinessProbe) || \
                  (has(c.readinessProbe.exec) && c.readinessProbe.exec.command == {ready})))",
@@ -85,14 +83,14 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
             ),
         ),
         (
-            "the environment is what `kubectl globalps install` allows; nothing comes from Secrets or ConfigMaps",
+            "the environment must be what `kubectl globalps install` allows, without values from Secrets or ConfigMaps",
             format!(
                 "variables.pod.containers.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, has(e.valueFrom) ? \
                  has(e.valueFrom.fieldRef) : (e.name + '=' + (has(e.value) ? e.value : '')) in {environment})))"
             ),
         ),
         (
-            "no privileged container, no added capabilities, no unmasked /proc, no devices",
+            "privileged containers, added capabilities, an unmasked /proc and devices are not allowed",
             format!(
                 "variables.pod.containers.all(c, {} && (!has(c.securityContext) || \
                  ((!has(c.securityContext.privileged) || !c.securityContext.privileged) && \
@@ -103,13 +101,13 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
             ),
         ),
         (
-            "the pods share no process or IPC namespace with the node",
+            "the pods must not share the node's PID or IPC namespace",
             "(!has(variables.pod.hostPID) || !variables.pod.hostPID) && \
              (!has(variables.pod.hostIPC) || !variables.pod.hostIPC)"
                 .to_owned(),
         ),
         (
-            "the volumes are the directories of the kubelet and of its credential providers, /run/dbus and emptyDirs",
+            "the only allowed volumes are the kubelet's directory, its credential providers' directories, /run/dbus and emptyDir",
             format!(
                 "!has(variables.pod.volumes) || variables.pod.volumes.all(v, has(v.emptyDir) || \
                  (has(v.hostPath) && v.hostPath.path in {directories}))"
@@ -122,8 +120,8 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
         .collect();
     for field in ["labels", "annotations"] {
         validations.push(validation(
-            format!("the pods have no {field} but globalps' own, which other programs may act on"),
-            only_ours_are_new(&format!("spec.template.metadata.{field}"), "k == 'name'"),
+            format!("{field} of the pods other than globalps' own are not allowed, since other programs may act on them"),
+            only_managed_keys_change(&format!("spec.template.metadata.{field}"), "k == 'name'"),
         ));
     }
     Policy {
@@ -145,13 +143,13 @@ fn daemon_sets(namespace: &str, allowed: &Allowed) -> Policy {
     }
 }
 
-/// CEL: the object has none of the fields.
+/// The object has none of these fields.
 fn absent(object: &str, fields: &[&str]) -> String {
     let absent = fields.iter().map(|field| format!("!has({object}.{field})"));
     absent.collect::<Vec<_>>().join(" && ")
 }
 
-/// Every directory of a node that an agent may mount.
+/// Every node directory that an agent may mount.
 fn directories(allowed: &Allowed) -> Vec<&str> {
     let mut directories: Vec<&str> = vec![DBUS_DIR];
     directories.extend(allowed.config_files().iter().map(|file| directory(file)));
@@ -163,9 +161,9 @@ fn directories(allowed: &Allowed) -> Vec<&str> {
     directories
 }
 
-/// CEL: each key of this map of strings belongs to globalps, or existed before with the same value. `also`: a condition for
-/// further keys of globalps.
-fn only_ours_are_new(path: &str, also: &str) -> String {
+/// For a map of strings: each key is managed by globalps, or existed before with the same value. `also`: another kind of managed
+/// key.
+fn only_managed_keys_change(path: &str, also: &str) -> String {
     format!(
         "!has(object.{path}) || object.{path}.all(k, k.startsWith('globalps.io/') || {also} || \
          (oldObject != null && has(oldObject.{path}) && k in oldObject.{path} && \
@@ -173,8 +171,8 @@ fn only_ours_are_new(path: &str, also: &str) -> String {
     )
 }
 
-/// RBAC prevents a client from granting permissions that it does not have. The controller has more than an agent needs, and a
-/// compromised node would get these permissions with the agent's token.
+/// RBAC itself prevents granting permissions that one doesn't hold. The controller holds more than an agent needs, though, and an
+/// agent's token is available to its node.
 fn roles() -> Policy {
     let roles = Agent::ALL.map(|agent| {
         let allowed: Vec<String> = rules(agent).iter().map(covers).collect();
@@ -185,7 +183,7 @@ fn roles() -> Policy {
     Policy {
         rules: vec![writes(RBAC, "v1", ["roles"])],
         validations: vec![validation(
-            "a Role allows no more than its agent needs",
+            "a Role must not allow more than its syncer needs",
             format!("!has(object.rules) || {}", roles.join(" || ")),
         )],
         ..Policy::default()
@@ -197,11 +195,11 @@ fn role_bindings(namespace: &str) -> Policy {
         rules: vec![writes(RBAC, "v1", ["rolebindings"])],
         validations: vec![
             validation(
-                "a RoleBinding refers to the Role with its own name",
+                "a RoleBinding must refer to the Role of the same name",
                 "object.roleRef.kind == 'Role' && object.roleRef.name == object.metadata.name",
             ),
             validation(
-                "a RoleBinding binds only the agent's ServiceAccount with its own name",
+                "a RoleBinding must bind the syncer's ServiceAccount of the same name",
                 format!(
                     "!has(object.subjects) || object.subjects.all(s, s.kind == 'ServiceAccount' && \
                      s.name == object.metadata.name && has(s.namespace) && s.namespace == '{namespace}')"
@@ -212,7 +210,7 @@ fn role_bindings(namespace: &str) -> Policy {
     }
 }
 
-/// CEL: rule `r` allows no more than this one.
+/// Whether rule `r` allows no more than this one.
 fn covers(rule: &PolicyRule) -> String {
     let within = |field: &str, values: &Option<Vec<String>>| {
         let values = cel_list(values.as_deref().unwrap_or_default());
@@ -224,19 +222,19 @@ fn covers(rule: &PolicyRule) -> String {
         within("verbs", &Some(rule.verbs.clone())),
     ];
     if rule.resource_names.is_some() {
-        // A rule without names applies to all objects.
+        // A rule without names covers all objects.
         parts.push("has(r.resourceNames) && r.resourceNames.size() > 0".to_owned());
         parts.push(within("resourceNames", &rule.resource_names));
     }
     format!("({})", parts.join(" && "))
 }
 
-/// Cloud providers give pods a cloud identity by annotations and labels of their `ServiceAccount`.
+/// Clouds map a service account to a cloud identity by its annotations and labels.
 fn service_accounts(delivered: &[String]) -> Policy {
     let names = cel_list(delivered);
     let list =
         |object: &str| format!("(has({object}.imagePullSecrets) ? {object}.imagePullSecrets : [])");
-    // Every reference of the one, except the controller's own, is in the other.
+    // Whether `one` has only references of `other`, apart from the controller's own.
     let within = |one: &str, other: &str| {
         format!(
             "{}.all(s, (has(s.name) && s.name in {names}) || s in {})",
@@ -248,13 +246,13 @@ fn service_accounts(delivered: &[String]) -> Policy {
         rules: vec![writes("", "v1", ["serviceaccounts"])],
         validations: vec![
             validation(
-                "the `secrets` of a ServiceAccount don't change",
+                "a ServiceAccount must not list Secrets",
                 "!has(object.secrets) || (oldObject != null && has(oldObject.secrets) && \
                  object.secrets == oldObject.secrets)",
             ),
             validation(
                 format!(
-                    "the imagePullSecrets of a ServiceAccount don't change, except globalps' own: {names}"
+                    "only globalps' own imagePullSecrets may be added to or removed from a ServiceAccount: {names}"
                 ),
                 format!(
                     "oldObject == null ? !has(object.imagePullSecrets) : ({} && {})",
@@ -263,24 +261,24 @@ fn service_accounts(delivered: &[String]) -> Policy {
                 ),
             ),
             validation(
-                "a ServiceAccount has no annotations but globalps' own, which other programs may act on",
-                only_ours_are_new("metadata.annotations", "false"),
+                "annotations of a ServiceAccount other than globalps' own are not allowed, since other programs may act on them",
+                only_managed_keys_change("metadata.annotations", "false"),
             ),
             validation(
-                "a ServiceAccount has no labels but globalps' own, which other programs may act on",
-                only_ours_are_new("metadata.labels", "k.startsWith('app.kubernetes.io/')"),
+                "labels of a ServiceAccount other than globalps' own are not allowed, since other programs may act on them",
+                only_managed_keys_change("metadata.labels", "k.startsWith('app.kubernetes.io/')"),
             ),
         ],
         ..Policy::default()
     }
 }
 
-/// Kubernetes would fill a Secret of type `kubernetes.io/service-account-token` with a token of any account.
+/// Kubernetes fills a Secret of type `kubernetes.io/service-account-token` with the token of any account it names.
 fn secrets() -> Policy {
     Policy {
         rules: vec![writes("", "v1", ["secrets"])],
         validations: vec![validation(
-            format!("a Secret is of type {SECRET_TYPE}"),
+            format!("a Secret must be of type {SECRET_TYPE}"),
             format!("has(object.type) && object.type == '{SECRET_TYPE}'"),
         )],
         ..Policy::default()
@@ -295,7 +293,7 @@ mod tests {
     use super::*;
     use crate::api::{GlobalPullSecretSpec, Kubelet, Restart};
 
-    /// `tests/tests/policies.rs` tests the expressions on a real API server.
+    /// Tests on a real API server cover the rest.
     #[test]
     fn every_argument_and_directory_of_the_syncer_is_allowed() {
         let allowed = Allowed::with(

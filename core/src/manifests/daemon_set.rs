@@ -1,4 +1,4 @@
-//! The `DaemonSet` of an agent. Its pods see the kubelet's directory, the system bus, and as little else as possible.
+//! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and nothing else of the node.
 
 use k8s_openapi::api::apps::v1::{
     DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet,
@@ -18,7 +18,7 @@ use super::{named, pull_secrets, quantities, strings};
 use crate::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use crate::names::{EXCLUDE_LABEL, SYNCER_BINARY};
 
-/// Mount paths of the node's directories in the pod.
+/// Where the pod mounts the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";
 const DBUS_MOUNT: &str = "/host/run/dbus";
 const PROVIDER_CONFIG_MOUNT: &str = "/host/provider-config";
@@ -27,10 +27,10 @@ const HOST_PROVIDER_CONFIG: &str = "HOST_PROVIDER_CONFIG";
 const HOST_PROVIDER_BIN_DIR: &str = "HOST_PROVIDER_BIN_DIR";
 const RUN_MOUNT: &str = "/run/globalps";
 const READY_FILE: &str = "/run/globalps/ready";
-/// The node's directory with the socket of the system bus.
+/// The node directory with the system bus socket.
 pub(super) const DBUS_DIR: &str = "/run/dbus";
 
-/// Starting a pod changes nothing on its node, but an image that does not start must not stop every agent at once.
+/// A starting pod changes nothing on its node, but an image that doesn't start must not stop all agents at once.
 const MAX_UNAVAILABLE: &str = "10%";
 
 pub(super) fn daemon_set(
@@ -105,7 +105,7 @@ pub(super) fn daemon_set(
     }
 }
 
-/// The nodes of an agent. Every Linux node has exactly one of the two agents.
+/// The nodes of an agent. The two agents' nodes are disjoint and together all Linux nodes.
 fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     let selected = spec.node_selector.iter();
     let requirements = |operator: &str, excluded: &str| {
@@ -122,7 +122,7 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
         );
         requirements
     };
-    // Terms are ORed, the requirements of a term are ANDed. `NotIn` also matches a node without the label.
+    // Terms are ORed, the expressions of a term ANDed. `NotIn` also matches a node without the label.
     let terms = match agent {
         Agent::Syncer => vec![requirements("In", "NotIn")],
         Agent::Restorer => requirements("NotIn", "In")
@@ -141,17 +141,17 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     }
 }
 
-/// Access to the system bus makes the pod root on its node, so it gets the bus only if it restarts the kubelet.
+/// The system bus makes the pod root on its node, so it is mounted only if the agent restarts something.
 fn has_bus(spec: &GlobalPullSecretSpec) -> bool {
     spec.kubelet.restart != Restart::Never
 }
 
-/// Directory and name of the file.
+/// Directory and file name.
 fn split(config_file: &str) -> (&str, &str) {
     config_file.rsplit_once('/').unwrap_or_default()
 }
 
-/// The directory of the file on the node.
+/// The file's directory on the node.
 pub(super) fn directory(config_file: &str) -> &str {
     split(config_file).0
 }
@@ -175,7 +175,7 @@ fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<Strin
     args
 }
 
-/// Exactly the arguments that an agent can have, over all specs.
+/// Exactly the arguments that an agent can get from some spec.
 pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
     let mut args = vec![
         "run".to_owned(),
@@ -200,8 +200,8 @@ fn config_file_arg(file_name: &str) -> String {
     format!("--config-file={KUBELET_MOUNT}/{file_name}")
 }
 
-/// Names and values of the environment, without the node's name. These settings are not arguments, because an earlier release
-/// of the syncer ignores an unknown variable but does not start with an unknown argument.
+/// Environment variables besides the node's name. An older syncer ignores unknown variables, but does not start with an unknown
+/// argument.
 fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
     let mut variables = vec![host_config_file(&spec.kubelet.config_file)];
     let provider = spec.kubelet.credential_provider.as_ref();
@@ -209,7 +209,7 @@ fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Every variable that an agent can have, over all specs, as `NAME=VALUE`.
+/// Every variable that an agent can get from some spec, as `NAME=VALUE`.
 pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
     let files = allowed.config_files().iter();
     let files = files.map(|file| host_config_file(file));
@@ -221,7 +221,7 @@ pub(super) fn allowed_environment(allowed: &Allowed) -> Vec<String> {
     all
 }
 
-/// The path on the node, as the kubelet sees it.
+/// The path on the node, as the kubelet knows it.
 fn host_config_file(config_file: &str) -> (&'static str, String) {
     ("HOST_CONFIG_FILE", config_file.to_owned())
 }
@@ -239,7 +239,7 @@ fn provider_paths(provider: &ProviderPaths) -> [(&'static str, String); 4] {
     ]
 }
 
-/// The directories of credential providers in a syncer's environment of names and values; `None`: it has none.
+/// The credential provider directories of a syncer with this environment; `None` if it has none.
 pub fn provider_paths_of<'a>(
     environment: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Option<ProviderPaths> {
@@ -277,7 +277,6 @@ fn ready_arg() -> String {
     format!("--ready-file={READY_FILE}")
 }
 
-/// The command of the readiness probe.
 pub(super) fn ready_command() -> Vec<String> {
     vec![format!("/{SYNCER_BINARY}"), "ready".to_owned(), ready_arg()]
 }
@@ -289,7 +288,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
         ..VolumeMount::default()
     };
     let mut mounts = vec![VolumeMount {
-        // Without propagation, the pod would keep mounts of other pods in this directory after those pods are deleted.
+        // Without propagation this mount would pin mounts of other pods after those pods are gone.
         mount_propagation: Some("HostToContainer".to_owned()),
         ..mount("kubelet", KUBELET_MOUNT)
     }];
@@ -308,7 +307,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
         env: Some(variables(spec)),
         resources: Some(ResourceRequirements {
             requests: Some(quantities([("cpu", "5m"), ("memory", "16Mi")])),
-            // About ten times its normal use: during a merge it holds several copies of a Secret of up to 1 MiB.
+            // About ten times the usual use. While it merges, the syncer holds several copies of a Secret of up to 1 MiB.
             limits: Some(quantities([("memory", "64Mi")])),
             ..ResourceRequirements::default()
         }),
@@ -320,7 +319,7 @@ fn container(agent: Agent, namespace: &str, image: &str, spec: &GlobalPullSecret
             timeout_seconds: Some(5),
             ..Probe::default()
         }),
-        // Root's files and restarting a unit over the bus need uid 0. Nothing needs a capability.
+        // Root's files and the bus policy (only uid 0 may restart a unit) need uid 0; nothing needs a capability.
         security_context: Some(SecurityContext {
             run_as_user: Some(0),
             run_as_group: Some(0),

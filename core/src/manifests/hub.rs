@@ -1,4 +1,4 @@
-//! Objects of a management cluster: the hub, its CRDs and its permissions.
+//! What `install --hub` creates on a management cluster: the hub, its custom resources and permissions.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -18,16 +18,15 @@ use crate::names::{CONTROLLER_NAMESPACE, GROUP, HUB, MAX_SHARDS, hub_shard};
 #[derive(Clone, Debug)]
 pub struct HubInstall {
     pub image: String,
-    /// Namespaces with `FleetPullSecret`s and clusters. A Role in each of them lets the hub read every Secret there. Empty:
-    /// all namespaces, with a `ClusterRole`.
+    /// Namespaces with `FleetPullSecret`s and clusters. In each, a Role lets the hub read every Secret. Empty: all namespaces,
+    /// through a `ClusterRole`.
     pub namespaces: Vec<String>,
-    /// Number of processes that lead at the same time, each connected to its share of the clusters. One is enough for a
-    /// thousand clusters. At most [`MAX_SHARDS`].
+    /// Number of shards. Each leads for its part of the clusters; 1 is enough for a thousand. At most [`MAX_SHARDS`].
     pub shards: u32,
 }
 
 impl HubInstall {
-    /// The objects in the order in which they can be applied.
+    /// The objects in apply order.
     pub fn objects(&self) -> Vec<Value> {
         let account = (HUB, CONTROLLER_NAMESPACE);
         let labels = rule("", ["namespaces"], [], ["list", "watch"]);
@@ -57,7 +56,7 @@ impl HubInstall {
             objects.push(value(role_binding(HUB, namespace, account)));
         }
         objects.extend(leader::hub_objects());
-        // The policy comes first, so that a new hub never runs without it.
+        // After the policy: a new hub never runs without it.
         for index in 0..self.shards() {
             let name = hub_shard(index);
             objects.push(value(NetworkPolicy {
@@ -97,12 +96,12 @@ impl HubInstall {
     }
 }
 
-/// Permissions in each namespace. Names of kubeconfigs and revisions vary, so RBAC can't restrict Secrets by name.
+/// Permissions in each namespace. Names of kubeconfig and revision Secrets aren't known in advance, so the rules can't name them.
 fn rules() -> Vec<PolicyRule> {
     vec![
         rule(GROUP, ["fleetpullsecrets"], [], ["list", "watch", "patch"]),
         rule(GROUP, ["fleetpullsecrets/status"], [], ["patch"]),
-        // `OwnerReferencesPermissionEnforcement` requires it to set `blockOwnerDeletion`.
+        // With `OwnerReferencesPermissionEnforcement`, setting an owner requires the right to block its deletion.
         rule(GROUP, ["fleetpullsecrets/finalizers"], [], ["update"]),
         rule(
             GROUP,

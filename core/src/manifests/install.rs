@@ -1,4 +1,4 @@
-//! Objects that `kubectl globalps install` creates in a cluster: the CRDs, the controller and its permissions.
+//! What `kubectl globalps install` creates in a cluster: the custom resources and the controller.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -25,28 +25,28 @@ use crate::provider::AUDIENCE;
 pub struct Install {
     pub controller_image: String,
     pub syncer_image: String,
-    /// Pull secret of both images. The user creates it in this namespace and in `globalps-system`.
+    /// Pull secret for both images. The user creates it in this namespace and in `globalps-system`.
     pub images_pull_secret: Option<String>,
     /// Namespace of the Secrets and the syncer.
     pub namespace: String,
-    /// Original pull secret that the controller may read.
+    /// An original pull secret that the controller may read.
     pub original: Option<SecretRef>,
-    /// Secrets in the namespace that the controller may read, in order of precedence.
+    /// Secrets of the namespace that the controller may read, in order.
     pub sources: Vec<SourceRef>,
-    /// How credentials reach the kubelets; `None`: the configuration does not change.
+    /// How credentials reach the kubelets; `None`: keep the configured value.
     pub delivery: Option<DeliveryType>,
-    /// Delivery into namespaces; `None`: the configuration does not change.
+    /// Delivery into namespaces; `None`: keep the configured value.
     pub image_pull_secrets: Option<NamespaceAccess>,
-    /// Pull secrets of operators; `None`: the configuration does not change.
+    /// Delivery to operators; `None`: keep the configured value.
     pub operators: Option<OperatorAccess>,
-    /// `HyperShift` control plane with the original pull secret. The controller may read its kubeconfig.
+    /// A `HyperShift` control plane whose pull secret is the original one; the controller may read its kubeconfig.
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
-    /// Units, files and directories that `spec.kubelet` accepts.
+    /// Units and files that `spec.kubelet` may name.
     pub allowed: Allowed,
 }
 
 impl Install {
-    /// The objects in the order in which they can be applied.
+    /// The objects in apply order.
     pub fn objects(&self) -> Vec<Value> {
         let account = (CONTROLLER, CONTROLLER_NAMESPACE);
         let mut objects = vec![
@@ -78,7 +78,7 @@ impl Install {
             let role_name = format!("{CONTROLLER}-original");
             let mut rules = vec![rule("", ["secrets"], [name], ["list", "watch"])];
             if (namespace.as_str(), name.as_str()) == OPENSHIFT_ORIGINAL {
-                // The controller also looks for this Secret when the configuration names none.
+                // This one is also read without being configured.
                 rules.push(rule("", ["secrets"], [name], ["get"]));
             }
             objects.push(value(role(&role_name, namespace, rules)));
@@ -113,7 +113,7 @@ impl Install {
                 .flat_map(|access| access.objects(account)),
         );
         objects.extend(network::objects(&self.namespace));
-        // The policies come first, so that a new controller never runs without them.
+        // After the policies: a new controller never runs without them.
         objects.push(value(self.deployment()));
         let spec = self.spec();
         if !spec.is_empty() {
@@ -127,7 +127,7 @@ impl Install {
         objects
     }
 
-    /// Only the requested fields: server-side apply leaves all others to the user.
+    /// Only what was requested: all other fields belong to the user and keep their defaults.
     fn spec(&self) -> serde_json::Map<String, Value> {
         let mut spec = serde_json::Map::new();
         if let Some(original) = &self.original {
@@ -171,15 +171,14 @@ impl Install {
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
             ],
-            // Normal use is 10 to 20 MiB. The cache must also hold 32 sources of 1 MB each, although these are too large
-            // to be valid together.
+            // It uses 10 to 20 MiB. The limit leaves room for 32 sources of 1 MB each, even though together they can't be valid.
             memory: "256Mi",
         })
     }
 }
 
-/// Role and RoleBinding that let the controller read its sources. `names` must not be empty: an empty list would allow every
-/// Secret in the namespace.
+/// The Role and `RoleBinding` that let the controller read these source Secrets. `names` must not be empty: an empty list would
+/// mean every Secret of the namespace.
 pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
     by_name(&format!("{CONTROLLER}-sources"), namespace, names)
 }
@@ -196,8 +195,8 @@ fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
     ]
 }
 
-/// Lets kubelets request tokens of pods on their own node, for the credential provider's audience only. `install` creates
-/// these objects because a controller that may write `ClusterRoles` would be the greater risk.
+/// Lets kubelets request tokens for the credential provider, for pods on their own node. The tokens have no other use. `install`
+/// creates this, because a controller that may write `ClusterRoles` would be a greater risk.
 fn audience_objects() -> Vec<Value> {
     let name = AUDIENCE_ROLE;
     vec![
@@ -223,9 +222,8 @@ fn audience_objects() -> Vec<Value> {
     ]
 }
 
-/// Permissions of the controller in the namespace of the Secrets. They include the agents' permissions, because RBAC requires
-/// them of a client that creates the agents' Roles. Even `create` is restricted by name, since the API server knows the name
-/// in a server-side apply.
+/// The controller's permissions in the namespace of the Secrets. To create a Role one must hold its permissions, so they include
+/// the syncer's. Server-side apply checks `create` with the object's name, so even that is restricted by name.
 fn controller_rules() -> Vec<PolicyRule> {
     const OWN: [&str; 5] = ["list", "watch", "create", "patch", "delete"];
     let mut rules = vec![
@@ -255,14 +253,14 @@ fn controller_rules() -> Vec<PolicyRule> {
             [GLOBAL_SECRET],
             ["patch"],
         ),
-        // The objects have the names of nodes, so RBAC can't restrict them by name.
+        // These objects are named after nodes, so the rule can't list names.
         rule(
             GROUP,
             ["nodepullsecrets"],
             [],
             ["list", "watch", "create", "patch", "delete"],
         ),
-        // The events of a DaemonSet say why its pods can't be created.
+        // A DaemonSet reports in events why its pods can't be created.
         rule("events.k8s.io", ["events"], [], ["create", "list"]),
     ];
     // They include the restorer's.

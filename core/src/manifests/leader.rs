@@ -1,4 +1,5 @@
-//! Leader election: permissions on the Lease, and a policy by which the API server accepts writes only from the Lease's holder.
+//! What leader election needs: a Lease that the controller may hold, and an admission policy that rejects writes of a controller
+//! that doesn't hold it.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::names::{
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-leader";
 const HUB_POLICY: &str = "globalps-hub-leader";
-/// Key in `userInfo.extra` with the name of the pod that a token is bound to.
+/// Extra user info of a token that was issued for a pod: the pod's name.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
 /// `delivered`: names of the Secrets in other namespaces.
@@ -32,7 +33,7 @@ fn lease_rules() -> Vec<PolicyRule> {
     vec![lease_rule(&[LEASE.to_owned()])]
 }
 
-/// Permissions on these Leases for leader election.
+/// What leader election needs on these Leases.
 pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
     PolicyRule {
         resource_names: Some(names.to_vec()),
@@ -45,11 +46,10 @@ pub(super) fn lease_rule(names: &[String]) -> PolicyRule {
     }
 }
 
-/// Rejects writes of a controller that no longer leads: it was frozen, or its request was delayed.
-///
-/// Objects that move the rollout carry the writer's identity in an annotation, and the policy compares it with the Lease's
-/// holder. For deletions and for all other objects the policy compares pods: the token is bound to a pod, and the holder's
-/// identity begins with its pod's name.
+/// A controller that was frozen, or whose write was delayed, may not know that another one leads. This policy rejects its writes.
+/// Objects that move the rollout carry the identity of the process that wrote them. A deletion carries none, and the remaining
+/// objects don't need it: for those the API server knows the pod that the token was issued for, and the Lease's holder starts
+/// with the pod's name.
 fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Policy {
     let mut secrets: Vec<String> = vec![GLOBAL_SECRET.to_owned(), ROLLED_OUT_SECRET.to_owned()];
     let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
@@ -91,10 +91,10 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
     }
 }
 
-/// CEL: the token is bound to the pod of the Lease's holder.
+/// The token was issued for the pod of the Lease's holder.
 const IS_HOLDER: &str = "variables.pod != '' && variables.holder.startsWith(variables.pod + '_')";
 
-/// CEL variables: the Lease's holder, and the pod that the token is bound to.
+/// The Lease's holder, and the pod that the token was issued for.
 fn holder_and_pod() -> [(&'static str, String); 2] {
     [
         (
@@ -110,8 +110,8 @@ fn holder_and_pod() -> [(&'static str, String); 2] {
     ]
 }
 
-/// The hub's policy: only the leader writes `ClusterPullSecret`s. Other writes need no policy: revisions are immutable, and
-/// each write into a member cluster carries the `resourceVersion` of the Secret that it replaces.
+/// The same for the hub: only the leader writes what each cluster should have. Revisions need no policy, since they are
+/// immutable; writes into a member cluster carry the Secret's `resourceVersion`.
 pub(super) fn hub_objects() -> [Value; 2] {
     let policy = Policy {
         params: Some(("coordination.k8s.io/v1", "Lease")),

@@ -1,4 +1,4 @@
-//! Typed builders of every installed object. They generate the YAML in `manifests/`.
+//! Typed builders of every installed object, the only source of the YAML in `manifests/`.
 
 mod allowed;
 mod bounds;
@@ -32,7 +32,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Objects as YAML documents in their order, for `kubectl apply -f -`.
+/// Objects as a stream of YAML documents for `kubectl apply -f -`.
 pub fn to_yaml(objects: &[Value]) -> String {
     objects
         .iter()
@@ -49,7 +49,7 @@ fn value<T: Serialize>(object: T) -> Value {
     serde_json::to_value(object).expect("Kubernetes objects are always JSON")
 }
 
-/// Metadata of an object of globalps. `namespace` empty: the object is cluster-scoped.
+/// Metadata of a managed object. Empty `namespace`: the object is cluster-scoped.
 fn meta(name: &str, namespace: &str) -> ObjectMeta {
     let labels = [
         ("app.kubernetes.io/name", "globalps"),
@@ -83,7 +83,7 @@ fn quantities<const N: usize>(amounts: [(&str, &str); N]) -> BTreeMap<String, Qu
         .into()
 }
 
-/// `imagePullSecrets` of a pod.
+/// The pull secret reference in a pod spec.
 fn pull_secrets(name: Option<&str>) -> Option<Vec<LocalObjectReference>> {
     let reference = |name: &str| LocalObjectReference {
         name: name.to_owned(),
@@ -95,9 +95,9 @@ fn pull_secrets(name: Option<&str>) -> Option<Vec<LocalObjectReference>> {
 mod tests {
     use super::*;
 
-    /// `UPDATE_MANIFESTS=1` writes the files.
+    /// The files in `manifests/` match the builders; `UPDATE_MANIFESTS=1` writes them.
     #[test]
-    fn the_committed_manifests_are_what_the_builders_give() {
+    fn the_committed_manifests_match_the_builders() {
         let version = env!("CARGO_PKG_VERSION");
         let install = Install {
             controller_image: format!("globalps-controller:{version}"),
@@ -142,7 +142,7 @@ mod tests {
             let committed = std::fs::read_to_string(&path).unwrap_or_default();
             assert!(
                 committed == text,
-                "manifests/{name} differs from the builders' output: run `make manifests`"
+                "manifests/{name} differs from the builders: run `make manifests`"
             );
         }
     }

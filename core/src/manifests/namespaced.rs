@@ -1,7 +1,8 @@
-//! Delivery into namespaces: additional permissions of the controller, and the admission policy that attaches the Secret to pods.
+//! What delivery into namespaces needs in addition: permissions of the controller, and the admission policy that attaches the
+//! Secret to pods.
 //!
-//! The policy reads its settings from the `GlobalPullSecret`, so the controller needs no write access to policies. Such access
-//! would let it change every pod.
+//! The policy reads the `GlobalPullSecret` itself. So the controller needs no right on policies, which would amount to a right on
+//! every pod.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
 use kube::Resource as _;
@@ -14,18 +15,18 @@ use crate::names::{
     EXCLUDE_LABEL, GLOBAL_SECRET, IMAGE_PULL_SECRETS, PATCHER_EXCLUDE_ANNOTATION, ROLLED_OUT_SECRET,
 };
 
-/// Settings of the delivery into namespaces at installation.
+/// Delivery into namespaces, as it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceAccess {
-    /// Name of the Secret in each namespace. The controller may write no other Secret there.
+    /// Name of the Secret in each namespace; the controller may write no other.
     pub secret_name: String,
     pub attach: Attach,
-    /// Service accounts still have references from an earlier configuration, and the controller may remove them.
+    /// Service accounts may still have references, which the controller must be able to remove.
     pub detaches: bool,
 }
 
 impl NamespaceAccess {
-    /// `namespace`: the namespace of the `GlobalPullSecret`. `account`: name and namespace of the controller's account.
+    /// `namespace`: of the `GlobalPullSecret`. `account`: the controller's, as name and namespace.
     pub(super) fn objects(&self, namespace: &str, account: (&str, &str)) -> Vec<Value> {
         let mut objects = vec![
             value(ClusterRole {
@@ -37,7 +38,7 @@ impl NamespaceAccess {
                 subjects: Some(vec![service_account(account)]),
                 ..named(IMAGE_PULL_SECRETS, "")
             }),
-            // New namespaces get this content while the canary of the newest content has not passed.
+            // For new namespaces, while new content waits for its canary.
             value(role(
                 IMAGE_PULL_SECRETS,
                 namespace,
@@ -81,7 +82,7 @@ impl NamespaceAccess {
     }
 }
 
-/// Adds the reference to each new pod. If the policy fails, the pod is created without it.
+/// Adds the reference to each new pod. If the policy fails, the pod is created without the reference.
 fn policy() -> Value {
     let settings = "params.spec.imagePullSecrets";
     let selector = format!("{settings}.namespaceSelector");
@@ -108,7 +109,7 @@ fn policy() -> Value {
             ),
         ),
         (
-            // The API server rejects changes of a static pod's mirror pod.
+            // A mirror pod: the API server's copy of a static pod.
             "no-mirror-pod",
             "!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)"
                 .to_owned(),

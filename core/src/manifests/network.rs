@@ -1,4 +1,4 @@
-//! Which connections to the pods of globalps are allowed.
+//! Who may open a connection to the pods of globalps.
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec,
@@ -10,12 +10,12 @@ use serde_json::Value;
 use super::{Agent, named, strings, value};
 use crate::names::{CONTROLLER, CONTROLLER_NAMESPACE, METRICS_PORT, SYNCER};
 
-/// `namespace`: the agents' namespace.
+/// `namespace`: the agents'.
 ///
-/// The policies allow no connection to the probes' port. Probes come from the node's kubelet, which network plugins exempt
-/// (Calico, Cilium, OVN-Kubernetes, Antrea, kube-router and the AWS VPC CNI by default). Egress is not limited: it goes to the
-/// API server, whose address and port differ between clusters (443, 6443, 8443, 16443), and some plugins compare the port
-/// after they resolve the Service.
+/// Nobody may connect to the probes' port: probes come from the node's kubelet, which network plugins exempt (Calico, Cilium,
+/// OVN-Kubernetes, Antrea, kube-router and the AWS VPC CNI by default). Egress is not limited: it goes to the API server, whose
+/// address and port differ between clusters (443, 6443, 8443, 16443), and some plugins match the port after resolving the
+/// Service.
 pub(super) fn objects(namespace: &str) -> Vec<Value> {
     let agents = LabelSelectorRequirement {
         key: "name".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// Allows only connections to the metrics port of this program's pods.
+/// Allows connections only to the metrics port of this program's pods.
 pub(super) fn metrics_only(name: &str) -> NetworkPolicySpec {
     let labels = [("app.kubernetes.io/name".to_owned(), name.to_owned())];
     let pods = LabelSelector {
@@ -61,7 +61,7 @@ fn metrics() -> NetworkPolicyIngressRule {
     }
 }
 
-/// Allows only these connections to the pods.
+/// Allows only these connections.
 fn ingress(pods: LabelSelector, rules: Vec<NetworkPolicyIngressRule>) -> NetworkPolicySpec {
     NetworkPolicySpec {
         pod_selector: Some(pods),

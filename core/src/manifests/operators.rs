@@ -1,4 +1,4 @@
-//! Pull secrets of operators: additional permissions of the controller.
+//! What delivery to operators needs in addition: permissions of the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::names::{OPERATORS, operator_secret};
 /// API group of the Operator Lifecycle Manager.
 const OLM: &str = "operators.coreos.com";
 
-/// Namespaces and names of the catalogs' pull secrets, which the controller may read and copy. Must not be empty: an empty list
-/// of names would allow every Secret.
+/// The catalogs' pull secrets that the controller may read and copy: namespace and name. Not empty: an empty list of names would
+/// mean every Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorAccess {
     pub secrets: BTreeSet<(String, String)>,
@@ -26,7 +26,7 @@ impl OperatorAccess {
         secrets.map(|(namespace, name)| operator_secret(namespace, name))
     }
 
-    /// `account`: name and namespace of the controller's account.
+    /// `account`: the controller's, as name and namespace.
     pub(super) fn objects(&self, account: (&str, &str)) -> Vec<Value> {
         let by_name = |names: Vec<String>, verbs| PolicyRule {
             resource_names: Some(names),
@@ -42,7 +42,7 @@ impl OperatorAccess {
                         ["list", "watch"],
                     ),
                     rule("", ["serviceaccounts"], [], ["list", "watch", "patch"]),
-                    // The controller does not need to read the copies.
+                    // Write only, never read.
                     by_name(self.copies().collect(), ["create", "patch", "delete"]),
                 ]),
                 ..named(OPERATORS, "")

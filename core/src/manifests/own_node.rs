@@ -1,4 +1,4 @@
-//! Admission policy that binds an agent to its node: only a pod on a node can write that node's status.
+//! What binds an agent to its node: the API server accepts a node's status only from a pod on that node.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::names::{GROUP, VERSION};
 
 /// Name of the policy and of its binding.
 const POLICY: &str = "globalps-own-node";
-/// Key in `userInfo.extra` with the node of the pod that a token is bound to.
+/// Extra user info of a token that was issued for a pod: the pod's node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// `namespace`: the agents' namespace. RBAC can't compare the name of an object with the node of a token.
+/// `namespace`: the agents'. RBAC can restrict names of objects, but not compare them with the token's node.
 pub(super) fn objects(namespace: &str) -> Vec<Value> {
     let policy = Policy {
         rules: vec![writes(
@@ -23,7 +23,7 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
             .map(|agent| (agent.name(), namespace.to_owned()))
             .into(),
         validations: vec![validation(
-            "a syncer writes the status of its own node only",
+            "a syncer may only write the status of its own node",
             format!(
                 "has(request.userInfo.extra) && \
                  request.userInfo.extra[?'{NODE_NAME}'][?0].orValue('') == request.name"

@@ -1,4 +1,4 @@
-//! `ValidatingAdmissionPolicy` objects, for limits that RBAC can't express.
+//! Builders of `ValidatingAdmissionPolicy` objects, for limits that RBAC can't express.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
@@ -10,15 +10,15 @@ use super::allowed::cel_list;
 use super::{named, strings};
 use crate::names::CONTROLLER_NAMESPACE;
 
-/// A policy for some accounts. The API server rejects a request for which an expression fails.
+/// A policy for some accounts. It fails closed.
 #[derive(Default)]
 pub(super) struct Policy {
-    /// API version and kind of the object that the expressions access as `params`.
+    /// API version and kind of the object that expressions refer to as `params`.
     pub params: Option<(&'static str, &'static str)>,
     pub rules: Vec<NamedRuleWithOperations>,
     /// `ServiceAccount`s, as name and namespace.
     pub accounts: Vec<(&'static str, String)>,
-    /// Names and expressions. An expression can use the variables before it.
+    /// Name and expression; an expression may use the variables before it.
     pub variables: Vec<(&'static str, String)>,
     pub validations: Vec<Validation>,
 }
@@ -62,7 +62,7 @@ impl Policy {
     }
 }
 
-/// `message`: the API server's error when the expression is false.
+/// `message`: what the API server answers if the expression is false.
 pub(super) fn validation(message: impl Into<String>, expression: impl Into<String>) -> Validation {
     Validation {
         expression: expression.into(),
@@ -72,8 +72,8 @@ pub(super) fn validation(message: impl Into<String>, expression: impl Into<Strin
     }
 }
 
-/// Restricts the rule to objects with these names. While the parameter can't be read, the API server rejects every request that
-/// matches a rule, from any client, so a rule must not match objects of others.
+/// The rule, for objects of these names only. If a parameter can't be read, the API server rejects every matching request before
+/// it looks at the account, so the rule must not match objects of other users.
 pub(super) fn only_named<S: AsRef<str>>(
     rule: NamedRuleWithOperations,
     names: &[S],
@@ -84,7 +84,7 @@ pub(super) fn only_named<S: AsRef<str>>(
     }
 }
 
-/// Matches creations and updates of these resources.
+/// Creations and updates of these resources.
 pub(super) fn writes<const R: usize>(
     group: &str,
     version: &str,
@@ -99,7 +99,7 @@ pub(super) fn writes<const R: usize>(
     }
 }
 
-/// Matches creations, updates and deletions of these resources.
+/// Creations, updates and deletions of these resources.
 pub(super) fn writes_and_deletes<const R: usize>(
     group: &str,
     version: &str,
@@ -111,8 +111,8 @@ pub(super) fn writes_and_deletes<const R: usize>(
     }
 }
 
-/// A parameter in the controller's namespace. If it is deleted, the policy allows everything: otherwise nobody could delete the
-/// objects that it protects. The controller itself can't delete it.
+/// A parameter in the controller's namespace. Without it the policy is not in force; otherwise nobody could delete what the
+/// policy protects. The controller itself can't delete a parameter.
 pub(super) fn param(name: &str) -> ParamRef {
     ParamRef {
         name: Some(name.to_owned()),
@@ -122,7 +122,7 @@ pub(super) fn param(name: &str) -> ParamRef {
     }
 }
 
-/// Activates the policy with the same name.
+/// The binding of the policy of the same name.
 pub(super) fn binding(name: &str, param: Option<ParamRef>) -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding {
         spec: Some(ValidatingAdmissionPolicyBindingSpec {

@@ -1,4 +1,4 @@
-//! The Deployment of the controller or the hub, and their namespace.
+//! The Deployment of a control-plane program, and the namespace of these programs.
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
@@ -14,13 +14,13 @@ use crate::names::{
     CONTROLLER_NAMESPACE, METRICS_PORT, METRICS_PORT_NAME, PROBES_PORT, PROBES_PORT_NAME,
 };
 
-/// uid and gid of the programs, the same as in the images.
+/// uid and gid of the programs; the images name them too.
 const USER: i64 = 65532;
-/// One leads, one is on standby.
+/// One leads, the other stands by.
 const REPLICAS: i32 = 2;
 
 pub(super) struct Program<'a> {
-    /// Name of the Deployment, and value of its pods' label `app.kubernetes.io/name`.
+    /// Name of the Deployment, and label value of its pods.
     pub(super) name: &'a str,
     pub(super) service_account: &'static str,
     pub(super) container: &'static str,
@@ -54,6 +54,7 @@ pub(super) fn deployment(program: Program) -> Deployment {
             ..PodSecurityContext::default()
         }),
         containers: vec![container(program)],
+        // Spreads over nodes if there are several.
         topology_spread_constraints: Some(vec![TopologySpreadConstraint {
             max_skew: 1,
             topology_key: "kubernetes.io/hostname".to_owned(),
@@ -89,7 +90,7 @@ fn container(program: Program) -> Container {
             port(METRICS_PORT_NAME, METRICS_PORT),
             port(PROBES_PORT_NAME, PROBES_PORT),
         ]),
-        // Slow on purpose: `/livez` fails only after the loop is stuck for a minute, and the machine may be overloaded.
+        // Generous: the health check itself reports a stuck loop after a minute, and the machine may be busy.
         liveness_probe: Some(probe("/livez", 10, 6)),
         readiness_probe: Some(probe("/readyz", 3, 3)),
         resources: Some(ResourceRequirements {

@@ -1,10 +1,10 @@
-//! Builders of RBAC objects, so that a permission is one readable line.
+//! RBAC objects, short enough to read a permission in one line.
 
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
 use super::{named, strings};
 
-/// A rule for resources of one API group. `names` empty: all objects.
+/// A rule for resources of one API group; empty `names`: all objects.
 pub(super) fn rule<const R: usize, const N: usize, const V: usize>(
     group: &str,
     resources: [&str; R],
@@ -27,7 +27,7 @@ pub(super) fn role(name: &str, namespace: &str, rules: Vec<PolicyRule>) -> Role 
     }
 }
 
-/// Binds the Role with the same name to a `ServiceAccount`, given as name and namespace.
+/// Binds the role of the same name to a `ServiceAccount`, given as name and namespace.
 pub(super) fn role_binding(name: &str, namespace: &str, account: (&str, &str)) -> RoleBinding {
     RoleBinding {
         role_ref: role_ref("Role", name),

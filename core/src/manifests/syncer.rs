@@ -1,7 +1,5 @@
-//! Objects of the agents, which the controller creates while there is something to sync or to restore.
-//!
-//! An agent runs on every Linux node: the syncer on selected nodes, the restorer on all others. Both are the same program, but
-//! the restorer's account can't read the content.
+//! What the controller creates while there is content to sync or to restore: an agent on every Linux node. On selected nodes it
+//! is the syncer. On the others it is the restorer, the same program under an account that can't read the content.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -14,15 +12,15 @@ use super::{named, value};
 use crate::api::GlobalPullSecretSpec;
 use crate::names::{GLOBAL_SECRET, GROUP, RESTORER, ROLLED_OUT_SECRET, SYNCER};
 
-/// All objects that the controller creates for the nodes, except Secrets. The code that applies them destructures this without
-/// `..`, so a new field does not compile until it is applied.
+/// Everything that the controller creates for nodes besides Secrets. The code that applies it destructures it without `..`, so
+/// the compiler reports a forgotten object.
 #[derive(Clone, Debug)]
 pub struct SyncerObjects {
     pub syncer: AgentObjects,
     pub restorer: AgentObjects,
 }
 
-/// The objects of one agent, all with the agent's name.
+/// The objects of one agent; all have the same name.
 #[derive(Clone, Debug)]
 pub struct AgentObjects {
     pub service_account: ServiceAccount,
@@ -31,7 +29,7 @@ pub struct AgentObjects {
     pub daemon_set: DaemonSet,
 }
 
-/// The two agents differ in their nodes and their permissions.
+/// The two kinds of agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     /// On selected nodes.
@@ -89,7 +87,7 @@ pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec)
     }
 }
 
-/// Permissions of the agent.
+/// What the agent may do.
 pub(super) fn rules(agent: Agent) -> Vec<PolicyRule> {
     let content = rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], ["get"]);
     let bookkeeping = [

@@ -1,4 +1,4 @@
-//! What the provider gives for an image, and to whom. Pure.
+//! Which credentials the provider returns for an image, and to whom. Pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,30 +11,30 @@ use super::scope::PodIdentity;
 use super::token::pod_identity;
 use crate::dockerconfig::{DockerConfig, Entry, ImageError, Try, attempts, host_labels, may_serve};
 
-/// For whom the kubelet asks. It runs one provider without a token, for what every pod may use, and one with the token of
-/// the pod, for what only some may. So the first depends on no token, and what it gives counts as the node's.
+/// For whom the kubelet asks. It runs one provider without a token, for content for every pod, and one with the pod's token, for
+/// content with a scope. The first one's answer never depends on a token, so it applies to the whole node.
 #[derive(Clone, Copy, Debug)]
 pub enum Audience<'a> {
     EveryPod,
-    /// The token of the pod; `None`: a static pod, which has no service account.
+    /// The pod's token; `None`: a static pod, which has no service account.
     Pod(Option<&'a str>),
 }
 
-/// Why there is no credential although there might be one.
+/// Why there is no answer although there may be a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    #[error("the data file can't be used: {0}")]
+    #[error("the data file is unusable: {0}")]
     Data(#[from] ContentError),
-    #[error("the image's name can't be used: {0}")]
+    #[error("invalid image name: {0}")]
     Image(#[from] ImageError),
-    #[error("the kubelet gave no token of a service account")]
+    #[error("the kubelet passed no service account token")]
     NoToken,
-    #[error("the token names no namespace and service account")]
+    #[error("the token has no claims for namespace and service account")]
     NoClaims,
 }
 
-/// The credentials for an image, by the key that they have in the kubelet's keyring. `data` is the provider's file.
-/// Last come those that [`response`] leaves out.
+/// The credentials for an image, by their key in the kubelet's keyring. `data` is the provider's file. Those that [`response`]
+/// leaves out come last.
 pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Try>, ProviderError> {
     let may_serve = may_serve(image)?;
     let data = RawData::read(data)?;
@@ -58,7 +58,7 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
     Ok(tries.into_iter().map(|(_, attempt)| attempt).collect())
 }
 
-/// One credential that the kubelet tries, and where it is from.
+/// One credential that the kubelet tries, and its origin.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// Source whose scope covers the pod; `None`: for every pod.
@@ -66,13 +66,12 @@ pub struct Offer {
     pub attempt: Try,
 }
 
-/// Whether the kubelet asks the provider about an image at all, as far as its host is concerned.
+/// Whether the kubelet runs the provider for an image, judging by the image's host.
 pub fn is_asked(image: &str) -> Result<bool, ImageError> {
     Ok(host_labels(image)? <= MOST_LABELS)
 }
 
-/// What a kubelet tries for an image of this pod, in its order, where content is delivered by the provider. `None`: a pod
-/// without a service account.
+/// What a kubelet tries for this pod and image, in order, with delivery by the provider. `None`: a pod without a service account.
 pub fn offers(
     content: &Content,
     image: &str,
@@ -101,8 +100,8 @@ pub fn offers(
     Ok(offers.collect())
 }
 
-/// The entries of all, without those that are one to a kubelet with an entry of an earlier config. Two spellings in one
-/// config stay, as they do in the credentials file.
+/// The entries of all configs, without those that a kubelet treats as the same registry as an entry of an earlier config. Two
+/// spellings within one config stay, as in the credentials file.
 pub(crate) fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>) -> DockerConfig {
     let mut entries: Vec<Entry> = Vec::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
@@ -116,7 +115,7 @@ pub(crate) fn without_later<'a>(configs: impl Iterator<Item = &'a DockerConfig>)
     DockerConfig::new(entries)
 }
 
-/// The entries that a response can carry, and the others: JSON has no text that is not UTF-8.
+/// The entries that a response can represent, and the others: JSON can't represent text that is not UTF-8.
 fn split(config: &DockerConfig) -> (DockerConfig, DockerConfig) {
     let is_text = |entry: &Entry| {
         let credential = entry.credential().ok().flatten();
@@ -142,8 +141,8 @@ struct Auth<'a> {
     password: &'a str,
 }
 
-/// The `CredentialProviderResponse` with these credentials, and the keys of those that JSON can't carry, as they are no
-/// UTF-8. The kubelet keeps nothing of it, so that other content is in force at the next pull.
+/// The `CredentialProviderResponse` with these credentials, and the keys of those left out because they are not UTF-8. The
+/// kubelet caches nothing of it, so new content takes effect at the next pull.
 pub fn response(tries: &[Try]) -> (Vec<u8>, Vec<&str>) {
     let mut auth = BTreeMap::new();
     let mut left_out = Vec::new();
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_what_json_can_carry_and_names_the_rest() {
+    fn a_response_has_utf8_credentials_and_the_rest_is_reported() {
         let tries = [
             attempt("b", b"\"p\"\n"),
             attempt("a", "é".as_bytes()),
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_has_nothing_wrong_where_nothing_has_a_scope() {
+    fn a_static_pod_is_no_error_without_scopes() {
         let data = |scoped| {
             let content = Content {
                 scoped,
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_sources_the_earlier_wins_and_of_two_spellings_in_one_both_are_given() {
+    fn the_earlier_source_takes_precedence_and_both_spellings_of_one_source_stay() {
         let one = r#"{"auths":{"https://quay.io":{"auth":"MTpw"},"quay.io/":{"auth":"Mjpw"}}}"#;
         let two = r#"{"auths":{"quay.io":{"auth":"Mzpw"},"quay.io/org":{"auth":"NDpw"}}}"#;
         let content = Content {
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_host_with_too_many_labels_nothing_is_asked() {
+    fn the_provider_is_not_run_for_a_host_with_too_many_labels() {
         for (image, expected) in [
             ("a.b.c.d.e.f.g.h/x", true),
             ("a.b.c.d.e.f.g.h:443/x", true),
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_comes_last() {
+    fn credentials_left_out_come_last() {
         let text = r#"{"auths":{"quay.io/org":{"auth":"dTr//w=="},"quay.io":{"auth":"dTpw"}}}"#;
         let content = Content {
             config: parse(text.as_bytes()).unwrap(),

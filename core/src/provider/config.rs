@@ -1,4 +1,4 @@
-//! How content reaches the kubelet, and the configuration that names the provider.
+//! How content reaches the kubelet, and the kubelet's configuration of the provider.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,23 @@ use crate::dockerconfig::DockerConfig;
 pub const API_VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
 /// Audience of the tokens that the kubelet requests for the provider.
 pub const AUDIENCE: &str = "globalps.io";
-/// The program's name.
+/// Name of the program.
 pub const BINARY: &str = "globalps-credential-provider";
-/// Name of the same program where it gets the pod's token. The kubelet runs a provider by its name.
+/// Second name of the program, for runs with the pod's token. The kubelet identifies providers by name.
 pub const SCOPED_BINARY: &str = "globalps-credential-provider-scoped";
-/// Every name that the program has in the kubelet's directory of providers.
+/// All names of the program in the kubelet's directory of provider binaries.
 pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
 
-/// Oldest Kubernetes whose kubelet has version 1 of the API, and the oldest that gives a provider the pod's token.
+/// The oldest Kubernetes minor with version 1 of the API, and the oldest that passes the pod's token to a provider.
 pub const MIN_KUBELET: (u32, u32) = (1, 26);
 pub const MIN_KUBELET_FOR_SCOPES: (u32, u32) = (1, 34);
 
-/// Ports of registries that the provider serves even if no content names them yet: naming another one restarts kubelets.
+/// Registry ports that the provider always serves, even without content for them. Any other new port requires a kubelet restart.
 const COMMON_PORTS: [&str; 7] = ["443", "5000", "5001", "5050", "5443", "8082", "8443"];
-/// A pattern has as many labels as the host that it matches, and of a host with more the provider is never asked.
+/// A pattern has as many labels as the hosts that it matches, so the provider is never run for hosts with more labels.
 pub const MOST_LABELS: usize = 8;
 
-/// How content becomes effective on a node.
+/// How content takes effect on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Delivery {
@@ -37,18 +37,18 @@ pub enum Delivery {
     CredentialProvider(ProviderConfig),
 }
 
-/// What the kubelet's configuration of the provider depends on: another one takes a restart.
+/// What the kubelet's configuration of the provider depends on. Any change of it requires a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderConfig {
-    /// Ports of registries beyond the common ones.
+    /// Registry ports in addition to the common ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ports: BTreeSet<String>,
-    /// A source has a scope, so that the provider needs to know whose pull it is. Until then no pull waits for a token.
+    /// Whether a source has a scope, so the provider needs the pod's token. Without scopes no pull waits for a token.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub scopes: bool,
 }
 
-/// Ports that the keys name and that the provider doesn't serve by default.
+/// Ports in the keys that the provider doesn't serve by default.
 pub fn ports(config: &DockerConfig) -> BTreeSet<String> {
     let keys = config.entries().iter();
     keys.filter_map(crate::dockerconfig::Entry::port)
@@ -56,7 +56,7 @@ pub fn ports(config: &DockerConfig) -> BTreeSet<String> {
         .collect()
 }
 
-/// Major and minor version of a kubelet as its Node names it, such as `v1.36.3`; `None`: unknown.
+/// Major and minor version of a kubelet from its Node, such as `v1.36.3`; `None`: unknown.
 pub fn kubelet_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.strip_prefix('v')?.split('.');
     let major = parts.next()?.parse().ok()?;
@@ -65,8 +65,8 @@ pub fn kubelet_version(text: &str) -> Option<(u32, u32)> {
 }
 
 impl ProviderConfig {
-    /// For this content. `before`: what the kubelets have, which stays where it suffices: a port or a scope that is gone
-    /// is not worth a restart.
+    /// The configuration for this content. `before` is what the kubelets have; it stays if it suffices, because dropping a port
+    /// or a scope is not worth a restart.
     pub fn for_content<'a>(
         configs: impl IntoIterator<Item = &'a DockerConfig>,
         scopes: bool,
@@ -81,8 +81,8 @@ impl ProviderConfig {
         before.filter(suffices).cloned().unwrap_or(needed)
     }
 
-    /// Images for which the kubelet runs the provider: those of every registry at a known port. It compares ports as they
-    /// are written, and hosts label by label.
+    /// Images for which the kubelet runs the provider: those of every registry on a known port. It compares ports as text, and
+    /// hosts label by label.
     fn match_images(&self) -> Vec<String> {
         let hosts: Vec<String> = (1..=MOST_LABELS)
             .map(|labels| vec!["*"; labels].join("."))
@@ -95,8 +95,8 @@ impl ProviderConfig {
         hosts.iter().cloned().chain(with_port).collect()
     }
 
-    /// The entries of `providers`, the scoped one first: of two credentials for one registry, the kubelet tries that one
-    /// first. `data_file`: the provider's file, as the node names it. `tokens`: the kubelet can request tokens.
+    /// The entries of `providers`. The scoped one comes first, because the kubelet tries its credentials first. `data_file`: path
+    /// of the provider's file on the node. `tokens`: the kubelet can request tokens.
     pub fn providers(&self, data_file: &str, tokens: bool) -> Vec<Value> {
         let provider = |name: &str, args: Vec<String>| {
             json!({
@@ -115,7 +115,7 @@ impl ProviderConfig {
         scoped["tokenAttributes"] = json!({
             "serviceAccountTokenAudience": AUDIENCE,
             "cacheType": "ServiceAccount",
-            // Static pods have none, and no scope covers them.
+            // Static pods have no service account, and no scope covers them.
             "requireServiceAccount": true,
         });
         let all = provider(BINARY, vec![data_file]);
@@ -126,7 +126,7 @@ impl ProviderConfig {
         }
     }
 
-    /// The `CredentialProviderConfig` with these alone.
+    /// A `CredentialProviderConfig` with only these entries.
     pub fn document(&self, data_file: &str, tokens: bool) -> Vec<u8> {
         let document = json!({
             "apiVersion": "kubelet.config.k8s.io/v1",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_those_of_keys_that_are_not_known_anyway() {
+    fn only_uncommon_ports_are_listed() {
         let keys = [
             "a:443",
             "b:4567",
@@ -203,9 +203,9 @@ mod tests {
         assert_eq!(ports(&config), BTreeSet::from(expected));
     }
 
-    /// Another configuration restarts every kubelet.
+    /// A change of the configuration restarts every kubelet.
     #[test]
-    fn the_configuration_stays_as_long_as_it_suffices() {
+    fn the_configuration_stays_while_it_suffices() {
         let provider = |ports: &[&str], scopes| ProviderConfig {
             ports: ports.iter().map(|port| (*port).to_owned()).collect(),
             scopes,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_names_its_version() {
+    fn the_version_of_a_kubelet_is_parsed() {
         for (text, expected) in [
             ("v1.36.3", Some((1, 36))),
             ("v1.26.0-gke.1", Some((1, 26))),

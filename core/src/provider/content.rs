@@ -1,5 +1,4 @@
-//! The content of a revision, and the two forms in which it is kept: values of a Secret, and the file that the provider
-//! reads.
+//! The content of a revision, and its two formats: values of a Secret, and the file that the provider reads.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -11,22 +10,22 @@ use super::config::Delivery;
 use super::scope::{Pattern, Scope};
 use crate::dockerconfig::{self, DockerConfig};
 
-/// Format version of the provider's file. A program reads only its own: a newer one may restrict what this one would
-/// give away.
+/// Format version of the provider's file. A program reads only its own version: a newer one may add restrictions that this
+/// program would ignore.
 pub(super) const VERSION: u32 = 1;
 
-/// What a revision brings to a node.
+/// The credentials of a revision.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     /// For every pod.
     pub config: DockerConfig,
-    /// For some pods only. Where two name a registry, the earlier one wins.
+    /// For some pods only. An earlier one takes precedence over later ones.
     pub scoped: Vec<ScopedConfig>,
     pub delivery: Delivery,
 }
 
 impl Content {
-    /// Whether a node does the same with both.
+    /// Whether both have the same effect on a node.
     pub fn means_the_same(&self, other: &Self) -> bool {
         self.delivery == other.delivery
             && self.config.means_the_same(&other.config)
@@ -56,16 +55,16 @@ impl ScopedConfig {
     }
 }
 
-/// Why bytes are no content.
+/// Why bytes can't be read as content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
     #[error("it is damaged")]
     Damaged,
-    #[error("it is of version {0}, and this program reads version {VERSION}")]
+    #[error("it has version {0}, but this program reads version {VERSION}")]
     Version(u32),
 }
 
-/// A [`ScopedConfig`] whose credentials are not read yet. An unknown field might restrict the scope, so it is an error.
+/// A [`ScopedConfig`] with unparsed credentials. An unknown field is an error, because it might restrict the scope.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawScoped<'a> {
@@ -76,7 +75,7 @@ pub(super) struct RawScoped<'a> {
 }
 
 impl RawScoped<'_> {
-    /// The credentials with such keys.
+    /// The credentials whose keys are wanted.
     pub(super) fn config_with(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -120,14 +119,14 @@ impl<'a> RawData<'a> {
         {
             return Ok(data);
         }
-        // Another version may differ in everything but the field that says so.
+        // Another version may differ in everything except the version field.
         match serde_json::from_slice(bytes) {
             Ok(Versioned { version }) if version != VERSION => Err(ContentError::Version(version)),
             _ => Err(ContentError::Damaged),
         }
     }
 
-    /// The credentials for every pod with such keys.
+    /// The credentials for every pod whose keys are wanted.
     pub(super) fn config_with(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -147,11 +146,11 @@ fn parse_with(
     dockerconfig::parse_with(raw.get().as_bytes(), is_wanted).map_err(|_| ContentError::Damaged)
 }
 
-/// What a provider's file holds.
+/// The content of a provider's file.
 #[derive(Clone, Debug)]
 pub struct Data {
     pub revision: i64,
-    /// Its `delivery` is not in the file and is the default.
+    /// `delivery` is not in the file and has its default value.
     pub content: Content,
 }
 
@@ -169,13 +168,13 @@ pub fn parse_data(bytes: &[u8]) -> Result<Data, ContentError> {
     })
 }
 
-/// Reads [`render_scoped`]. An error in one entry is an error of all: who may use what is not guessed.
+/// Reads [`render_scoped`]. An error in one entry fails everything, so that nobody gets credentials by guesswork.
 pub fn parse_scoped(bytes: &[u8]) -> Result<Vec<ScopedConfig>, ContentError> {
     let list: Vec<RawScoped> = serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
     list.into_iter().map(RawScoped::read).collect()
 }
 
-/// The form in a Secret's value, a JSON list.
+/// The format in a Secret's value, a JSON list.
 pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
     let mut list = b"[".to_vec();
     for (
@@ -205,7 +204,7 @@ pub fn render_scoped(scoped: &[ScopedConfig]) -> Vec<u8> {
     list
 }
 
-/// The provider's file with a revision's content. It is put together from JSON, so that no entry can fail and be lost.
+/// The provider's file with a revision's content, assembled from JSON text so that serialization can't fail.
 pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
     let revision = format!(r#"","revision":{revision},"config":"#);
     let config = Zeroizing::new(content.config.render());
@@ -223,18 +222,18 @@ pub fn render_data(revision: i64, content: &Content) -> Vec<u8> {
     [HEAD.as_bytes(), sum.as_bytes(), &rest].concat()
 }
 
-/// What the file begins with. The checksum of all that follows it comes next.
+/// Start of the file. The checksum of the rest follows.
 const HEAD: &str = r#"{"version":1,"checksum":""#;
 
-/// Whether the file is as it was written: a changed byte might give a credential to other pods.
+/// Whether the file is intact: a changed byte might give a credential to other pods.
 fn is_whole(bytes: &[u8]) -> bool {
     let after = bytes.strip_prefix(HEAD.as_bytes());
     let parts = after.and_then(|after| after.split_at_checked(16));
     parts.is_some_and(|(sum, rest)| sum == format!("{:016x}", checksum(rest)).as_bytes())
 }
 
-/// As in FNV-1a, by words. Each step keeps what differs different, so that one changed byte never goes unnoticed. It is
-/// against accidents: who can write the file is root.
+/// Like FNV-1a, but by words. Every step is a bijection, so a single changed byte is always detected. It protects against
+/// accidents only: only root can write the file.
 fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0100_0000_01b3);
     let (words, rest) = bytes.as_chunks::<8>();
@@ -268,7 +267,7 @@ mod tests {
     const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
 
     #[test]
-    fn scoped_credentials_are_read_as_they_were_written() {
+    fn scoped_credentials_round_trip() {
         let list = [scoped("a", A), scoped("b", B)];
         let read = parse_scoped(&render_scoped(&list)).unwrap();
         assert_eq!(read.len(), 2);
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_might_restrict_a_scope_is_no_content() {
+    fn an_unknown_field_is_rejected() {
         let good = r#"[{"source":"s","scope":{"namespaces":["a"]},"config":{"auths":{}}}]"#;
         assert!(parse_scoped(good.as_bytes()).is_ok());
         for bad in [
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_another_version_is_told_from_damaged_data() {
+    fn another_version_and_damage_are_different_errors() {
         let with_sum = |rest: &str| {
             let rest = format!(r#"","revision":2,{rest}}}"#);
             format!("{HEAD}{:016x}{rest}", checksum(rest.as_bytes()))

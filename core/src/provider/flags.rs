@@ -1,32 +1,32 @@
-//! The kubelet's flags for credential providers in kubeadm's file of flags, an `EnvironmentFile` of systemd. Pure.
+//! The kubelet's credential provider flags in kubeadm's flags file, a systemd `EnvironmentFile`. Pure.
 
-/// Variable of the file that kubeadm's unit passes to the kubelet.
+/// Variable in the file that kubeadm's unit passes to the kubelet.
 pub const FLAGS_VARIABLE: &str = "KUBELET_KUBEADM_ARGS";
-/// The kubelet's flags for its providers: their configuration, and the directory with their programs.
+/// The kubelet's flags for credential providers: the configuration, and the directory of binaries.
 pub const CONFIG_FLAG: &str = "--image-credential-provider-config";
 pub const BIN_DIR_FLAG: &str = "--image-credential-provider-bin-dir";
 
 /// Why the flags can't be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagsError {
-    #[error("it is no text")]
+    #[error("it is not UTF-8 text")]
     NotText,
-    #[error("it does not set `{FLAGS_VARIABLE}` once, on one line and in double quotes")]
+    #[error("it must set `{FLAGS_VARIABLE}` exactly once, on one line and in double quotes")]
     NoVariable,
-    /// With its value.
+    /// The flag with its value.
     #[error("it sets `{0}` already")]
     Foreign(String),
-    #[error("the path of the provider has characters that the flags can't carry")]
+    #[error("the provider's path has characters that are not possible in the flags")]
     Path,
 }
 
-/// The flags as the kubelet gets them, with the space before.
+/// The flags as the kubelet gets them, with a leading space.
 pub fn flags(config: &str, bin_dir: &str) -> String {
     format!(" {CONFIG_FLAG}={config} {BIN_DIR_FLAG}={bin_dir}")
 }
 
-/// The file with these flags at the end of the variable's value. Flags from before are replaced where they have the same
-/// paths, so that adding them twice changes nothing.
+/// The file with these flags at the end of the variable's value. Earlier flags with the same paths are replaced, so adding is
+/// idempotent.
 pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, FlagsError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     if !config.bytes().chain(bin_dir.bytes()).all(is_plain) {
@@ -46,7 +46,7 @@ pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, Fl
     Ok([&text[..end], &flags, &text[end..]].concat().into_bytes())
 }
 
-/// The file without what [`add_flags`] added; the same bytes where there is nothing of it.
+/// The file without what [`add_flags`] added; unchanged if it contains none of it.
 pub fn remove_flags(file: &[u8], config: &str, bin_dir: &str) -> Vec<u8> {
     let Ok(text) = str::from_utf8(file) else {
         return file.to_vec();
@@ -67,7 +67,7 @@ pub fn remove_flags(file: &[u8], config: &str, bin_dir: &str) -> Vec<u8> {
     )
 }
 
-/// Where the closing quote of the variable's value is.
+/// Offset of the closing quote of the variable's value.
 fn end_of_value(text: &str) -> Option<usize> {
     let mut at = 0;
     let mut ends = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
                         --image-credential-provider-bin-dir=/var/lib/kubelet/.globalps/bin";
 
     #[test]
-    fn the_flags_are_added_within_the_quotes_and_taken_out_again_to_the_byte() {
+    fn adding_and_removing_the_flags_restores_every_byte() {
         for (before, after) in [
             (
                 "KUBELET_KUBEADM_ARGS=\"--v=2\"\n",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_leaves_no_place_for_the_flags_is_refused() {
+    fn unsupported_files_are_rejected() {
         for (file, error) in [
             ("", FlagsError::NoVariable),
             ("KUBELET_KUBEADM_ARGS=--v=2\n", FlagsError::NoVariable),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_with_a_longer_path_are_not_ours() {
+    fn flags_with_a_longer_path_are_foreign() {
         let theirs = format!("KUBELET_KUBEADM_ARGS=\"{OURS}-of-theirs\"\n");
         let found = remove_flags(theirs.as_bytes(), CONFIG, BIN_DIR);
         assert_eq!(found, theirs.as_bytes());

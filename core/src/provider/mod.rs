@@ -1,5 +1,5 @@
-//! Delivery by the kubelet's credential-provider API (`credentialprovider.kubelet.k8s.io/v1`): the program that the kubelet
-//! runs at each pull, the file that it reads, and the configuration that names it. Facts are those of the kubelet's
+//! Delivery by the kubelet's credential provider API (`credentialprovider.kubelet.k8s.io/v1`): the program that the kubelet runs
+//! at each pull, the file that the program reads, and the kubelet's configuration of it. It follows the kubelet's
 //! `pkg/credentialprovider/plugin` (Kubernetes 1.36).
 
 mod answer;

@@ -1,5 +1,5 @@
-//! What holds for every content, image and pod: a scope is a boundary, the provider gives what core says, and data that is
-//! damaged gives nothing.
+//! Properties for any content, image and pod: a scope is a boundary, the provider's answer is what core computes, and damaged
+//! data yields nothing.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = ["team-a", "team-a-b", "team-ab", "team", "my-team-a", 
 const PATTERNS: [&str; 9] = [
     "team-a", "team-a-*", "team-*", "*", "*-a", "t*a", "**b", "team", "x",
 ];
-/// In the order of the file: keys that are one to a kubelet come in random order anyway.
+/// In file order: the order of equivalent keys is random in the kubelet anyway.
 const KEYS: [&str; 9] = [
     "*.io/org",
     "docker.io",
@@ -43,7 +43,7 @@ fn names(most: usize) -> impl Strategy<Value = Vec<Pattern>> {
         .prop_map(|patterns| patterns.into_iter().flatten().collect())
 }
 
-/// Entries whose user says which source and key they are of; a few are no UTF-8.
+/// Entries whose user names their source and key; a few are not UTF-8.
 fn config(source: &'static str) -> impl Strategy<Value = DockerConfig> {
     let keys = prop::sample::subsequence(&KEYS[..], 0..=KEYS.len());
     (keys, any::<bool>()).prop_map(move |(keys, is_odd)| {
@@ -51,7 +51,7 @@ fn config(source: &'static str) -> impl Strategy<Value = DockerConfig> {
             let mut password = b"p".to_vec();
             password.extend((is_odd && at == 1).then_some(0xff));
             let credential = Credential {
-                // No user has a colon.
+                // A user can't contain a colon.
                 username: Secret::new(format!("{source} {key}").replace(':', ";")),
                 password: Secret::new(password),
             };
@@ -106,7 +106,7 @@ fn token_of(pod: &PodIdentity) -> String {
     ))
 }
 
-/// Whether a pattern covers a name, by another way than the one that is used: each `*` takes each length in turn.
+/// Whether a pattern covers a name, by an independent algorithm: each `*` tries each length.
 fn covers(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(rest) => (0..=name.len()).any(|at| covers(rest, &name[at..])),
@@ -138,7 +138,7 @@ fn users<'a>(tries: impl IntoIterator<Item = &'a Try>) -> Vec<String> {
         .collect()
 }
 
-/// A keyring with what the provider answered, as the kubelet makes it.
+/// The keyring that the kubelet builds from the provider's answer.
 fn keyring(tries: &[Try]) -> DockerConfig {
     let sendable = tries
         .iter()
@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(cases(2_000))]
 
     #[test]
-    fn a_pod_outside_of_a_scope_gets_nothing_of_it(
+    fn a_pod_outside_of_a_scope_gets_none_of_its_credentials(
         content in content(),
         image in select(&IMAGES[..]),
         pod in pod(),
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_gets_a_scoped_credential_without_a_token_that_names_the_pod(
+    fn a_scoped_credential_requires_a_token_of_a_covered_pod(
         content in content(),
         image in select(&IMAGES[..]),
         pod in pod(),
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn both_answers_together_are_what_is_offered(
+    fn the_two_answers_combined_equal_the_offers(
         content in content(),
         image in select(&IMAGES[..]),
         pod in pod(),
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_in_the_file(content in content()) {
+    fn content_round_trips_through_the_file(content in content()) {
         let read = parse_data(&render_data(7, &content)).unwrap();
         prop_assert_eq!(read.revision, 7);
         prop_assert!(read.content.means_the_same(&content));
@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn data_that_is_cut_off_anywhere_gives_nothing(content in content(), pod in pod()) {
+    fn truncated_data_yields_nothing(content in content(), pod in pod()) {
         let data = render_data(1, &content);
         let token = token_of(&pod);
         for end in 0..data.len() {
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn data_in_which_a_byte_is_another_gives_nothing(
+    fn data_with_a_changed_byte_yields_nothing(
         content in content(),
         pod in pod(),
         difference in 1..=u8::MAX,

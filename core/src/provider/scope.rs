@@ -1,25 +1,25 @@
-//! Who may pull with the credentials of a source.
+//! Scopes: who may pull with the credentials of a source.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name of an object, in bytes.
+/// Maximum length of an object's name, in bytes.
 const MAX_NAME: usize = 253;
 
-/// A name of a namespace or service account, in which each `*` stands for any number of characters.
+/// A pattern for names of namespaces or service accounts; each `*` matches any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern(String);
 
-/// Why a text is no pattern.
+/// Why a pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("it is empty")]
     Empty,
     #[error("it is longer than {MAX_NAME} characters")]
     TooLong,
-    #[error("a name has lower-case letters, digits, `-` and `.`, and `*` stands for any of them")]
+    #[error("allowed are lower-case letters, digits, `-`, `.`, and `*` for any characters")]
     Character,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
-    /// Whether the whole name is of this form.
+    /// Whether the pattern matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else {
             return self.0 == name;
@@ -63,7 +63,7 @@ impl Pattern {
         };
         let mut parts: Vec<&str> = rest.split('*').collect();
         let last = parts.pop().unwrap_or_default();
-        // The earliest place of each part leaves the most for those after it.
+        // Greedy leftmost matching leaves the most text for later parts.
         for part in parts {
             let Some(at) = left.find(part) else {
                 return false;
@@ -74,11 +74,11 @@ impl Pattern {
     }
 }
 
-/// The pods that may use some credentials: of one of the namespaces, and with one of the service accounts.
+/// The pods that may use some credentials: those in one of the namespaces and with one of the service accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scope {
-    /// Empty: no pod at all.
+    /// Empty: no pod.
     pub namespaces: Vec<Pattern>,
     /// Empty: every service account of the namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,7 +113,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Whose pull it is.
+/// The pod that pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIdentity {
     pub namespace: String,
@@ -146,7 +146,7 @@ mod tests {
             ("a*b*c", "a-c-b", false),
             ("a**c", "ac", true),
             ("a*b*b", "ab", false),
-            // Prefix and suffix do not share a character.
+            // Prefix and suffix must not overlap.
             ("ab*ba", "aba", false),
             ("a*a", "a", false),
         ] {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_rejected() {
         for text in ["", "team-[", "Team", "team a", "team?", "t/eam", "é"] {
             assert!(Pattern::try_from(text.to_owned()).is_err(), "{text}");
         }

@@ -1,14 +1,14 @@
-//! Entries of ours in a provider configuration that holds those of others: added as text, so that every byte of theirs
-//! stays, and found again by their names. Pure.
+//! Adds managed entries to a provider configuration that has foreign entries. It edits text, so every foreign byte stays, and
+//! finds managed entries again by name. Pure.
 
 use serde_json::Value;
 
 use super::config::PROVIDERS;
 
-/// Why the file is left alone.
+/// Why the file is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharedFileError {
-    #[error("it is no text")]
+    #[error("it is not UTF-8 text")]
     NotText,
     #[error("it can't be parsed: {0}")]
     Unparsable(String),
@@ -16,15 +16,15 @@ pub enum SharedFileError {
     Form { line: usize, what: &'static str },
 }
 
-/// How `providers` is written.
+/// The style of the `providers` list.
 enum List {
-    /// One line or more for each entry: where the next one begins, and its indentation.
+    /// One or more lines per entry: offset for the next entry, and its indentation.
     Block { end: usize, indent: usize },
-    /// In brackets: where the closing one is, and whether a comma comes before another entry.
+    /// In brackets: offset of the closing bracket, and whether another entry needs a comma before it.
     Flow { end: usize, comma: bool },
 }
 
-/// The file with these entries after those of others. Entries of ours from before are replaced.
+/// The file with these entries after the foreign ones. Earlier managed entries are replaced.
 pub fn add_entries(file: &[u8], entries: &[Value]) -> Result<Vec<u8>, SharedFileError> {
     let without = remove_entries(file)?;
     let text = str::from_utf8(&without).map_err(|_| SharedFileError::NotText)?;
@@ -64,13 +64,13 @@ pub fn add_entries(file: &[u8], entries: &[Value]) -> Result<Vec<u8>, SharedFile
         return Err(form(
             text,
             0,
-            "its form leaves no place for another provider",
+            "its format doesn't allow adding another provider",
         ));
     }
     Ok(with.into_bytes())
 }
 
-/// The file without what [`add_entries`] added; the same bytes where there is nothing of it.
+/// The file without what [`add_entries`] added; unchanged if it contains none of it.
 pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
     let text = str::from_utf8(file).map_err(|_| SharedFileError::NotText)?;
     let mut expected = parsed(text)?;
@@ -79,7 +79,7 @@ pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
         without.replace_range(start..end, "");
     }
     if let Some(list) = expected["providers"].as_array_mut() {
-        list.retain(|entry| !is_ours(entry));
+        list.retain(|entry| !is_managed(entry));
     }
     // A block list without entries is null.
     let is_same = |found: &Value| {
@@ -97,7 +97,7 @@ pub fn remove_entries(file: &[u8]) -> Result<Vec<u8>, SharedFileError> {
     Ok(without.into_bytes())
 }
 
-fn is_ours(entry: &Value) -> bool {
+fn is_managed(entry: &Value) -> bool {
     entry["name"]
         .as_str()
         .is_some_and(|name| PROVIDERS.contains(&name))
@@ -105,16 +105,16 @@ fn is_ours(entry: &Value) -> bool {
 
 fn parsed(text: &str) -> Result<Value, SharedFileError> {
     let error = |error: String| {
-        // The first line has the place; those after it would quote the file.
+        // The first line has the position; later lines would quote the file.
         let first = error.lines().next().unwrap_or_default().to_owned();
         SharedFileError::Unparsable(first)
     };
-    // The kubelet takes JSON as YAML, too.
+    // The kubelet also accepts JSON, which is YAML.
     let value: Value =
         serde_saphyr::from_str(text).map_err(|problem| error(problem.to_string()))?;
     match value["providers"] {
         Value::Array(_) | Value::Null if value.is_object() => Ok(value),
-        _ => Err(form(text, 0, "it has no list `providers`")),
+        _ => Err(form(text, 0, "it has no `providers` list")),
     }
 }
 
@@ -123,13 +123,13 @@ fn form(text: &str, at: usize, what: &'static str) -> SharedFileError {
     SharedFileError::Form { line, what }
 }
 
-/// The first entry of ours, with what was added to separate it.
+/// The first managed entry, including the separator that was added with it.
 fn entry(text: &str) -> Option<(usize, usize)> {
     text.match_indices('{').find_map(|(start, _)| {
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let value = values.next()?.ok().filter(is_ours)?;
+        let value = values.next()?.ok().filter(is_managed)?;
         let end = start + values.byte_offset();
-        // Written by us: nothing but the compact form.
+        // Managed entries are always written in the compact form.
         let written = value.to_string();
         (text[start..end] == written).then(|| separated(text, start, end))
     })
@@ -156,7 +156,7 @@ fn separated(text: &str, start: usize, end: usize) -> (usize, usize) {
 }
 
 fn list(text: &str) -> Result<List, SharedFileError> {
-    let missing = || form(text, 0, "it has no list `providers` at its top");
+    let missing = || form(text, 0, "it has no `providers` list at the top level");
     let trimmed = text.trim_start_matches('\u{feff}').trim_start();
     if trimmed.starts_with('{') {
         let open = key_in_object(text).ok_or_else(missing)?;
@@ -178,7 +178,7 @@ fn list(text: &str) -> Result<List, SharedFileError> {
             return Err(form(
                 text,
                 at,
-                "the list `providers` is neither in lines nor in brackets",
+                "the `providers` list is neither a block list nor in brackets",
             ));
         }
         at += line.len();
@@ -186,7 +186,7 @@ fn list(text: &str) -> Result<List, SharedFileError> {
     Err(missing())
 }
 
-/// The end of the last line of a list, and its indentation. `None`: there are no entries.
+/// The end of the last line of a list, and its indentation; `None`: there are no entries.
 fn block<'a>(begin: usize, lines: impl Iterator<Item = &'a str>) -> Option<List> {
     let mut found = None;
     let mut at = begin;
@@ -207,7 +207,7 @@ fn block<'a>(begin: usize, lines: impl Iterator<Item = &'a str>) -> Option<List>
     Some(List::Block { end, indent })
 }
 
-/// Where the bracket of `"providers": [` of the outermost object opens.
+/// Offset of the bracket of `"providers": [` in the outermost object.
 fn key_in_object(text: &str) -> Option<usize> {
     let mut depth = 0;
     let tokens = Tokens { text, at: 0 };
@@ -228,7 +228,7 @@ fn key_in_object(text: &str) -> Option<usize> {
     None
 }
 
-/// The list whose bracket opens there.
+/// The list whose opening bracket is at this offset.
 fn flow(text: &str, open: usize) -> Result<List, SharedFileError> {
     let mut depth = 0;
     let mut last = "[";
@@ -248,7 +248,7 @@ fn flow(text: &str, open: usize) -> Result<List, SharedFileError> {
     Err(form(text, open, "the bracket is not closed"))
 }
 
-/// Brackets, commas, quoted texts, and words between them; comments are left out.
+/// Brackets, commas, quoted strings and the words between them; skips comments.
 struct Tokens<'a> {
     text: &'a str,
     at: usize,
@@ -271,7 +271,7 @@ impl<'a> Iterator for Tokens<'a> {
                     self.at += first.len_utf8();
                     continue;
                 }
-                // A bracket or a comma by itself, or a word.
+                // A bracket or a comma, or a word.
                 _ => rest
                     .find(|c: char| "{}[],: \t\r\n".contains(c))
                     .unwrap_or(rest.len())
@@ -284,7 +284,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Length of the quoted text that `rest` begins with.
+/// Length of the quoted string at the start of `rest`.
 fn quoted(rest: &str, quote: char) -> Option<usize> {
     let mut is_escaped = false;
     let mut chars = rest.char_indices().skip(1);

@@ -1,4 +1,4 @@
-//! Files as distributions and people write them, and drawn ones.
+//! Files as distributions and people write them, and generated ones.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn ours(tokens: bool) -> Vec<Value> {
     config.providers("/var/lib/kubelet/.globalps/credentials.json", tokens)
 }
 
-/// As EKS has it.
+/// EKS's style.
 const BLOCK: &str = "apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
 providers:
@@ -28,7 +28,7 @@ providers:
     apiVersion: credentialprovider.kubelet.k8s.io/v1
 ";
 
-/// As GKE and AKS have it, at the same indentation, with something after it.
+/// The style of GKE and AKS: flush indentation, with something after the list.
 const FLUSH: &str = "# managed
 providers:
 - name: one
@@ -54,7 +54,7 @@ const JSON: &str = r#"{
 "#;
 
 #[test]
-fn entries_are_added_after_those_of_others_and_taken_out_again_to_the_byte() {
+fn adding_and_removing_entries_restores_every_byte() {
     for before in [
         BLOCK.to_owned(),
         BLOCK.trim_end().to_owned(),
@@ -99,7 +99,7 @@ fn entries_are_added_after_those_of_others_and_taken_out_again_to_the_byte() {
 }
 
 #[test]
-fn a_file_without_a_place_for_them_is_left_alone() {
+fn unsupported_files_are_not_changed() {
     for bad in [
         "",
         "providers: [",
@@ -114,7 +114,7 @@ fn a_file_without_a_place_for_them_is_left_alone() {
         "providers:\n  - name: a\n  - args: |\n      x\n      # y\n",
         "providers:\n  - name: a\n    - name: b\n",
         "providers: []\n---\nproviders: []\n",
-        // The comma could not be told from one of ours.
+        // This comma would be indistinguishable from an added one.
         "providers: [{name: a},]\n",
     ] {
         assert!(add_entries(bad.as_bytes(), &ours(true)).is_err(), "{bad}");
@@ -139,7 +139,7 @@ fn the_error_names_the_line_and_nothing_of_the_content() {
 }
 
 #[test]
-fn an_entry_of_ours_that_somebody_changed_is_not_taken_out_by_halves() {
+fn a_changed_managed_entry_is_an_error() {
     for (before, line) in [(BLOCK, 10), ("kind: C\nproviders: []\n", 2)] {
         let with = add_entries(before.as_bytes(), &ours(false)).unwrap();
         let text = String::from_utf8(with).unwrap();
@@ -157,7 +157,7 @@ fn an_entry_of_ours_that_somebody_changed_is_not_taken_out_by_halves() {
 }
 
 #[test]
-fn what_others_add_after_ours_stays() {
+fn entries_added_after_managed_ones_stay() {
     for (before, expected) in [
         ("providers: []", "providers: [{name: b}]"),
         ("providers: [{name: a}]", "providers: [{name: a},{name: b}]"),
@@ -170,9 +170,9 @@ fn what_others_add_after_ours_stays() {
     }
 }
 
-/// They deleted theirs meanwhile, and null is what is left of the list.
+/// The foreign entries were deleted meanwhile, which leaves null for the list.
 #[test]
-fn ours_are_taken_out_also_where_no_other_entry_is_left() {
+fn managed_entries_are_removed_even_if_no_other_is_left() {
     let with = add_entries(b"kind: C\nproviders:\n- {name: a}\n", &ours(true)).unwrap();
     let text = String::from_utf8(with)
         .unwrap()
@@ -181,7 +181,7 @@ fn ours_are_taken_out_also_where_no_other_entry_is_left() {
     assert_eq!(String::from_utf8_lossy(&without), "kind: C\nproviders:\n");
 }
 
-/// A file of others: their entries, in one of the forms.
+/// A foreign file: its entries in one of the styles.
 fn file() -> impl Strategy<Value = String> {
     let word = "[ -~]{0,12}";
     let entry = (word, prop::collection::vec(word, 0..3)).prop_map(|(name, images)| {
@@ -213,8 +213,8 @@ fn file() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_others_have_stays_to_the_byte(before in file(), tokens: bool) {
-        // A form that has no place is refused; the table above names those that must have one.
+    fn foreign_bytes_stay(before in file(), tokens: bool) {
+        // Unsupported styles are rejected; the table above lists those that must be supported.
         if let Ok(with) = add_entries(before.as_bytes(), &ours(tokens)) {
             prop_assert_eq!(String::from_utf8(remove_entries(&with).unwrap()).unwrap(), before.clone());
             let (theirs, both) = (parsed(&before).unwrap(), parsed(str::from_utf8(&with).unwrap()).unwrap());

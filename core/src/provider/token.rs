@@ -1,4 +1,4 @@
-//! Whose pod a service account token is.
+//! Extracts the pod's identity from a service account token.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -24,8 +24,8 @@ struct ServiceAccount {
     name: String,
 }
 
-/// Namespace and service account of a token's pod; `None`: it is no token of a service account, or has no such claims.
-/// The kubelet itself requested the token from the API server for this pull, so that its signature is not checked.
+/// Namespace and service account of a token's pod; `None` if it is not a service account token or lacks these claims. The kubelet
+/// itself requested the token from the API server for this pull, so the signature is not checked.
 pub fn pod_identity(token: &str) -> Option<PodIdentity> {
     let mut parts = token.split('.');
     let payload = parts.nth(1)?;

@@ -1,4 +1,4 @@
-//! Requests by which an installed provider shows that it works with its data. Pure.
+//! Requests that verify an installed provider against its data. Pure.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,18 +11,18 @@ use super::content::{ContentError, parse_data};
 use super::scope::Scope;
 use crate::dockerconfig::DockerConfig;
 
-/// Registries that are looked at for an image that has a credential.
+/// Maximum number of registries to examine for an image with a credential.
 const CANDIDATES: usize = 8;
 
-/// A `CredentialProviderRequest`, and the response that the data give.
+/// A `CredentialProviderRequest`, and the response that the data should give.
 pub struct Trial {
-    /// It is one to the provider that gets the pod's token.
+    /// Whether it is for the provider that gets the pod's token.
     pub is_scoped: bool,
     pub request: Vec<u8>,
     pub expected: Zeroizing<Vec<u8>>,
 }
 
-/// A request for each of the providers. `data`: the provider's file. `tokens`: both providers are installed.
+/// A request for each provider. `data`: the provider's file. `tokens`: both providers are installed.
 pub fn trials(data: &[u8], tokens: bool) -> Result<Vec<Trial>, ContentError> {
     let content = parse_data(data)?.content;
     let mut trials = vec![trial(data, &content.config, None)];
@@ -39,7 +39,7 @@ fn trial(data: &[u8], config: &DockerConfig, token: Option<&str>) -> Trial {
     let has_credential =
         |image: &&String| answer(data, image, audience).is_ok_and(|tries| !tries.is_empty());
     let image = images.iter().find(has_credential).or(images.first());
-    let image = image.cloned().unwrap_or_else(image_of_nobody);
+    let image = image.cloned().unwrap_or_else(unmatched_image);
     let tries = answer(data, &image, audience).unwrap_or_default();
     let mut request = json!({
         "apiVersion": API_VERSION,
@@ -56,17 +56,17 @@ fn trial(data: &[u8], config: &DockerConfig, token: Option<&str>) -> Trial {
     }
 }
 
-fn image_of_nobody() -> String {
+fn unmatched_image() -> String {
     image("registry.invalid")
 }
 
-/// An image that the key matches, if it is not too odd a pattern.
+/// An image that the key matches, unless the pattern is too unusual.
 fn image(key: &str) -> String {
     let name: String = key.chars().filter(|c| !"[]?".contains(*c)).collect();
     format!("{}/globalps", name.replace('*', "x").trim_end_matches('/'))
 }
 
-/// The claims of a pod that the scope covers. Nobody signed it: the provider leaves that to the kubelet.
+/// The claims of a pod that the scope covers. Unsigned: the provider leaves signatures to the kubelet.
 fn token(scope: &Scope) -> String {
     let name = |patterns: &[super::Pattern]| {
         let text = patterns.first().map(ToString::to_string);
@@ -87,7 +87,7 @@ mod tests {
     use crate::dockerconfig;
     use crate::provider::{Content, ScopedConfig, render_data};
 
-    /// The text of the expected response, which is the one that a working provider gives.
+    /// The expected response as text, which a working provider returns.
     fn expected(data: &[u8], trial: &Trial) -> String {
         let request: serde_json::Value = serde_json::from_slice(&trial.request).unwrap();
         let token = request["serviceAccountToken"].as_str();
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn each_provider_is_asked_for_an_image_that_has_a_credential() {
+    fn each_provider_is_tried_with_an_image_that_has_a_credential() {
         let config = |key: &str| {
-            // No image is made that the odd one matches.
+            // No image can be derived from the unusual pattern.
             let text =
                 json!({"auths": {"[ab].io": {"auth": "dTpw"}, key: {"auth": "dTpw"}}}).to_string();
             dockerconfig::parse(text.as_bytes()).unwrap()

@@ -1,23 +1,23 @@
-//! The decision itself: limits first, then who fits into them.
+//! The decision itself: limits first, then the members that fit into them.
 
 use std::cmp::Reverse;
 
 use super::spread::{Spread, held_ago};
 use super::{Fleet, Goal, Member, Progress, has_canary_passed, is_halted, share};
 
-/// Names of members, in the order in which they are to be written.
+/// Names of members, in the order in which to write them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Next {
-    /// They are assigned their goal now.
+    /// Members to assign their goal now.
     pub assignments: Vec<String>,
-    /// Their assignment is revoked.
+    /// Members whose assignment to revoke.
     pub revocations: Vec<String>,
 }
 
-/// Members with a revision for a goal go before members that restore. Of each kind the canaries go first, then batches
-/// that double, up to `maxUnavailable` members of both kinds together; members that change in place go at once instead. A member that is still in flight for an earlier
-/// goal counts, and takes the new goal before a member at rest does. Members that go last do so one at a time, when no
-/// other waits or is in flight. Members that have held a slot in vain go when no other can.
+/// Members with a revision as their goal go before members that restore. Of each kind the canaries go first, then doubling
+/// batches, up to `maxUnavailable` members of both kinds together. Members that change in place are not limited and go at once. A
+/// member still in flight for an earlier goal counts, and gets the new goal before idle members do. Members that go last do so
+/// one at a time, when no other waits or is in flight. Members that held a slot in vain go when no other can.
 pub fn next(fleet: &Fleet) -> Next {
     let (timed_out, others): (Vec<&Member>, Vec<&Member>) = fleet
         .members
@@ -54,7 +54,7 @@ pub fn next(fleet: &Fleet) -> Next {
         .filter(|members: &Vec<&Member>| !has_halted(fleet, members))
         .map(|members| Kind::of(fleet, &members, most))
         .collect();
-    // More than the limit are in flight where members that changed in place have a goal now that takes a restart.
+    // The limit is exceeded if members that changed in place now have a goal that needs a restart.
     for kind in kinds.iter_mut().filter(|_| !is_over) {
         next.assignments.append(&mut kind.superseded);
     }
@@ -72,8 +72,8 @@ pub fn next(fleet: &Fleet) -> Next {
     next
 }
 
-/// Assigns the members that change in place, once the canary has passed and unless their rollout has halted; returns the
-/// others. One that is on its way takes no slot.
+/// Assigns members that change in place, once the canary has passed and unless their rollout has halted; returns the others. One
+/// in flight takes no slot.
 fn assign_in_place<'a>(
     fleet: &Fleet,
     members: Vec<&'a Member>,
@@ -102,9 +102,9 @@ fn assign_in_place<'a>(
 struct Kind<'a> {
     /// How many more of them may become unavailable.
     room: usize,
-    /// They are in flight for an earlier goal, count already, and take the new one now.
+    /// In flight for an earlier goal: they count already and get the new one now.
     superseded: Vec<String>,
-    /// They can begin.
+    /// Idle members that can start.
     resting: Vec<&'a Member>,
 }
 
@@ -136,8 +136,8 @@ fn has_halted(fleet: &Fleet, members: &[&Member]) -> bool {
     is_halted(failed.count(), fleet.limits, fleet.members.len())
 }
 
-/// How many members may be unavailable now: 1 at first, then twice as many as are done, up to `most`; before the canary
-/// has passed not more than there are canaries.
+/// How many members may be unavailable now: 1 at first, then twice the number that is done, up to `most`. Before the canary has
+/// passed, at most the number of canaries.
 fn batch(fleet: &Fleet, kind: &[&Member], most: usize) -> usize {
     let done = kind.iter().filter(|m| m.at_goal() == Some(Progress::Done));
     let ramp = done.count().saturating_mul(2).max(1);
@@ -150,7 +150,7 @@ fn batch(fleet: &Fleet, kind: &[&Member], most: usize) -> usize {
     ramp.min(most)
 }
 
-/// Restoring needs no canary but the first member that does it.
+/// Restoring needs no canary other than the first member that does it.
 fn has_passed(fleet: &Fleet, kind: &[&Member]) -> bool {
     match kind.first().map(|member| member.goal) {
         Some(goal @ Goal::Revision(_)) => {
@@ -160,7 +160,7 @@ fn has_passed(fleet: &Fleet, kind: &[&Member]) -> bool {
     }
 }
 
-/// The members that may be assigned their goal now, if there is room.
+/// The members that may get their goal now if there is room.
 fn candidates<'a>(fleet: &Fleet, kind: &[&'a Member]) -> Vec<&'a Member> {
     let waiting = || kind.iter().copied().filter(|member| member.is_waiting());
     let in_flight = |member: &&Member| member.is_in_flight();
@@ -174,7 +174,7 @@ fn candidates<'a>(fleet: &Fleet, kind: &[&'a Member]) -> Vec<&'a Member> {
             .filter(|member| !member.is_last || in_flight(member))
             .collect();
     }
-    // One at a time, whatever the limit.
+    // One at a time, regardless of the limit.
     if kind
         .iter()
         .any(|member| member.is_last && member.is_unavailable())

@@ -1,4 +1,4 @@
-//! Who of those that wait goes first: nobody's zone is emptied while another zone is whole.
+//! Which of the waiting members go first: disruption is spread over zones.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use super::Member;
 
-/// Members of each zone: how many there are, and how many of them are unavailable.
+/// Members per zone: how many there are, and how many are unavailable.
 pub(super) struct Spread<'a> {
     zones: BTreeMap<&'a str, Zone>,
 }
@@ -27,15 +27,15 @@ impl<'a> Spread<'a> {
         Self { zones }
     }
 
-    /// This member is unavailable.
+    /// Counts this member as unavailable.
     pub(super) fn takes(&mut self, member: &Member) {
         if let Some(zone) = self.zones.get_mut(member.zone.as_str()) {
             zone.unavailable += 1;
         }
     }
 
-    /// At most `room` of the waiting members: those whose zone has the smallest share of unavailable members first, then
-    /// those that held a slot in vain the longest time ago, then by name.
+    /// At most `room` of the waiting members: first from zones with the smallest share of unavailable members, then those that
+    /// held a slot in vain longest ago, then by name.
     pub(super) fn choose<'m>(
         &mut self,
         mut waiting: Vec<&'m Member>,
@@ -52,7 +52,7 @@ impl<'a> Spread<'a> {
                 let zone = self.zones.get(zone).copied().unwrap_or_default();
                 (zone.unavailable + 1, zone.members.max(1))
             };
-            // a/b < c/d without rounding.
+            // Compares a/b < c/d without rounding.
             let smallest = by_zone
                 .iter()
                 .filter(|(_, queue)| !queue.is_empty())
@@ -74,7 +74,7 @@ impl<'a> Spread<'a> {
     }
 }
 
-/// Zero: it never held a slot in vain.
+/// Zero if it never held a slot in vain.
 pub(super) fn held_ago(member: &Member) -> SignedDuration {
     if member.goes_later() {
         member.assigned_for

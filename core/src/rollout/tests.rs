@@ -1,9 +1,9 @@
 use super::*;
 
-/// `n1 n2:5+ n3:5.@a`: a name; what it was assigned (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and
-/// to be retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
-/// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-` restores whatever
-/// the others' goal is, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries.
+/// `n1 n2:5+ n3:5.@a`: a name; its assignment (`R`: restore) with `+` in flight, `.` done, `!` failed, `?` failed and to be
+/// retried, `u` unknown, `b` blocked, `B` blocked and to be retried, `n` bootstrapping, `f` foreign; `@` and a zone. Before the
+/// name: `=` changes in place, `!` not ready for a minute, `?` for an hour, `~` unresponsive, `>` in flight for too long, `-`
+/// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries.
 fn members(goal: Goal, text: &str) -> Vec<Member> {
     const MARKS: [char; 10] = ['!', '?', '~', '>', '-', '^', '#', '%', '*', '='];
     let words = || text.split_whitespace();
@@ -95,46 +95,58 @@ const FIVE: Goal = Goal::Revision(5);
 fn the_next_members_are_those_that_the_limits_allow() {
     use Goal::Restore;
     for (case, goal, fleet, max_unavailable, expected) in [
-        ("a new revision goes to one first", FIVE, "a b c", "2", "a"),
-        ("no other while it is in flight", FIVE, "a:5+ b c", "2", ""),
         (
-            "nor one that held a slot in vain before",
+            "a new revision goes to one member first",
+            FIVE,
+            "a b c",
+            "2",
+            "a",
+        ),
+        (
+            "and to no other while that one is in flight",
+            FIVE,
+            "a:5+ b c",
+            "2",
+            "",
+        ),
+        (
+            "not even to one that held a slot in vain before",
             FIVE,
             "a %b",
             "3",
             "a",
         ),
+        ("then up to the limit", FIVE, "a:5. b c d", "2", "b c"),
         (
-            "then to as many as the limit allows",
-            FIVE,
-            "a:5. b c d",
-            "2",
-            "b c",
-        ),
-        (
-            "each one that is done makes room",
+            "each member that is done frees a slot",
             FIVE,
             "a:5. b:5+ c:5. d e",
             "2",
             "d",
         ),
         (
-            "a percentage is of all members",
+            "a percentage refers to all members",
             FIVE,
             "a:5. b c d e f g h",
             "25%",
             "b c",
         ),
-        ("and at least one", FIVE, "a:5. b c", "10%", "b"),
+        ("and is at least one member", FIVE, "a:5. b c", "10%", "b"),
+        ("an invalid number is 1", FIVE, "a:5. b c", "many", "b"),
         (
-            "a number that is none is one",
+            "nothing to do when all are done",
             FIVE,
-            "a:5. b c",
-            "many",
-            "b",
+            "a:5. b:5.",
+            "2",
+            "",
         ),
-        ("all done: none", FIVE, "a:5. b:5.", "2", ""),
-        ("a failed one halts it", FIVE, "a:5. b:5! c", "2", ""),
+        (
+            "a failed member halts the rollout",
+            FIVE,
+            "a:5. b:5! c",
+            "2",
+            "",
+        ),
         (
             "a failure of an earlier revision does not",
             FIVE,
@@ -142,15 +154,9 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "1",
             "a",
         ),
+        ("a NotReady member is passed over", FIVE, "!a b", "1", "b"),
         (
-            "one that is not ready is passed over",
-            FIVE,
-            "!a b",
-            "1",
-            "b",
-        ),
-        (
-            "one that dies in flight counts for a while",
+            "a member that dies in flight still counts for a while",
             FIVE,
             "!a:5+ b",
             "1",
@@ -163,9 +169,15 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "1",
             "-a b",
         ),
-        ("an unresponsive one as well", FIVE, "~a:5+ b", "1", "-a b"),
         (
-            "one beyond its deadline as well, whatever it reports",
+            "so is that of an unresponsive member",
+            FIVE,
+            "~a:5+ b",
+            "1",
+            "-a b",
+        ),
+        (
+            "and of one past its deadline, whatever it reports",
             FIVE,
             ">a:5+ b",
             "1",
@@ -178,30 +190,30 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "2",
             "b c",
         ),
-        ("and then it goes", FIVE, "x:5. %a:4. b:5.", "2", "a"),
+        ("then it goes, too", FIVE, "x:5. %a:4. b:5.", "2", "a"),
         (
-            "one that never reported anything is not asked",
+            "a member that never reported gets no assignment",
             FIVE,
             "~a b",
             "2",
             "b",
         ),
         (
-            "a bootstrapping one holds up nobody and proves nothing",
+            "a bootstrapping member takes no slot and is no canary",
             FIVE,
             "a:5n b c",
             "2",
             "b",
         ),
         (
-            "a blocked one holds up nobody and halts nothing",
+            "a blocked member takes no slot and halts nothing",
             FIVE,
             "a:5b b:5b c d",
             "1",
             "c",
         ),
         (
-            "a blocked one is retried after the others",
+            "a blocked member is retried after the others",
             FIVE,
             "a:5B b:5. c",
             "1",
@@ -209,21 +221,21 @@ fn the_next_members_are_those_that_the_limits_allow() {
         ),
         ("within the limit", FIVE, "a:5B b:5+ c:5.", "1", ""),
         (
-            "one with a foreign owner is never asked",
+            "a member with a foreign owner gets no assignment",
             FIVE,
             "a:5f b:5. c",
             "1",
             "c",
         ),
         (
-            "a failed one that is to be retried is, and counts no more",
+            "a failed member is retried on request and no longer counts",
             FIVE,
             "a:5? b:5. c",
             "1",
             "a",
         ),
         (
-            "one that left restores after the others",
+            "a deselected member restores after the others",
             FIVE,
             "-a:4. b:5. c",
             "1",
@@ -232,7 +244,7 @@ fn the_next_members_are_those_that_the_limits_allow() {
         ("within the same limit", FIVE, "-a:4. b:5. c:5+", "1", ""),
         ("one of them first", FIVE, "-a:4. -b:4. c:5.", "2", "a"),
         (
-            "one in flight that left restores at once",
+            "a deselected member in flight restores at once",
             FIVE,
             "-a:4+ b:5. c",
             "1",
@@ -246,21 +258,21 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "c",
         ),
         (
-            "one that is done but not ready again counts",
+            "a member that is done but not ready counts as unavailable",
             FIVE,
             "!a:5. b",
             "1",
             "",
         ),
         (
-            "one that failed and is not ready counts as well",
+            "so does one that failed and is not ready",
             FIVE,
             "!a:5? x:5. b",
             "1",
             "",
         ),
         (
-            "one that died before its turn counts not",
+            "but not one that died before its assignment",
             FIVE,
             "!a:4. b:4.",
             "2",
@@ -274,13 +286,13 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "b",
         ),
         (
-            "in flight for the old one counts",
+            "a member in flight for the old revision counts",
             FIVE,
             "a:5. b:4+ c",
             "1",
             "b",
         ),
-        ("both fit the limit", FIVE, "a:5. b:4+ c d", "2", "b c"),
+        ("both fit into the limit", FIVE, "a:5. b:4+ c d", "2", "b c"),
         (
             "only one takes a revision before its canary passed",
             FIVE,
@@ -296,14 +308,14 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "a",
         ),
         (
-            "what never had anything needs no restore",
+            "a member that never had a revision needs no restore",
             Restore,
             "a:R. b c",
             "1",
             "",
         ),
         (
-            "a failed one is restored too",
+            "a failed member is restored too",
             Restore,
             "a:5! b:R.",
             "1",
@@ -317,17 +329,17 @@ fn the_next_members_are_those_that_the_limits_allow() {
             "a",
         ),
         (
-            "one that is being removed is passed over",
+            "a member that is being removed is passed over",
             FIVE,
             "#a b",
             "1",
             "b",
         ),
-        ("the control plane is no canary", FIVE, "^a b", "1", "b"),
+        ("a control-plane node is no canary", FIVE, "^a b", "1", "b"),
         ("and waits for all others", FIVE, "^a b:5. c", "2", "c"),
-        ("also for those in flight", FIVE, "^a b:5. c:5+", "2", ""),
+        ("including those in flight", FIVE, "^a b:5. c:5+", "2", ""),
         (
-            "not for those that nobody waits for",
+            "but not for those that are passed over",
             FIVE,
             "^a b:5. !c #d e:5b ~f",
             "1",
@@ -336,7 +348,7 @@ fn the_next_members_are_those_that_the_limits_allow() {
         ("it goes alone", FIVE, "^a ^b ^c d:5. e:5. f:5.", "3", "a"),
         ("one after the other", FIVE, "^a:5+ ^b d:5. e:5.", "3", ""),
         (
-            "where there is nothing else it is the canary",
+            "if there is no other node it is the canary",
             FIVE,
             "^a ^b ^c",
             "3",
@@ -379,14 +391,18 @@ fn canaries_go_before_all_others() {
     assert_eq!(
         line(FIVE, "a:5. b *c:4.", &limits),
         "c",
-        "another one proves nothing"
+        "other members don't count as canaries"
     );
     limits.canary.nodes = 2;
     assert_eq!(line(FIVE, "a *b *c *d", &limits), "b");
     assert_eq!(line(FIVE, "a *b:5. *c *d", &limits), "c d");
     assert_eq!(line(FIVE, "a *b:5. *c:5. *d e f", &limits), "a d e");
     limits.canary.nodes = 5;
-    assert_eq!(line(FIVE, "a *b:5.", &limits), "a", "more than there are");
+    assert_eq!(
+        line(FIVE, "a *b:5.", &limits),
+        "a",
+        "more canaries requested than exist"
+    );
     let nobody = members(FIVE, "a b");
     let nobody: Vec<Member> = nobody
         .into_iter()
@@ -401,11 +417,7 @@ fn canaries_go_before_all_others() {
         canary_passed: false,
         unavailable: 0,
     };
-    assert_eq!(
-        next(&fleet),
-        Next::default(),
-        "nobody is chosen in a canary's place"
-    );
+    assert_eq!(next(&fleet), Next::default(), "nobody replaces a canary");
     let passed = Fleet {
         canary_passed: true,
         ..fleet
@@ -418,7 +430,7 @@ fn canaries_go_before_all_others() {
 }
 
 #[test]
-fn no_zone_is_emptied_while_another_is_whole() {
+fn disruption_is_spread_over_zones() {
     for (case, fleet, limit, expected) in [
         ("one of each", "x:5.@z a@1 b@1 c@2 d@2", "2", "a c"),
         (
@@ -446,7 +458,7 @@ fn no_zone_is_emptied_while_another_is_whole() {
 }
 
 #[test]
-fn of_those_that_held_a_slot_in_vain_the_longest_ago_goes_first() {
+fn members_that_held_a_slot_in_vain_go_oldest_first() {
     let mut members = members(FIVE, "x:5. %a %b");
     members[1].assigned_for = SignedDuration::from_mins(1);
     members[2].assigned_for = SignedDuration::from_hours(1);
@@ -480,7 +492,7 @@ fn as_many_failures_as_allowed_halt_the_rollout_and_fewer_do_not() {
 }
 
 #[test]
-fn what_is_unavailable_for_another_reason_takes_room() {
+fn unavailable_members_take_slots() {
     let fleet = "a:5. b:5. c d e";
     let started = |unavailable| with(FIVE, fleet, &limits("3", "1"), unavailable);
     assert_eq!([0, 1, 2, 3, 9].map(started), ["c d e", "c d", "c", "", ""]);
@@ -498,22 +510,26 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
         ),
         ("an earlier goal is superseded", "=a:5. =b:4+ =c:4.", "b c"),
         (
-            "those that restart go by the limit, beside them",
+            "those that restart go within the limit at the same time",
             "=a:5. =b =c d e",
             "b c d",
         ),
-        ("one on its way takes no slot", "=a:5. =b:5+ =c:5+ d e", "d"),
-        ("one that nobody knows of takes a slot", "=a:5. b:0u c", ""),
+        ("one in flight takes no slot", "=a:5. =b:5+ =c:5+ d e", "d"),
         (
-            "what restarts now does not take the place of what did not",
+            "one with an unknown assignment takes a slot",
+            "=a:5. b:0u c",
+            "",
+        ),
+        (
+            "a restart now does not use the slots of members that changed in place",
             "a:4+ b:4+ c:4. d",
             "",
         ),
         ("a failure halts them, too", "=a:5. =b:5! =c", ""),
         ("one that is not ready waits", "=a:5. !=b =c", "c"),
-        ("a silent one is revoked", "=a:5. ~=b:5+ =c", "-b c"),
+        ("an unresponsive one is revoked", "=a:5. ~=b:5+ =c", "-b c"),
         (
-            "one that somebody removes gets nothing",
+            "one that is being removed gets nothing",
             "=a:5. #=b =c",
             "c",
         ),
@@ -528,7 +544,7 @@ fn members_that_change_in_place_go_at_once_after_the_canary() {
 }
 
 #[test]
-fn times_count_from_their_very_moment() {
+fn limits_in_time_are_inclusive() {
     let moment = SignedDuration::from_secs(1);
     let member = |text: &str| members(Goal::Revision(5), text).remove(0);
     let done = |not_ready| Member {
@@ -565,7 +581,7 @@ fn times_count_from_their_very_moment() {
 }
 
 #[test]
-fn nobody_waits_for_a_member_that_is_absent_silent_skipped_or_in_trouble() {
+fn the_rollout_passes_over_absent_unresponsive_skipped_and_blocked_members() {
     for (text, is_passed_over) in [
         ("n:4.", false),
         ("n:5+", false),

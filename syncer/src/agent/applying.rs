@@ -1,4 +1,4 @@
-//! Changes of the node: begun, resumed and ended.
+//! Begins, resumes and ends changes of the node.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::node::state::{Change, NodeError, State, Task};
 use crate::report::wording;
 
 impl Agent {
-    /// Finds the unit to restart, once a change is asked for or under way.
+    /// Finds the unit to restart, once a change is assigned or in progress.
     pub(super) async fn find_unit(&mut self, is_asked: bool) -> Result<(), NodeError> {
         let is_begun = self
             .state
@@ -41,7 +41,7 @@ impl Agent {
     ) -> Result<Duration, NodeError> {
         if quarantine && let FileSnapshot::File { bytes, .. } = &file {
             let path = self.journal.quarantine(bytes)?;
-            tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
+            tracing::warn!(path = %path.display(), "quarantined the credentials file because it can't be parsed");
             self.quarantined = Some(path);
         }
         let pause = self.change(file, Some(change)).await?;
@@ -53,12 +53,12 @@ impl Agent {
 
     pub(super) async fn resume(&mut self, file: FileSnapshot) -> Result<Duration, NodeError> {
         if self.last_error.is_none() {
-            tracing::info!("continuing a change from the journal");
+            tracing::info!("resuming the change in the journal");
         }
         self.change(file, None).await
     }
 
-    /// The node holds nothing of globalps any more.
+    /// Nothing of globalps is left on the node.
     pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
         self.journal.remove()?;
         self.state = None;
@@ -66,9 +66,9 @@ impl Agent {
         Ok(IDLE)
     }
 
-    /// Another process changed managed entries, and they were restored.
+    /// Another process changed managed entries, and the syncer restored them.
     fn count_drift(&mut self) -> Result<(), NodeError> {
-        tracing::warn!("another process changed managed entries; they were restored");
+        tracing::warn!("restored managed entries that another process changed");
         self.drift.count();
         if let Some(state) = &mut self.state {
             state.drifts = state.drifts.saturating_add(1);
@@ -77,18 +77,20 @@ impl Agent {
         Ok(())
     }
 
-    /// Leaves the file to the other process until another revision is assigned.
+    /// Stops restoring the file until another revision is assigned.
     pub(super) fn give_up(&mut self, task: Option<Task>) -> Result<Duration, NodeError> {
         if let Some(state) = self.state.as_mut().filter(|state| state.given_up != task) {
             state.given_up = task;
             self.journal.save(state)?;
-            tracing::warn!("the file is left to the other process that writes it");
+            tracing::warn!(
+                "stopped restoring the managed entries because another process keeps changing them"
+            );
         }
         self.report(Phase::ForeignOwner, "Fought", &wording::conflicts());
         Ok(IDLE)
     }
 
-    /// Begins this change, or continues the one in the journal, to its end.
+    /// Begins this change, or continues the one in the journal, until it ends.
     async fn change(
         &mut self,
         file: FileSnapshot,
@@ -107,7 +109,7 @@ impl Agent {
             .as_ref()
             .or(state.change.as_ref())
             .map(|change| &change.task);
-        // Reports are about this task, whatever the object asks for by the time it ends.
+        // Reports refer to this task, even if the object changes before it ends.
         self.about = task.map(|task| (task.uid.clone(), task.generation));
         let goal = task.map(Task::goal);
         match goal {
@@ -118,7 +120,7 @@ impl Agent {
         }
         let path = self.config_file.clone();
         self.state = Some(state.clone());
-        // Reported beside the work: the file does not wait for the API server.
+        // Reported in the background: the file does not wait for the API server.
         if self.last_error.is_none() {
             self.report(phase_towards(goal), "", "");
         }
@@ -150,20 +152,22 @@ impl Agent {
         self.state = Some(state);
         match result {
             Err(error) => {
-                // The disk has the truth.
+                // The disk has the authoritative state.
                 self.state = self.journal.load()?;
                 Err(error)
             }
             Ok(Outcome::Written(cooldown)) => {
-                tracing::info!("written; the restart waits {} ms", cooldown.as_millis());
-                let message =
-                    "the file is written; the kubelet is restarted 10 s after its last restart";
+                tracing::info!(
+                    "file written; restarting the kubelet in {} ms",
+                    cooldown.as_millis()
+                );
+                let message = "the file is written; the kubelet will be restarted 10 s after its last restart";
                 self.report(phase_towards(goal), "RestartRationed", message);
                 Ok(cooldown)
             }
             Ok(Outcome::InForce) if is_restored => {
-                tracing::info!("the node is restored");
-                // Its restart count is reported once more; then nothing of the state is left.
+                tracing::info!("restored the node");
+                // Its restart count is reported once more before the state is discarded.
                 self.report_restored();
                 self.state = None;
                 Ok(IDLE)
@@ -185,7 +189,7 @@ impl Agent {
     }
 }
 
-/// Phase of a node that works towards this goal.
+/// The phase while the node works towards this goal.
 fn phase_towards(goal: Option<Goal>) -> Phase {
     if goal == Some(Goal::Restore) {
         Phase::Restoring

@@ -1,4 +1,4 @@
-//! Decides what the node does next. Pure: it depends on the facts alone.
+//! Decides what the node does next. Pure: depends only on the facts.
 
 use globalps_core::dockerconfig::{DockerConfig, merge_on_node};
 use globalps_core::provider::{Content, Delivery};
@@ -10,41 +10,41 @@ use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
 use crate::node::state::{Change, Failure, Obstacle, ProviderSide, State, Step, Superseded, Task};
 
-/// Everything that the decision depends on.
+/// The input of the decision.
 #[allow(clippy::struct_excessive_bools)] // Facts do not depend on each other.
 #[derive(Debug)]
 pub(crate) struct NodeFacts<'a> {
-    /// What the object asks for; `None`: nothing, or not known.
+    /// What the object assigns; `None`: nothing, or not known.
     pub(crate) task: Option<&'a Task>,
-    /// Another program is known to manage the file, so globalps writes nothing into it.
+    /// Another program is known to manage the file, so globalps does not change it.
     pub(crate) is_foreign: bool,
-    /// What the journal holds; `None`: nothing was done on this node.
+    /// The state in the journal; `None`: globalps has not changed this node.
     pub(crate) state: Option<&'a State>,
     pub(crate) file: &'a FileSnapshot,
     /// Content of the assigned revision; `None`: not fetched, or superseded.
     pub(crate) desired: Option<&'a Content>,
-    /// The cluster has no content of the assigned revision any more.
+    /// The cluster no longer has the content of the assigned revision.
     pub(crate) superseded: bool,
-    /// Whether the kubelet may be restarted at all.
+    /// Whether the kubelet may ever be restarted.
     pub(crate) restart: bool,
-    /// The kubelet may be restarted now.
+    /// Whether the kubelet may be restarted now.
     pub(crate) is_cooled_down: bool,
-    /// The file was correct when its watch began, so every change since then is noticed at once.
+    /// The file was correct when its watch began, so every later change was noticed.
     pub(crate) is_watched: bool,
-    /// Another process changed managed entries so often that the file is left to it.
+    /// Another process changed managed entries too often, so they are no longer restored.
     pub(crate) is_conflict_limit_reached: bool,
-    /// The node is not selected: this agent restores it, and can't read any content.
+    /// The node is not selected: this agent restores it and can't read any content.
     pub(crate) restores_only: bool,
-    /// The credential provider; `None`: neither asked for nor on the node.
+    /// The credential provider; `None`: neither requested nor on the node.
     pub(crate) provider: Option<&'a ProviderFacts>,
 }
 
-/// What the node has to have.
+/// The desired state of the node.
 #[derive(Default)]
 struct Desired {
-    /// In the credentials file.
+    /// Entries of the credentials file.
     config: DockerConfig,
-    /// With the credential provider; `None`: without it.
+    /// Files of the credential provider; `None`: it is not used.
     provider: Option<ProviderSide>,
 }
 
@@ -58,28 +58,28 @@ pub(crate) enum Action {
     Revive,
     /// Continue the change in the journal, forward or back.
     Resume,
-    /// End the watch after a change: it is not rolled back any more.
+    /// End the observation period after a change: it can no longer be rolled back.
     Settle,
-    /// Begin a change. `quarantine`: the file can't be parsed, and its bytes are kept first. `drift`: the task was in
-    /// force, and another process changed managed entries.
+    /// Begin a change. `quarantine`: the file can't be parsed, so keep its bytes first. `drift`: the task was in force, and
+    /// another process changed managed entries.
     Begin {
         change: Box<Change>,
         quarantine: bool,
         drift: bool,
     },
-    /// The files of the credential provider can't be brought to what is desired.
+    /// The files of the credential provider can't be brought to the desired state.
     Obstructed(Obstacle),
     /// Another program manages the file.
     LeaveAlone,
-    /// Another process keeps undoing the task; leave the file to it.
+    /// Another process keeps undoing the task; stop restoring it.
     GiveUp,
     /// The task failed before and is not repeated.
     Reject(Failure),
-    /// The task is in force as it is.
+    /// The task is in force unchanged.
     Confirm,
     /// Nothing of globalps is on the node, so there is nothing to restore.
     Forget,
-    /// Wait for the task to restore the node; the last report stays.
+    /// Wait for the task to restore the node; keep the last report.
     StandBy,
 }
 
@@ -105,8 +105,8 @@ fn decide_change(facts: &NodeFacts) -> Action {
         facts.restores_only && facts.task.is_none_or(|task| task.goal() != Goal::Restore);
     if let Some(change) = change {
         let is_newer = facts.task.is_some_and(|task| *task != change.task);
-        // A change that was begun is finished or rolled back before anything newer, unless its restart is still
-        // pending: newer content shares it.
+        // A change in progress is finished or rolled back before anything newer begins, unless its restart is still pending:
+        // newer content shares the restart.
         match change.step {
             Step::Watching if is_newer || is_drifted(facts) => return Action::Settle,
             Step::Watching => return Action::Confirm,
@@ -138,7 +138,7 @@ fn decide_change(facts: &NodeFacts) -> Action {
     match (task.goal(), facts.state, desired(facts)) {
         (Goal::Restore, None, _) => Action::Forget,
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &Desired::default()),
-        // An older syncer's journal has no values to compare.
+        // An older syncer's journal has no values to compare with.
         (Goal::Revision(_), Some(state), None)
             if is_in_force_though_superseded(facts)
                 && state.provider.is_none()
@@ -154,8 +154,8 @@ fn decide_change(facts: &NodeFacts) -> Action {
     }
 }
 
-/// The assigned content as it is delivered. A rollout that is held leaves nodes on an older revision: the journal has its
-/// content. Where the provider is not possible, the credentials file has what every pod may use.
+/// The assigned content in the form in which it is delivered. During a halted rollout nodes may stay on an older revision, whose
+/// content is in the journal. If the provider is not possible, the credentials file gets the content for every pod.
 fn desired(facts: &NodeFacts) -> Option<Desired> {
     let in_force = facts.state.and_then(|state| state.provider.as_ref());
     let of_file = |config| Desired {
@@ -169,8 +169,8 @@ fn desired(facts: &NodeFacts) -> Option<Desired> {
     if let (Some(content), Some(task)) = (facts.desired, facts.task) {
         let settled = facts.state.filter(|state| state.is_settled_on(task));
         let side = match (settled, &content.delivery, facts.provider) {
-            // The way in, the way out and other settings take a restart, whose turn the controller gives. A newer syncer, an
-            // upgraded kubelet or an obstacle that is gone wait for it.
+            // Setting up or removing the provider and changing its settings need a restart, which the controller schedules. A
+            // newer syncer, an upgraded kubelet or a resolved obstacle wait for it.
             (Some(state), _, found) => {
                 let both = state.provider.as_ref().zip(found);
                 both.and_then(|(installed, found)| {
@@ -210,7 +210,7 @@ fn has_all(file: &FileSnapshot, managed: &ManagedEntries) -> bool {
     !is_unparsable(file) && managed.keys.iter().all(|key| present.contains_key(&**key))
 }
 
-/// Whether another process changed managed entries. Restoring them ends the watch of the change before.
+/// Whether another process changed managed entries. Restoring them ends the observation of the previous change.
 fn is_drifted(facts: &NodeFacts) -> bool {
     let (Some(task), Some(state), Some(desired)) = (facts.task, facts.state, desired(facts)) else {
         return false;
@@ -222,11 +222,11 @@ fn is_drifted(facts: &NodeFacts) -> bool {
 }
 
 fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Action {
-    // A change whose restart is pending: this one replaces it, and rolls back to the same file.
+    // A change whose restart is pending. The new change replaces it and rolls back to the same file.
     let pending = state.change.as_ref();
     let managed = pending.map_or_else(|| state.managed.clone(), Change::managed);
     let unparsable = is_unparsable(facts.file);
-    // The node's own entries come from the snapshot where the file can't be parsed.
+    // If the file can't be parsed, the node's own entries come from the snapshot.
     let existing = parsed(facts.file)
         .or_else(|| parsed(&state.snapshot))
         .unwrap_or_default();
@@ -273,7 +273,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
         if target == *facts.file && in_force && on_disk(ProviderFacts::has_all) {
             return Action::Confirm;
         }
-        // A mode that was never seen narrowed is not of another process.
+        // If the mode was never recorded as narrowed, the change is not drift by another process.
         let is_mode_only = same && *facts.file != FileSnapshot::Absent;
         let is_of_others = target != *facts.file && (!is_mode_only || facts.is_watched);
         drift = in_force
@@ -285,7 +285,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
     }
     let is_needed = match facts.provider.zip(provider.as_ref()) {
         Some((found, change)) => credential_provider::needs_restart(found, state, change),
-        // The kubelet never read what is restored at once.
+        // Content that is restored immediately was never missed by the kubelet.
         None => pending.is_some() || !(same || drift && facts.is_watched),
     };
     let before = pending.map_or(facts.file, |change| &change.before).clone();
@@ -375,7 +375,7 @@ mod tests {
         dockerconfig::parse(text.as_bytes()).unwrap()
     }
 
-    /// The state after revision 1 was put in force on a node whose file was this.
+    /// The state after revision 1 was applied to a node with this file.
     fn synced(snapshot: &str) -> State {
         let mut state = State::new(file(snapshot), 1);
         let existing = parsed(&file(snapshot)).unwrap_or_default();
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    /// The decision in one line.
+    /// The decision as one line.
     fn line(
         task: Option<&Task>,
         state: Option<&State>,
@@ -452,7 +452,7 @@ mod tests {
                 } else {
                     "no restart"
                 };
-                let quarantine = if quarantine { ", set aside" } else { "" };
+                let quarantine = if quarantine { ", quarantine" } else { "" };
                 let drift = if drift { ", drift" } else { "" };
                 format!("{target}, {restart}{quarantine}{drift}")
             }
@@ -474,7 +474,7 @@ mod tests {
         });
         for (sentence, task, state, content, desired, expected) in [
             (
-                "nothing assigned: nothing to do",
+                "nothing is assigned: nothing to do",
                 None,
                 None,
                 "",
@@ -482,7 +482,7 @@ mod tests {
                 "Idle".to_owned(),
             ),
             (
-                "assigned: the content is needed",
+                "assigned: the content is fetched",
                 Some(&one),
                 None,
                 "",
@@ -498,7 +498,7 @@ mod tests {
                 format!("{OURS}, restart"),
             ),
             (
-                "beside the node's own",
+                "next to the node's own entries",
                 Some(&one),
                 None,
                 OWN,
@@ -506,7 +506,7 @@ mod tests {
                 format!("{OWN_AND_OURS}, restart"),
             ),
             (
-                "the same meaning restarts nothing",
+                "equivalent content causes no restart",
                 Some(&one),
                 None,
                 OURS,
@@ -514,12 +514,12 @@ mod tests {
                 format!("{OURS}, no restart"),
             ),
             (
-                "what is no credentials file is kept aside",
+                "an invalid credentials file is quarantined",
                 Some(&one),
                 None,
                 "{",
                 Some(OURS),
-                format!("{OURS}, restart, set aside"),
+                format!("{OURS}, restart, quarantine"),
             ),
             (
                 "in force: confirmed",
@@ -538,7 +538,7 @@ mod tests {
                 format!("{NEWER}, restart"),
             ),
             (
-                "a rotation that means the same",
+                "a rotation to equivalent content",
                 Some(&two),
                 Some(synced("")),
                 OURS,
@@ -546,7 +546,7 @@ mod tests {
                 format!("{OURS}, no restart"),
             ),
             (
-                "and a file in another form, which stays as it is",
+                "and a file in another format, which stays as it is",
                 Some(&two),
                 Some(synced("")),
                 OURS_IN_ANOTHER_FORM,
@@ -554,7 +554,7 @@ mod tests {
                 format!("{OURS_IN_ANOTHER_FORM}, no restart"),
             ),
             (
-                "others removed the file: none is made for a restore",
+                "another process removed the file: a restore doesn't create one",
                 Some(&restore),
                 Some(synced(OWN)),
                 "",
@@ -562,7 +562,7 @@ mod tests {
                 "Forget".to_owned(),
             ),
             (
-                "others removed the node's own entries: a file without entries stays",
+                "another process removed the node's own entries: a file without entries stays",
                 Some(&restore),
                 Some(synced(OWN)),
                 OURS,
@@ -570,7 +570,7 @@ mod tests {
                 r#"{"auths":{}}, restart"#.to_owned(),
             ),
             (
-                "what failed is not tried again",
+                "a failed task is not retried",
                 Some(&two),
                 Some(failed),
                 OURS,
@@ -578,7 +578,7 @@ mod tests {
                 "Reject".to_owned(),
             ),
             (
-                "restore of nothing",
+                "nothing to restore",
                 Some(&restore),
                 None,
                 OWN,
@@ -586,7 +586,7 @@ mod tests {
                 "Forget".to_owned(),
             ),
             (
-                "an absent file is absent again",
+                "an absent file is removed again",
                 Some(&restore),
                 Some(synced("")),
                 OURS,
@@ -594,7 +594,7 @@ mod tests {
                 "absent, restart".to_owned(),
             ),
             (
-                "the very bytes are back",
+                "the original bytes are restored",
                 Some(&restore),
                 Some(synced(OWN)),
                 OWN_AND_OURS,
@@ -602,7 +602,7 @@ mod tests {
                 format!("{OWN}, restart"),
             ),
             (
-                "an overridden entry is back",
+                "an overridden entry is restored",
                 Some(&restore),
                 Some(synced(OWN_R)),
                 OURS,
@@ -610,7 +610,7 @@ mod tests {
                 format!("{OWN_R}, restart"),
             ),
             (
-                "what others added since stays",
+                "entries added since stay",
                 Some(&restore),
                 Some(synced("")),
                 OWN_AND_OURS,
@@ -618,7 +618,7 @@ mod tests {
                 r#"{"auths":{"own":{"auth":"bzpv"}},"x":1}, restart"#.to_owned(),
             ),
             (
-                "bytes that were no credentials file are back",
+                "the bytes of an invalid credentials file are restored",
                 Some(&restore),
                 Some(synced("{")),
                 OURS,
@@ -634,23 +634,23 @@ mod tests {
                 r#"{"auths":{"r":{"auth":"dTpw"}},"credHelpers":{"x":"y"}}, restart"#.to_owned(),
             ),
             (
-                "a file that was unparsable later: the node's own entries come from the snapshot",
+                "a file that became unparsable: the node's own entries come from the snapshot",
                 Some(&one),
                 Some(synced(OWN)),
                 "{",
                 Some(OURS),
-                format!("{OWN_AND_OURS}, restart, set aside, drift"),
+                format!("{OWN_AND_OURS}, restart, quarantine, drift"),
             ),
             (
-                "a file that was unparsable later: the very bytes from before are back",
+                "a file that became unparsable: the original bytes are restored",
                 Some(&restore),
                 Some(synced(OWN)),
                 "{",
                 None,
-                format!("{OWN}, restart, set aside"),
+                format!("{OWN}, restart, quarantine"),
             ),
             (
-                "two spellings of one registry are back as they were",
+                "two spellings of one registry are restored",
                 Some(&restore),
                 Some(synced(TWICE)),
                 TWICE_AND_OURS,
@@ -658,12 +658,12 @@ mod tests {
                 format!("{TWICE}, restart"),
             ),
             (
-                "one bad entry spoils a file: it is kept aside, and its good entries stay",
+                "one bad entry spoils a file: it is quarantined, and its good entries stay",
                 Some(&one),
                 None,
                 r#"{"auths":{"own":{"auth":"bzpv"},"bad":{"auth":"pants"}},"x":1}"#,
                 Some(OURS),
-                format!("{OWN_AND_OURS}, restart, set aside"),
+                format!("{OWN_AND_OURS}, restart, quarantine"),
             ),
             (
                 "two spellings of one registry stay",
@@ -674,7 +674,7 @@ mod tests {
                 format!("{TWICE_AND_OURS}, restart"),
             ),
             (
-                "nothing to take out: forgotten",
+                "nothing to remove: the state is discarded",
                 Some(&restore),
                 Some(synced("")),
                 "",
@@ -690,7 +690,7 @@ mod tests {
         }
     }
 
-    /// Mode and content of the target, and what comes of it.
+    /// Mode and content of the target, and the action.
     fn with_mode(action: Action) -> String {
         let mode = match &action {
             Action::Begin { change, .. } => match change.target {
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_managed_entries_is_for_its_owner_alone_and_gets_its_mode_back() {
+    fn a_file_with_managed_entries_is_private_and_its_mode_is_restored() {
         let (one, two, restore) = (task(1), task(2), task(0));
         let mut in_force = synced(OWN);
         in_force.snapshot = file(OWN).with_mode(Some(0o644));
@@ -713,7 +713,7 @@ mod tests {
         with_theirs.snapshot = file("");
         for (sentence, task, state, content, mode, is_watched, expected) in [
             (
-                "narrowed with the first entries",
+                "narrowed when entries are added",
                 &one,
                 &first,
                 OWN,
@@ -722,7 +722,7 @@ mod tests {
                 format!("600 {OWN_AND_OURS}, restart"),
             ),
             (
-                "even where the content is there already",
+                "even if the content is already there",
                 &one,
                 &first,
                 OURS,
@@ -758,7 +758,7 @@ mod tests {
                 format!("600 {OWN_AND_OURS}, no restart, drift"),
             ),
             (
-                "wide since an older syncer",
+                "left wide by an older syncer",
                 &one,
                 &in_force,
                 OWN_AND_OURS,
@@ -794,7 +794,7 @@ mod tests {
                 format!("644 {OWN}, restart"),
             ),
             (
-                "a restore of what others made",
+                "a restore of a file that another process created",
                 &restore,
                 &with_theirs,
                 OWN_AND_OURS,
@@ -803,7 +803,7 @@ mod tests {
                 r#"644 {"auths":{"own":{"auth":"bzpv"}},"x":1}, restart"#.to_owned(),
             ),
             (
-                "a restore of the mode alone",
+                "a restore of only the mode",
                 &restore,
                 &in_force,
                 OWN,
@@ -825,7 +825,7 @@ mod tests {
                 assert_eq!(
                     change.before.wide_mode(),
                     expected,
-                    "{sentence}: the way back"
+                    "{sentence}: rolling back"
                 );
             }
             assert_eq!(with_mode(action), expected, "{sentence}");
@@ -833,7 +833,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_others_set_meanwhile_is_narrowed_ahead_and_kept_back() {
+    fn a_mode_set_meanwhile_is_narrowed_and_restored_on_rollback() {
         let (desired, task) = (content(OURS), task(1));
         let before = file(OWN).with_mode(Some(0o644));
         let state = State::new(before.clone(), 0);
@@ -864,7 +864,7 @@ mod tests {
         let begins = |text: &str| format!("{text}, restart");
         for (sentence, task, content, desired, expected) in [
             (
-                "the task that failed",
+                "the failed task",
                 Some(&two),
                 OURS,
                 Some(NEWER),
@@ -872,7 +872,7 @@ mod tests {
             ),
             ("nothing is assigned", None, OURS, None, "Revive".to_owned()),
             (
-                "what is in force is assigned again",
+                "the revision in force is assigned again",
                 Some(&one),
                 OURS,
                 Some(OURS),
@@ -886,14 +886,14 @@ mod tests {
                 begins(NEWER),
             ),
             (
-                "newer content that means the same",
+                "newer equivalent content",
                 Some(&task(3)),
                 OURS,
                 Some(OURS),
                 format!("{OURS}, no restart"),
             ),
             (
-                "newer content must be fetched",
+                "newer content is fetched first",
                 Some(&task(3)),
                 OURS,
                 None,
@@ -907,7 +907,7 @@ mod tests {
                 "absent, restart".to_owned(),
             ),
             (
-                "a restore of nothing",
+                "nothing to restore",
                 Some(&task(0)),
                 "",
                 None,
@@ -929,7 +929,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_is_finished_before_anything_else() {
+    fn a_change_in_progress_is_finished_first() {
         let (one, two) = (task(1), task(2));
         let with = |step| {
             let mut state = synced("");
@@ -954,7 +954,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_content_shares_the_restart_that_is_still_to_come() {
+    fn newer_content_shares_a_pending_restart() {
         let (one, two, restore) = (task(1), task(2), task(0));
         let existing = parsed(&file(OWN)).unwrap();
         let merged = merge_on_node(&existing, &config(OURS), &BTreeSet::default(), &[]);
@@ -979,7 +979,7 @@ mod tests {
                 "Resume",
             ),
             (
-                "a newer one takes its place",
+                "a newer task replaces it",
                 &two,
                 &state,
                 Some(NEWER),
@@ -987,7 +987,7 @@ mod tests {
                 &begin_newer,
             ),
             (
-                "the restore too",
+                "so does a restore",
                 &restore,
                 &state,
                 None,
@@ -996,7 +996,7 @@ mod tests {
             ),
             ("its content is needed", &two, &state, None, false, "Fetch"),
             (
-                "but not for longer than that",
+                "but only while the restart is pending",
                 &two,
                 &state,
                 None,
@@ -1004,7 +1004,7 @@ mod tests {
                 "Resume",
             ),
             (
-                "the same content still owes a restart",
+                "the same content still needs the restart",
                 &two,
                 &state,
                 Some(OURS),
@@ -1012,7 +1012,7 @@ mod tests {
                 &format!("{OWN_AND_OURS}, restart"),
             ),
             (
-                "the restart was asked for",
+                "the restart was requested",
                 &two,
                 &asked,
                 Some(NEWER),
@@ -1027,13 +1027,13 @@ mod tests {
             };
             let action = decide(&facts);
             if let Action::Begin { change, .. } = &action {
-                assert_eq!(change.before, self::file(OWN), "{sentence}: the way back");
+                assert_eq!(change.before, self::file(OWN), "{sentence}: rolling back");
             }
             assert_eq!(in_one_line(action), *expected, "{sentence}");
         }
     }
 
-    /// Whatever the object says, an agent that can't read the content asks for none.
+    /// An agent that can't read the content never asks for it, whatever the object assigns.
     #[test]
     fn a_node_that_is_not_selected_is_restored_and_gets_no_content() {
         let (one, two, restore) = (task(1), task(2), task(0));
@@ -1068,21 +1068,21 @@ mod tests {
             ),
             ("nothing to restore", Some(&restore), None, true, "Forget"),
             (
-                "a change under way",
+                "a change in progress",
                 Some(&two),
                 Some(with(Step::Forward)),
                 true,
                 "Resume",
             ),
             (
-                "its restart waits",
+                "its restart is pending",
                 Some(&two),
                 Some(with(Step::Forward)),
                 false,
                 "Resume",
             ),
             (
-                "a change on its way back",
+                "a change that is being rolled back",
                 None,
                 Some(with(Step::Back)),
                 true,
@@ -1111,7 +1111,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_others_remove_are_restored_up_to_the_limit() {
+    fn removed_entries_are_restored_up_to_the_limit() {
         let (one, two) = (task(1), task(2));
         let mut given_up = synced(OWN);
         given_up.given_up = Some(task(1));
@@ -1119,7 +1119,7 @@ mod tests {
         let no_restart = format!("{OWN_AND_OURS}, no restart, drift");
         for (sentence, task, state, is_watched, is_conflict_limit_reached, expected) in [
             (
-                "seen at once: the kubelet has not read it",
+                "noticed immediately: the kubelet has not read it",
                 &one,
                 &synced(OWN),
                 true,
@@ -1127,7 +1127,7 @@ mod tests {
                 &*no_restart,
             ),
             (
-                "who knows for how long: restarted",
+                "changed for an unknown time: restart",
                 &one,
                 &synced(OWN),
                 false,
@@ -1135,7 +1135,7 @@ mod tests {
                 &*restart,
             ),
             (
-                "a fight is not fought",
+                "the conflict limit ends the restores",
                 &one,
                 &synced(OWN),
                 true,
@@ -1143,7 +1143,7 @@ mod tests {
                 "GiveUp",
             ),
             (
-                "what was given up stays so",
+                "a task that was given up stays so",
                 &one,
                 &given_up,
                 true,
@@ -1151,7 +1151,7 @@ mod tests {
                 "GiveUp",
             ),
             (
-                "another revision is no drift",
+                "another revision is not drift",
                 &two,
                 &given_up,
                 true,
@@ -1170,28 +1170,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_program_manages_gets_no_entries_and_loses_managed_ones() {
+    fn a_file_with_a_foreign_owner_gets_no_entries_and_managed_ones_are_removed() {
         let mut under_way = synced(OWN);
         under_way.change = Some(with_step(Step::Forward));
         let (one, restore) = (task(1), task(0));
         for (sentence, task, state, content, expected) in [
             ("no first revision", &one, None, OWN, "LeaveAlone"),
             (
-                "no other one",
+                "no other revision",
                 &task(2),
                 Some(&synced(OWN)),
                 OWN,
                 "LeaveAlone",
             ),
             (
-                "what was begun is ended",
+                "a change in progress is ended",
                 &one,
                 Some(&under_way),
                 OWN,
                 "Resume",
             ),
             (
-                "the way back is open",
+                "a restore is possible",
                 &restore,
                 Some(&synced(OWN)),
                 OWN_AND_OURS,
@@ -1218,7 +1218,7 @@ mod tests {
     }
 
     #[test]
-    fn never_means_that_no_change_restarts_the_kubelet() {
+    fn restart_never_prevents_every_restart() {
         let (file, desired, task) = (FileSnapshot::Absent, content(OURS), task(1));
         let facts = NodeFacts {
             restart: false,
@@ -1228,7 +1228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_and_superseded_is_compared_with_the_journal() {
+    fn a_superseded_revision_in_force_is_compared_with_the_journal() {
         let (one, two, synced) = (task(1), task(2), synced(""));
         let mut older = synced.clone();
         older.managed =
@@ -1237,16 +1237,9 @@ mod tests {
         watched.change = Some(with_step(Step::Watching));
         let repaired = format!("{OURS}, restart, drift");
         for (sentence, task, superseded, state, content, expected) in [
-            (
-                "as it is in the journal",
-                &one,
-                true,
-                &synced,
-                OURS,
-                "Confirm",
-            ),
+            ("unchanged", &one, true, &synced, OURS, "Confirm"),
             ("other credentials", &one, true, &synced, NEWER, &*repaired),
-            ("taken out", &one, true, &synced, "", &*repaired),
+            ("removed", &one, true, &synced, "", &*repaired),
             (
                 "not known to be superseded",
                 &one,
@@ -1257,7 +1250,7 @@ mod tests {
             ),
             ("another revision", &two, true, &synced, OURS, "Fetch"),
             (
-                "an older journal has keys alone",
+                "an older journal has only keys",
                 &one,
                 true,
                 &older,
@@ -1291,7 +1284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_meanwhile_stays_ahead_and_back() {
+    fn entries_written_meanwhile_stay_forward_and_back() {
         const THEIRS: &str = r#"{"auths":{"theirs":{"auth":"dDp0"}}}"#;
         const THEIRS_AND_OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"},"theirs":{"auth":"dDp0"}}}"#;
         const THEIRS_AND_OWN_R: &str =
@@ -1312,28 +1305,28 @@ mod tests {
                 THEIRS,
             ),
             (
-                "before one of their own was overridden",
+                "before one of the node's own entries was overridden",
                 OWN_R,
                 THEIRS_AND_OWN_R,
                 THEIRS_AND_OURS,
                 THEIRS_AND_OWN_R,
             ),
             (
-                "after one of their own was overridden",
+                "after one of the node's own entries was overridden",
                 OWN_R,
                 THEIRS_AND_OURS,
                 THEIRS_AND_OURS,
                 THEIRS_AND_OWN_R,
             ),
             (
-                "the target is there in another form",
+                "the target is already there in another format",
                 "",
                 OURS_IN_ANOTHER_FORM,
                 OURS_IN_ANOTHER_FORM,
                 "",
             ),
             (
-                "a file that they removed is created, and removed again on the way back",
+                "a removed file is created, and removed again on rollback",
                 OWN,
                 "",
                 OURS,
@@ -1351,7 +1344,7 @@ mod tests {
                 panic!("{sentence}: not begun")
             };
             let rebased = rebase(&change, &file(content), &state).unwrap();
-            assert_eq!(text(&rebased.target), ahead, "{sentence}: ahead");
+            assert_eq!(text(&rebased.target), ahead, "{sentence}: forward");
             assert_eq!(text(&rebased.before), back, "{sentence}: back");
             assert_eq!(rebased.target_managed.keys, change.target_managed.keys);
             let has_own = content.contains("https://r/") || text(&before).contains("https://r/");
@@ -1394,12 +1387,9 @@ mod tests {
         let state = State::new(before.clone(), 0);
         let rebased = rebase(&change, &file(TWO), &state).unwrap();
         assert_eq!(rebased.target_managed.overridden().len(), 2);
-        assert_eq!(
-            rebased.before, before,
-            "both spellings are there on the way back"
-        );
+        assert_eq!(rebased.before, before, "a rollback keeps both spellings");
 
-        // Another process replaced the file that had revision 1, and writes it again while revision 2 comes.
+        // Another process replaced the file that had revision 1, and writes it again during the change to revision 2.
         let mut state = synced(OWN_R);
         let (two, newer) = (task(2), content(NEWER));
         let found = file(OTHER);
@@ -1425,7 +1415,7 @@ mod tests {
         let restored = restore_text(&state, &theirs);
         assert!(
             restored.contains("bzpx"),
-            "what they wrote since is theirs: {restored}"
+            "entries written since are foreign: {restored}"
         );
     }
 
@@ -1472,7 +1462,7 @@ mod tests {
         }
     }
 
-    /// The facts and the state once revision 1 is in force by the provider.
+    /// The facts and the state once the provider delivers revision 1.
     fn in_force(tokens: bool) -> (ProviderFacts, State) {
         let mut facts = provider_facts();
         facts.tokens = Some(tokens);
@@ -1492,7 +1482,7 @@ mod tests {
         (facts, state)
     }
 
-    /// The decision in one line: whether the provider is on the node afterwards, restart and drift.
+    /// The decision as one line: whether the provider is on the node afterwards, restart and drift.
     fn provider_line(action: Action) -> String {
         let Action::Begin { change, drift, .. } = action else {
             return in_one_line(action);
@@ -1515,7 +1505,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_comes_where_it_is_possible_and_goes_with_a_restart() {
+    fn setting_up_and_removing_the_provider_needs_a_restart() {
         let (one, two, restore) = (task(1), task(2), task(0));
         let no_provider = provider_facts();
         let (there, state) = in_force(true);
@@ -1540,7 +1530,7 @@ mod tests {
         };
         for (sentence, task, provider, state, content, in_file, expected) in [
             (
-                "in, from nothing",
+                "setup without previous delivery",
                 &one,
                 &no_provider,
                 None,
@@ -1549,7 +1539,7 @@ mod tests {
                 "provider, own, restart",
             ),
             (
-                "in, from the file",
+                "setup after delivery by the file",
                 &two,
                 &no_provider,
                 Some(&managed),
@@ -1567,7 +1557,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "in force, and others wrote the file in another form",
+                "in force, and another process reformatted the file",
                 &one,
                 &there,
                 Some(&state),
@@ -1603,7 +1593,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "a version that is not known",
+                "an unknown version",
                 &one,
                 &version_unknown,
                 Some(&state),
@@ -1612,7 +1602,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "an obstacle to the way in",
+                "an obstacle to the setup",
                 &one,
                 &kept,
                 Some(&state),
@@ -1667,7 +1657,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_wrote_while_the_provider_came_is_as_before_globalps_again() {
+    fn rebasing_the_setup_of_the_provider_keeps_the_nodes_own_file() {
         let (provider, content, task) = (provider_facts(), by_provider(""), task(2));
         let mut state = synced(OWN);
         state.snapshot = file(OWN).with_mode(Some(0o644));
@@ -1688,7 +1678,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_others_wrote_while_the_provider_came_stay_ahead_and_back() {
+    fn rebasing_the_setup_of_the_provider_keeps_flags_written_meanwhile() {
         let facts = provider_facts();
         let (content, config) = (by_provider(""), with_scopes());
         let change = ProviderChange {
@@ -1718,7 +1708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_rotation_still_owes_the_restart_for_settings_that_are_written_already() {
+    fn a_newer_rotation_still_needs_the_restart_for_settings_already_written() {
         let (mut provider, mut state) = in_force(true);
         let content = by_provider("5055");
         let Delivery::CredentialProvider(config) = &content.delivery else {
@@ -1755,8 +1745,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_change_of_the_provider_is_drift_and_takes_a_restart_where_the_kubelet_reads_it_at_its_start()
-     {
+    fn drift_of_the_provider_needs_a_restart_if_the_kubelet_reads_it_only_at_start() {
         let (facts_in_force, state) = in_force(true);
         let changed = |change: fn(&mut ProviderFacts)| {
             let (mut facts, _) = in_force(true);
@@ -1786,7 +1775,7 @@ mod tests {
                 "provider, own, restart, drift",
             ),
             (
-                "flags of others",
+                "foreign flags",
                 changed(|facts| {
                     let flags = "KUBELET_KUBEADM_ARGS=\"--image-credential-provider-config=/x\"\n";
                     facts.disk.flags = Some(file(flags));
@@ -1807,7 +1796,7 @@ mod tests {
         }
     }
 
-    /// A node whose kubelet kubeadm set up, with these flags.
+    /// A node set up by kubeadm, with these kubelet flags.
     fn facts_on(
         flags: &str,
         side: Option<&ProviderSide>,
@@ -1833,7 +1822,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_comes_goes_and_changes_when_an_assignment_asks_for_it() {
+    fn the_provider_changes_only_with_an_assignment() {
         const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=1\"\n";
         let by_provider = |text: &str, ports: &[&str]| Content {
             delivery: Delivery::CredentialProvider(ProviderConfig {
@@ -1870,7 +1859,7 @@ mod tests {
         let drifted = facts_on(FLAGS, Some(&rewritten), None);
         for (sentence, task, state, found, content, on_disk, expected) in [
             (
-                "in, with a new revision",
+                "setup with a new revision",
                 task(2),
                 &by_file,
                 &new,
@@ -1879,7 +1868,7 @@ mod tests {
                 "in, restart",
             ),
             (
-                "not by a newer syncer alone",
+                "a newer syncer alone changes nothing",
                 task(1),
                 &by_file,
                 &new,
@@ -1888,7 +1877,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "in, when it is asked for again",
+                "setup when it is assigned again",
                 of_generation(8, 1),
                 &by_file,
                 &new,
@@ -1933,7 +1922,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "until an assignment",
+                "until it is assigned again",
                 task(2),
                 &old_kubelet,
                 &upgraded,
@@ -1942,7 +1931,7 @@ mod tests {
                 "in, restart",
             ),
             (
-                "flags that somebody rewrote",
+                "flags that another process rewrote",
                 task(1),
                 &provided,
                 &drifted,
@@ -1951,7 +1940,7 @@ mod tests {
                 "in, restart, drift",
             ),
             (
-                "where it is not possible the file has it",
+                "if it is not possible, the file gets the content",
                 task(2),
                 &by_file,
                 &impossible,
@@ -1960,7 +1949,7 @@ mod tests {
                 "out, restart",
             ),
             (
-                "and nothing happens without need",
+                "and nothing else changes",
                 task(1),
                 &by_file,
                 &impossible,
@@ -1969,7 +1958,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "not by an older controller, which leaves out what it does not know",
+                "an older controller, which omits the unknown field, changes nothing",
                 task(1),
                 &provided,
                 &installed,
@@ -1978,7 +1967,7 @@ mod tests {
                 "Confirm",
             ),
             (
-                "out, by a revision",
+                "removal by a revision",
                 task(2),
                 &provided,
                 &installed,
@@ -1987,7 +1976,7 @@ mod tests {
                 "out, restart",
             ),
             (
-                "out, by a restore",
+                "removal by a restore",
                 task(0),
                 &provided,
                 &installed,

@@ -9,7 +9,7 @@ use crate::cluster::FetchError;
 use crate::node::kubelet::Kubelet as _;
 use crate::node::state::{Change, State, Task};
 
-/// Between two attempts to fetch a revision that the cluster has no content of.
+/// Interval between attempts to fetch a revision that has no content in the cluster.
 const RECHECK: Duration = Duration::from_secs(5);
 
 impl Agent {
@@ -17,7 +17,7 @@ impl Agent {
         let pause = self.fetch_once(task).await;
         let awaits = |state: &State| state.change.as_ref().is_some_and(Change::awaits_restart);
         if self.state.as_ref().is_some_and(awaits) {
-            // A restart that is due does not wait for the API server.
+            // A pending restart does not wait for the API server.
             return pause.min(self.unit.cooldown());
         }
         pause
@@ -33,7 +33,7 @@ impl Agent {
             }
             Err(error @ FetchError::Superseded { .. }) => {
                 if self.superseded.replace(task.revision) != Some(task.revision) {
-                    tracing::info!(%error, "the journal may have it");
+                    tracing::info!(%error, "content not found in the cluster; looking in the journal");
                     return Duration::ZERO;
                 }
                 let message =
@@ -43,8 +43,8 @@ impl Agent {
             }
             Err(error) => {
                 let pause = self.backoff.next();
-                tracing::warn!(%error, "trying again in {} ms", pause.as_millis());
-                // A node whose revision is in force stays Synced.
+                tracing::warn!(%error, "could not fetch the content; retrying in {} ms", pause.as_millis());
+                // A node whose revision is already in force stays Synced.
                 if self.state.as_ref().map_or(0, |state| state.revision) != task.revision {
                     self.report(Phase::Syncing, "SecretNotRead", &error.to_string());
                 }

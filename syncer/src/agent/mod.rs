@@ -1,4 +1,4 @@
-//! The loop on the node: observe, decide, act, report.
+//! The agent's loop on the node: observe, decide, act, report.
 
 mod applying;
 mod decide;
@@ -33,13 +33,13 @@ use crate::report::{StatusReporter, writer};
 use decide::{Action, NodeFacts, decide};
 use revival::Revival;
 
-/// Pause after an error of the disk, and after one of the node's bus.
+/// Pause after an error of the disk, and after one of the system bus.
 const DISK_RETRY: Duration = Duration::from_secs(10);
 const BUS_RETRY: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_secs(1);
 /// Time for another process to finish writing a file that can't be parsed yet.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
-/// Nothing to do until the object or the file changes.
+/// Idle until the object or the file changes.
 const IDLE: Duration = Duration::from_hours(24);
 
 pub(crate) struct Options {
@@ -52,13 +52,13 @@ pub(crate) struct Options {
     pub(crate) restores_only: bool,
 }
 
-/// What this process has of the node.
+/// What this process may access on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Nothing,
-    /// No other syncer works on it. What its disk holds is unknown.
+    /// The lock: no other syncer works on the node. The state on its disk is not loaded.
     Lock,
-    /// `state` is what its disk holds.
+    /// The lock, and `state` matches the disk.
     State,
 }
 
@@ -77,39 +77,39 @@ pub(crate) struct Agent {
     desired: Option<(i64, Content)>,
     /// uid of the object that assigned it.
     desired_for: Option<String>,
-    /// The assigned revision that the cluster has no content of any more.
+    /// The assigned revision, if the cluster no longer has its content.
     superseded: Option<i64>,
     backoff: Backoff,
-    /// uid and generation of the object that reports are about.
+    /// uid and generation of the object that reports refer to.
     about: Option<(String, i64)>,
-    /// Until when the kubelet is watched after a change.
+    /// End of the observation period after a change.
     watch_until: Option<Instant>,
     /// Where an unparsable file was moved, for the report.
     quarantined: Option<PathBuf>,
     drift: Drift,
-    /// Why this node's kubelet is not restarted, as a clause; `None`: it is.
+    /// Why this node's kubelet is not restarted, as a clause; `None`: it is restarted.
     no_restart: Option<String>,
-    /// The last error. It is logged once, and reported until it is over.
+    /// The last error. It is logged once and reported until it is resolved.
     last_error: Option<String>,
-    /// An unparsable file that gets a moment, as its writer may not have finished.
+    /// An unparsable file whose writer may not have finished yet.
     half_written: Option<FileSnapshot>,
-    /// What the object asked for when the node was last observed.
+    /// What the object assigned at the last observation.
     task: Option<Task>,
-    /// The task that an error of the node ended before its change began. It is not repeated until another generation
-    /// asks for it, so that nodes whose common problem is over don't all restart at once.
+    /// A task that an error of the node ended before its change began. It is repeated only for another generation, so that nodes
+    /// with a common problem don't all restart at once when it is resolved.
     held: Option<Task>,
     revival: Revival,
     provider: Provider,
-    /// Why content that asks for the provider goes into the credentials file.
+    /// Why content for the provider goes into the credentials file instead.
     obstacle: Option<Obstacle>,
-    /// Files of the provider that get a moment, as their writer may not have finished.
+    /// Provider files whose writer may not have finished yet.
     half_written_settings: Option<ProviderDisk>,
 }
 
 impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
         Self {
-            journal: Journal::beside(&options.config_file),
+            journal: Journal::next_to(&options.config_file),
             drift: Drift::new(&options.config_file),
             no_restart: None,
             last_error: None,
@@ -139,10 +139,10 @@ impl Agent {
         }
     }
 
-    /// Runs until the API server has rejected this pod for too long, or until it is dropped, which may be at any await: the
-    /// next syncer continues from the journal.
+    /// Runs until the API server has rejected this pod for too long, or until the future is dropped, which is safe at any await:
+    /// the next syncer continues from the journal.
     pub(crate) async fn run(&mut self) {
-        // The pod is ready once the lock is held and the API server has answered.
+        // The pod is ready once this process holds the lock and the API server has answered.
         self.reporter.mark_ready(false);
         let Some(_lock) = self.acquire_node().await else {
             return;
@@ -158,13 +158,12 @@ impl Agent {
         }
     }
 
-    /// The watch of the object has ended for good.
+    /// The watch of the object has ended permanently.
     fn is_cut_off(&self) -> bool {
         self.objects.has_changed().is_err()
     }
 
-    /// Waits until this process holds the node's lock, and then until it can read the node's state. `None`: it holds the lock
-    /// and is cut off.
+    /// Waits until this process holds the node's lock and can read the node's state. `None`: the API server rejects this pod.
     async fn acquire_node(&mut self) -> Option<File> {
         let lock = loop {
             match self.journal.lock() {
@@ -198,8 +197,8 @@ impl Agent {
         }
     }
 
-    /// The pod is ready while the other syncer answers for the node: pods whose `DaemonSet` was deleted may stay for long, and
-    /// the node has all that it needs.
+    /// The pod is ready while another syncer reports for the node: pods of a deleted `DaemonSet` may stay for long, and the node
+    /// has what it needs.
     fn stand_by(&mut self) {
         let known = self.objects.borrow_and_update();
         let is_answered = known.object().is_some_and(|object| {
@@ -211,14 +210,14 @@ impl Agent {
     }
 
     async fn wait_unusable(&mut self, error: &NodeError) {
-        tracing::error!(%error, "this syncer can't work on the node");
+        tracing::error!(%error, "can't work on this node");
         self.observe_object();
         self.held.clone_from(&self.task);
         self.report_error(error);
         self.wait(DISK_RETRY).await;
     }
 
-    /// Takes the object as it is now as what is asked of the node.
+    /// Takes the current object as the node's assignment.
     fn observe_object(&mut self) -> Known {
         let known = self.objects.borrow_and_update().clone();
         self.task = known.object().and_then(task);
@@ -229,8 +228,8 @@ impl Agent {
         known
     }
 
-    /// Whether the task waits for another generation. A change in the journal goes on, and so does the care for what is
-    /// in force.
+    /// Whether the task waits for another generation. A change in the journal continues, and the content in force is still
+    /// maintained.
     fn is_held(&self) -> bool {
         let Some(task) = self.task.as_ref().filter(|_| self.task == self.held) else {
             return false;
@@ -247,7 +246,7 @@ impl Agent {
     fn retry_after(&mut self, error: &NodeError) -> Duration {
         let text = error.to_string();
         if self.last_error.as_ref() != Some(&text) {
-            tracing::warn!(error = text, "the node can't be changed now");
+            tracing::warn!(error = text, "can't change the node now; will retry");
         }
         self.last_error = Some(text);
         self.held.clone_from(&self.task);
@@ -260,7 +259,7 @@ impl Agent {
 
     async fn wait(&mut self, pause: Duration) {
         tokio::select! {
-            // An error means that the watch has ended, and with it this syncer as soon as it has the node.
+            // An error means that the watch has ended; this syncer ends as well once it has the node.
             changed = self.objects.changed() => match changed {
                 Ok(()) => self.backoff.reset(),
                 Err(_) => sleep(LOCK_RETRY).await,
@@ -270,13 +269,13 @@ impl Agent {
         }
     }
 
-    /// Observes once and acts. Returns how long there is nothing more to do; zero: observe again at once.
+    /// Observes once and acts. Returns the time until there is more to do; zero: observe again immediately.
     async fn step(&mut self) -> Result<Duration, NodeError> {
         let known = self.observe_object();
         let object = known.object();
         let uid = object.and_then(|object| object.metadata.uid.clone());
         if self.desired_for != uid {
-            // Revisions start at 1 again after a cleanup, so the same number may be another content.
+            // Revisions restart at 1 after a cleanup, so the same number may have other content.
             self.desired = None;
             self.desired_for = uid;
         }

@@ -1,4 +1,4 @@
-//! Observes the credential provider: what the node has of it, and why it may not be possible here.
+//! Observes the credential provider: what is on the node, and why it may not be possible there.
 
 use globalps_core::api::{NodePullSecret, Phase};
 use globalps_core::provider::{
@@ -12,7 +12,7 @@ use crate::node::provider::ProviderDisk;
 use crate::node::state::{NodeError, Obstacle};
 
 impl Agent {
-    /// `None`: no content asks for it, and nothing of it is on the node.
+    /// `None`: it is not requested, and nothing of it is on the node.
     pub(super) async fn observe_provider(
         &mut self,
         object: Option<&NodePullSecret>,
@@ -72,7 +72,7 @@ impl Agent {
     ) -> Result<Option<Obstacle>, NodeError> {
         let (major, minor) = MIN_KUBELET;
         match version {
-            None => return Ok(Some(Obstacle::new("the kubelet's version is not known"))),
+            None => return Ok(Some(Obstacle::new("the kubelet's version is unknown"))),
             Some((found, older)) if (found, older) < MIN_KUBELET => {
                 let message = format!("the kubelet is {found}.{older}, older than {major}.{minor}");
                 return Ok(Some(Obstacle::new(message)));
@@ -80,11 +80,11 @@ impl Agent {
             Some(_) => {}
         }
         if !self.restart {
-            let message = "`spec.kubelet.restart` is `Never`, and the provider takes one restart";
+            let message = "`spec.kubelet.restart` is `Never`, but the provider needs a restart";
             return Ok(Some(Obstacle::new(message)));
         }
         if let Some(reason) = &self.no_restart {
-            let message = format!("{reason}, and the provider takes one restart");
+            let message = format!("{reason}, but the provider needs a restart");
             return Ok(Some(Obstacle::new(message)));
         }
         if let Some(obstacle) = self.provider.obstacle() {
@@ -103,7 +103,7 @@ impl Agent {
         }))
     }
 
-    /// A file of flags that another process may not have written to its end yet gets a moment.
+    /// Whether the flags file may still be in the middle of a write by another process.
     pub(super) fn is_half_written(&mut self, facts: Option<&ProviderFacts>) -> bool {
         let in_force = self
             .state

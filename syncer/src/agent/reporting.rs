@@ -1,4 +1,4 @@
-//! What the node reports of itself.
+//! Builds the node's reports.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::report::wording;
 
 impl Agent {
     pub(super) fn report_in_force(&mut self) {
-        let within = "the kubelet reads it by itself within 5 minutes";
+        let within = "the kubelet picks up the file within 5 minutes";
         let drifts = self.state.as_ref().map_or(0, |state| state.drifts);
         let has_provider = self
             .state
@@ -36,7 +36,7 @@ impl Agent {
         self.report(Phase::Synced, reason, &message);
     }
 
-    /// A node that waits reports it, which shows that its syncer runs.
+    /// Reports a waiting node, so that the controller sees that its syncer runs.
     pub(super) fn report_waiting(&mut self) {
         if self.about.is_some() {
             self.report(Phase::Pending, "", "");
@@ -60,7 +60,7 @@ impl Agent {
         self.report(phase, reason, &message);
     }
 
-    /// An error of a node that nothing is asked of harms nobody.
+    /// An error of the node is reported only if something is assigned.
     pub(super) fn report_error(&mut self, error: &NodeError) {
         let is_under_way = self
             .state
@@ -72,7 +72,7 @@ impl Agent {
         self.report(Phase::Failed, error.reason(), &error.to_string());
     }
 
-    /// How the revision in force is delivered; empty: none is.
+    /// How the revision in force is delivered; empty: none is in force.
     fn delivery(&self) -> &'static str {
         match &self.state {
             Some(state) if state.provider.is_some() => DeliveryType::CredentialProvider.as_str(),
@@ -122,5 +122,5 @@ impl Agent {
 
 fn quarantined(path: &Path) -> String {
     let path = path.display();
-    format!("the node's own file could not be parsed and is kept as {path}")
+    format!("the node's own file could not be parsed; it is kept as {path}")
 }

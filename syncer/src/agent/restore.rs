@@ -1,4 +1,4 @@
-//! Restores one node by hand: no cluster is needed, and nothing of the running syncer but its journal.
+//! Restores one node manually. Needs no cluster, only the syncer's journal.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node::provider::Provider;
 use crate::node::state::{Failure, NodeError, State, Task};
 
-/// A change of before, its end and the restore itself take three rounds.
-const ROUNDS: usize = 10;
+/// An interrupted change, its end and the restore take up to three rounds.
+const MAX_STEPS: usize = 10;
 
-/// How it ended.
+/// The result of a restore.
 #[derive(Debug)]
 pub(crate) enum Restored {
     Nothing,
     Done,
-    /// The file is what it was before the command.
+    /// The file is the same as before the command.
     KubeletDown(Failure),
 }
 
@@ -40,10 +40,10 @@ impl Restore {
         Self {
             config_file: config_file.to_owned(),
             provider,
-            journal: Journal::beside(config_file),
+            journal: Journal::next_to(config_file),
             unit,
             restart,
-            // No task of before, so that one that failed is tried again.
+            // A new task, so that one that failed before is retried.
             task: Task {
                 uid: format!("by hand at {}", Timestamp::now()),
                 generation: 0,
@@ -52,7 +52,7 @@ impl Restore {
         }
     }
 
-    /// Takes the node's lock and restores the node; `say` gets a sentence for each thing that was found or done.
+    /// Takes the node's lock and restores the node; calls `say` with a sentence for each finding and action.
     pub(crate) async fn run(&mut self, mut say: impl FnMut(&str)) -> Result<Restored, NodeError> {
         let _lock = self.journal.lock()?;
         file::sweep(&self.config_file);
@@ -63,7 +63,7 @@ impl Restore {
         say(&found(&state));
         self.find_unit(&mut state, &mut say).await;
         let path = self.config_file.clone();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_STEPS {
             let file = file::read(&path)?;
             let provider = self.observe_provider(&state)?;
             let facts = NodeFacts {
@@ -95,7 +95,7 @@ impl Restore {
                         let kept = self.journal.quarantine(bytes)?;
                         let kept = kept.display();
                         say(&format!(
-                            "the present file can't be parsed; it is kept as {kept}"
+                            "the current file can't be parsed; it is kept as {kept}"
                         ));
                     }
                     (true, transaction.begin(&mut state, *change).await?)
@@ -104,7 +104,7 @@ impl Restore {
                     let change = state.change.as_ref();
                     let is_restore = change.is_some_and(|change| change.task == self.task);
                     if !is_restore {
-                        say("an interrupted change is finished first");
+                        say("finishing an interrupted change first");
                     }
                     (is_restore, transaction.resume(&mut state).await?)
                 }
@@ -115,7 +115,7 @@ impl Restore {
                 }
                 Action::Revive => match self.unit.restart(true).await {
                     Ok(()) => {
-                        say("the kubelet was down, and runs again");
+                        say("the kubelet was down and runs again");
                         state.failed = None;
                         continue;
                     }
@@ -142,9 +142,7 @@ impl Restore {
                 Outcome::InForce | Outcome::RolledBack(_) => {}
             }
         }
-        Err(NodeError::Unit(
-            "the restore did not come to an end".to_owned(),
-        ))
+        Err(NodeError::Unit("the restore did not finish".to_owned()))
     }
 
     fn not_revived(&self, error: String) -> Failure {
@@ -172,7 +170,7 @@ impl Restore {
         }))
     }
 
-    /// Without a unit to restart, neither this restore nor a change of before restarts it, whatever failed before.
+    /// Without a unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
     async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
             match self.unit.restartable().await {
@@ -184,7 +182,7 @@ impl Restore {
             "`--restart=never`".to_owned()
         };
         say(&format!(
-            "the kubelet is not restarted ({reason}); it reads the file by itself within 5 minutes"
+            "the kubelet is not restarted ({reason}); it picks up the file within 5 minutes"
         ));
         self.restart = false;
         state.failed = None;
@@ -208,7 +206,7 @@ fn found(state: &State) -> String {
         None => "",
     };
     let before = described(&state.snapshot);
-    format!("found {revision} with {entries}{provider}; the file before globalps was {before}")
+    format!("found {revision} with {entries}{provider}; before globalps the file was {before}")
 }
 
 fn described(file: &FileSnapshot) -> String {

@@ -1,4 +1,4 @@
-//! When a kubelet that stays down is started next.
+//! Schedules starts of a kubelet that stays down.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::cluster::backoff::Backoff;
 
-/// First and longest pause between two starts. systemd alone gives up after five starts in 10 s.
+/// First and longest pause between two starts. systemd itself gives up after five starts in 10 s.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(2));
 
 pub(super) struct Revival {
@@ -25,8 +25,8 @@ impl Default for Revival {
 }
 
 impl Revival {
-    /// Whether a pause is over. The next one begins with the next call then.
-    pub(super) fn is_due(&mut self) -> bool {
+    /// Whether the pause is over. If so, the next call begins the next pause.
+    pub(super) fn begin_attempt(&mut self) -> bool {
         let backoff = &mut self.backoff;
         let next = *self
             .next
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn starts_become_less_frequent_down_to_one_in_a_minute_or_two() {
+    async fn pauses_between_starts_grow_to_two_minutes() {
         let mut revival = Revival::default();
         let mut pauses = Vec::new();
         let mut last = Instant::now();
         while pauses.len() < 8 {
-            if revival.is_due() {
+            if revival.begin_attempt() {
                 pauses.push(last.elapsed().as_secs());
                 last = Instant::now();
             }

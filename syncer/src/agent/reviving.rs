@@ -9,27 +9,27 @@ use super::{Agent, BUS_RETRY, IDLE};
 use crate::node::kubelet::Kubelet as _;
 use crate::node::state::Failure;
 
-/// Between two checks whether something else started the kubelet.
+/// Interval between checks whether the kubelet was started by something else.
 const CHECK: Duration = Duration::from_secs(5);
 
 impl Agent {
-    /// The failure that left the kubelet down, if no change is under way that restarts it.
+    /// The failure that left the kubelet down, unless a change in progress restarts it.
     pub(super) fn down(&self) -> Option<Failure> {
         let state = self.state.as_ref().filter(|state| state.change.is_none())?;
         state.failed.clone().filter(|failure| failure.stuck)
     }
 
-    /// Starts the kubelet if it is down and its pause is over. Returns the time to the next check.
+    /// Starts the kubelet if it is down and its pause is over. Returns the time until the next check.
     pub(super) async fn revive(&mut self) -> Duration {
         let Some(failure) = self.down() else {
             self.revival = Revival::default();
             return IDLE;
         };
-        // The status is about the task that failed, whatever the object asks for now.
+        // The status refers to the failed task, whatever the object assigns now.
         self.about = Some((failure.task.uid.clone(), failure.task.generation));
         self.report_failure(&failure);
         if let Err(error) = self.find_unit(true).await {
-            tracing::warn!(%error, "the kubelet is down, and its unit is unknown");
+            tracing::warn!(%error, "the kubelet is down, but its unit is unknown");
             return BUS_RETRY;
         }
         if !self.restart || self.no_restart.is_some() {
@@ -39,7 +39,7 @@ impl Agent {
             self.revived();
             return Duration::ZERO;
         }
-        if self.revival.is_due() {
+        if self.revival.begin_attempt() {
             self.start_kubelet().await;
         }
         CHECK
@@ -70,12 +70,12 @@ impl Agent {
         self.remember();
     }
 
-    /// Saves the state. A full disk may be why the kubelet is down, so it does not keep it from being started.
+    /// Saves the state. A full disk may be why the kubelet is down, so an error does not prevent starting it.
     fn remember(&self) {
         if let Some(state) = &self.state
             && let Err(error) = self.journal.save(state)
         {
-            tracing::warn!(%error, "the journal could not be saved");
+            tracing::warn!(%error, "could not save the journal");
         }
     }
 }

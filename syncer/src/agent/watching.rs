@@ -1,4 +1,4 @@
-//! Confirms what is in force, and watches the kubelet for a while after a change.
+//! Confirms the revision in force, and observes the kubelet for a while after a change.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::{Agent, IDLE};
 use crate::delivery::transaction::Transaction;
 use crate::node::state::{NodeError, State, Step};
 
-/// A kubelet that dies within this time after a change rolls the change back.
+/// If the kubelet dies within this time after a change, the change is rolled back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 impl Agent {
-    /// Reports that the task is in force, and watches the kubelet while the change can still be rolled back.
+    /// Reports that the task is in force, and observes the kubelet while the change can still be rolled back.
     pub(super) async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.last_error = None;
         let is_compared =
@@ -47,7 +47,7 @@ impl Agent {
             return Ok(WATCH_EVERY);
         }
         let error = format!(
-            "`{}` died soon after the change (it is {})",
+            "`{}` died soon after the change (state: {})",
             self.unit.systemd.unit(),
             facts.active_state()
         );
@@ -65,7 +65,7 @@ impl Agent {
         self.finish(state, None, result)
     }
 
-    /// Ends the change: it is not rolled back any more.
+    /// Ends the change: it can no longer be rolled back.
     pub(super) fn settle(&mut self) -> Result<(), NodeError> {
         self.watch_until = None;
         if let Some(state) = &mut self.state {

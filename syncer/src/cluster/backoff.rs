@@ -1,8 +1,8 @@
-//! Pauses between attempts that failed.
+//! Pauses between failed attempts.
 
 use std::time::Duration;
 
-/// Pauses that double up to a limit. Half of each is random, so that nodes don't retry at once.
+/// Pauses that double up to a limit. Half of each is random, so that nodes don't retry simultaneously.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -58,7 +58,11 @@ mod tests {
         for (set, full) in pauses.iter().zip([1, 2, 32, 60, 60]) {
             let full = Duration::from_secs(full);
             assert!(set.iter().all(|pause| (full / 2..=full).contains(pause)));
-            assert!(set.len() > 50, "{} different pauses of 100", set.len());
+            assert!(
+                set.len() > 50,
+                "only {} of 100 pauses are distinct",
+                set.len()
+            );
         }
     }
 

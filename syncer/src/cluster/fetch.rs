@@ -1,4 +1,4 @@
-//! Content of a revision, read from the Secrets in the cluster.
+//! Fetches the content of a revision from the Secrets in the cluster.
 
 use globalps_core::dockerconfig;
 use globalps_core::names::{
@@ -16,35 +16,35 @@ use super::{Cluster, TIMEOUT};
 /// Why there is no content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    #[error("`{name}` could not be read: {source}")]
+    #[error("could not read Secret `{name}`: {source}")]
     Api {
         name: &'static str,
         source: kube::Error,
     },
-    #[error("`{name}` could not be read within {} s", TIMEOUT.as_secs())]
+    #[error("could not read Secret `{name}` within {} s", TIMEOUT.as_secs())]
     Timeout { name: &'static str },
     #[error("neither `{GLOBAL_SECRET}` nor `{ROLLED_OUT_SECRET}` has revision {revision}")]
     Superseded { revision: i64 },
-    #[error("`{name}` does not hold registry credentials: {error}")]
+    #[error("Secret `{name}` has no valid registry credentials: {error}")]
     Content { name: &'static str, error: String },
-    #[error("`{name}` does not say which pods may use its scoped credentials: {error}")]
+    #[error("Secret `{name}` has invalid scoped credentials: {error}")]
     Scoped {
         name: &'static str,
         error: ContentError,
     },
-    #[error("`{name}` does not say how it is delivered: use a newer syncer")]
+    #[error("Secret `{name}` has an unknown delivery: use a newer syncer")]
     Delivery { name: &'static str },
 }
 
 impl FetchError {
-    /// The Secret does not exist, or the syncer's Role does not name it.
+    /// The Secret does not exist, or the syncer's Role does not allow reading it.
     fn is_absent(&self) -> bool {
         matches!(self, Self::Api { source: kube::Error::Api(status), .. } if [403, 404].contains(&status.code))
     }
 }
 
 impl Cluster {
-    /// The content of this revision: the newest, or the last one that the whole fleet had.
+    /// The content of this revision: the newest one, or the last one that was rolled out to all nodes.
     pub(crate) async fn fetch(&self, revision: i64) -> Result<Content, FetchError> {
         let newest = match self.read(GLOBAL_SECRET).await {
             Ok(secret) if has_revision(&secret, revision) => {
@@ -70,7 +70,7 @@ impl Cluster {
             // The error may quote the content.
             kube::Error::SerdeError(_) => FetchError::Content {
                 name,
-                error: "it could not be read".to_owned(),
+                error: "it could not be decoded".to_owned(),
             },
             source => FetchError::Api { name, source },
         })
@@ -81,7 +81,7 @@ fn has_revision(secret: &Secret, revision: i64) -> bool {
     secret.annotations().get(REVISION_ANNOTATION) == Some(&revision.to_string())
 }
 
-/// How a revision is delivered and who may use it is never guessed: what can't be read is an error.
+/// Delivery and scopes are never guessed: an unreadable field is an error.
 fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
     let value = |key| {
         let data = secret.data.as_ref().and_then(|data| data.get(key));
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_how_content_is_delivered_and_to_whom_is_read_or_an_error() {
+    fn unreadable_delivery_or_scopes_are_an_error() {
         const CONFIG: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
         const SCOPED: &str = r#"[{"source":"s","scope":{"namespaces":["a"]},"config":{"auths":{"r":{"auth":"dTpw"}}}}]"#;
         let provider = Delivery::CredentialProvider(ProviderConfig {

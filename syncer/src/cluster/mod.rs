@@ -1,4 +1,4 @@
-//! The API server as one node uses it: the node's `NodePullSecret` and the Secrets with its content.
+//! The node's view of the API server: its `NodePullSecret` and the Secrets with content.
 
 pub(crate) mod backoff;
 mod fetch;
@@ -17,7 +17,7 @@ pub(crate) use watch::Known;
 
 use crate::node::state::Task;
 
-/// Deadline of one request that is not a watch.
+/// Deadline of one request, except a watch.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub(crate) enum WriteError {
 }
 
 impl WriteError {
-    /// The object does not exist any more.
+    /// The object no longer exists.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
     }
@@ -56,8 +56,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Writes the status of the object with this uid. For another object of the same name the API server answers with a
-    /// conflict.
+    /// Writes the status of the object with this uid. If another object has the name now, the API server answers with a conflict.
     pub(crate) async fn write_status(
         &self,
         uid: &str,
@@ -86,7 +85,7 @@ pub(crate) fn identity(object: &NodePullSecret) -> (String, i64) {
     )
 }
 
-/// What the object asks of the node; `None`: nothing yet.
+/// What the object assigns to the node; `None`: nothing yet.
 pub(crate) fn task(object: &NodePullSecret) -> Option<Task> {
     let spec = &object.spec;
     let revision = if spec.restore { 0 } else { spec.revision };

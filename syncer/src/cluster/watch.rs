@@ -1,4 +1,4 @@
-//! The watch of the node's object. It runs beside the node's work, which never waits for it.
+//! Watches the node's object, in the background of the node's work.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep, timeout};
 use super::backoff::Backoff;
 use super::{Cluster, TIMEOUT};
 
-/// A watch is renewed after this time; a connection that is silent for longer is dead.
+/// A watch is renewed after this time; a connection without traffic for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
 const GRACE: Duration = Duration::from_secs(10);
-/// A token that was not taken for so long belongs to a pod or an account that is no more.
+/// A token that was rejected for this long belongs to a deleted pod or account.
 const CUT_OFF: Duration = Duration::from_mins(1);
 
 /// The node's object as last seen.
@@ -38,8 +38,8 @@ impl Known {
 }
 
 impl Cluster {
-    /// Starts the watch of the node's object. It ends when the API server has not taken this pod's token for a minute: nothing
-    /// will come any more, and a newer pod may be waiting for the node.
+    /// Starts the watch of the node's object. It ends when the API server has rejected this pod's token for a minute: there will
+    /// be no more events, and a newer pod may be waiting for the node.
     pub(crate) fn watch_object(&self) -> watch::Receiver<Known> {
         let (sender, receiver) = watch::channel(Known::Nothing);
         let cluster = self.clone();
@@ -53,7 +53,7 @@ impl Cluster {
                     return;
                 }
                 if let Err(error) = ended {
-                    tracing::warn!(%error, "the watch failed, trying again in {} ms", pause.as_millis());
+                    tracing::warn!(%error, "the watch failed; retrying in {} ms", pause.as_millis());
                 }
                 sleep(pause).await;
             }
@@ -61,7 +61,7 @@ impl Cluster {
         receiver
     }
 
-    /// One list and the watch that follows it, until the watch ends or has a gap.
+    /// One list and the watch that follows, until the watch ends or has a gap.
     async fn watch_once(
         &self,
         sender: &watch::Sender<Known>,
@@ -89,7 +89,7 @@ impl Cluster {
                         send(sender, None);
                     }
                     WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
-                    // Mostly 410: events in between are lost, and a new list is needed.
+                    // Usually 410: events were lost, so a new list is needed.
                     WatchEvent::Error(status) => {
                         tracing::debug!(code = status.code, "the watch has a gap");
                         if status.code != 410 {
@@ -101,14 +101,14 @@ impl Cluster {
                 backoff.reset();
             }
             if begun.elapsed() < GRACE {
-                // Not a renewal but a server that closes its watches: pause before the next.
+                // The server closed the watch early: pause before the next one.
                 return Ok(());
             }
         }
     }
 }
 
-/// Whether the API server has rejected this pod for too long; any other answer, or none, tells nothing about it.
+/// Whether the API server has rejected this pod for too long. Other errors don't count.
 fn is_cut_off(
     rejected_since: &mut Option<Instant>,
     error: Option<&anyhow::Error>,
@@ -127,7 +127,7 @@ fn is_cut_off(
     }
 }
 
-/// Wakes the node's work only for a change that it depends on: not for its own status.
+/// Wakes the node's work only for changes that matter to it, which exclude its own status.
 fn send(sender: &watch::Sender<Known>, object: Option<NodePullSecret>) {
     sender.send_if_modified(|known| {
         let identity = |object: &NodePullSecret| (object.uid(), object.metadata.generation);
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_cut_off_when_its_token_was_rejected_for_a_minute_on_end() {
+    fn a_pod_is_cut_off_after_a_minute_of_rejected_tokens() {
         let error = |code| {
             let status = Status::failure("no", "No").with_code(code);
             anyhow::Error::from(kube::Error::Api(status.boxed()))

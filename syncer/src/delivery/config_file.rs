@@ -1,4 +1,4 @@
-//! Delivery by the credentials file: what can be parsed, and how managed entries enter and leave it. Pure.
+//! Delivery by the credentials file: parses the file, adds and removes managed entries. Pure.
 
 use globalps_core::dockerconfig::{self, DockerConfig, merge_on_node};
 use globalps_core::rollout::Goal;
@@ -7,9 +7,9 @@ use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
 use crate::node::state::{Change, ProviderChange, State};
 
-/// Adapts a change from the journal to a file that another process wrote meanwhile: what it wrote stays, forward and
-/// back. How far the change came is unknown, so managed entries of before and of the target both count as managed.
-/// `None`: the file can't be parsed, so there is nothing in it to keep.
+/// Adapts a change from the journal to a file that another process wrote meanwhile: foreign entries stay, forward and back. How
+/// far the change came is unknown, so managed entries of both sides count as managed. `None`: the file can't be parsed, so it has
+/// nothing to keep.
 pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Option<Change> {
     let existing = parsed(file)?;
     let managed = change.managed();
@@ -44,7 +44,7 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
         }
         Goal::Revision(_) => narrowed(as_file(&ahead.config), &change.target_managed),
     };
-    // No empty file where there was none, or where the other process removed it.
+    // Don't create an empty file if there was none before or another process removed it.
     let was_absent = change.before == FileSnapshot::Absent || *file == FileSnapshot::Absent;
     let before = if was_absent && back.config.is_empty() {
         FileSnapshot::Absent
@@ -57,7 +57,7 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
         target,
         target_managed: change.target_managed.overriding(ahead.overridden),
         before,
-        // Where a managed entry was missing before, the node's own one is back, and nobody's to take out.
+        // A managed entry that was missing before has been replaced by the node's own, which must not be removed.
         before_managed: change
             .before_managed
             .within(&had)
@@ -66,7 +66,7 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
     })
 }
 
-/// The file's entries that a kubelet can read; `None`: it is no credentials file at all.
+/// The file's entries that a kubelet can read; `None`: the file is not a credentials file.
 pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
     let FileSnapshot::File { bytes, .. } = file else {
         return Some(DockerConfig::default());
@@ -81,7 +81,7 @@ pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
     Some(config.with_entries(readable))
 }
 
-/// Whether a kubelet ignores the file: one entry that it can't read makes it ignore all of them.
+/// Whether a kubelet ignores the file: one unreadable entry makes it ignore all of them.
 pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
     let FileSnapshot::File { bytes, .. } = file else {
         return false;
@@ -89,8 +89,8 @@ pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
     !dockerconfig::parse(bytes).is_ok_and(|config| config.is_kubelet_readable())
 }
 
-/// The file without managed entries: the bytes of the snapshot where nothing else changed since, else the present file
-/// without them, with the mode from before it was narrowed.
+/// The file without managed entries, with the mode from before it was narrowed: the bytes of the snapshot if nothing else changed
+/// since, otherwise the current file without managed entries.
 pub(crate) fn restored(
     unmanaged: &DockerConfig,
     file: &FileSnapshot,

@@ -1,4 +1,4 @@
-//! Delivery by the kubelet's credential provider: what a revision installs, and the change that brings it there. Pure.
+//! Delivery by the kubelet's credential provider: what a revision installs, and the change that installs it. Pure.
 
 use globalps_core::provider::{Content, Delivery, ProviderConfig, render_data};
 
@@ -6,21 +6,21 @@ use crate::node::file::FileSnapshot;
 use crate::node::provider::{Provider, ProviderDisk};
 use crate::node::state::{Change, Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
 
-/// What was observed of the provider. Only where content asks for it, or where it is on the node.
+/// The observed provider, if it is requested or on the node.
 #[derive(Debug)]
 pub(crate) struct ProviderFacts {
     pub(crate) provider: Provider,
     pub(crate) disk: ProviderDisk,
-    /// The programs are installed, and are those of this syncer's image.
+    /// The programs are installed and match this syncer's image.
     pub(crate) has_program: bool,
-    /// The kubelet can give it the tokens of pods; `None`: unknown.
+    /// Whether the kubelet can pass pod tokens to it; `None`: unknown.
     pub(crate) tokens: Option<bool>,
-    /// Why it can't be brought to a node that has none.
+    /// Why it can't be set up on a node that doesn't have it.
     pub(crate) obstacle: Option<Obstacle>,
 }
 
 impl ProviderFacts {
-    /// The files with this content in them; else why content goes into the credentials file.
+    /// The provider's files with this content; the error says why the content goes into the credentials file instead.
     pub(crate) fn with_content(
         &self,
         revision: i64,
@@ -39,7 +39,7 @@ impl ProviderFacts {
         })
     }
 
-    /// The files with the revision's content, and with the settings that the kubelet has.
+    /// The provider's files with the revision's content and the settings that the kubelet has.
     pub(crate) fn with_settings_of(
         &self,
         installed: &Installed,
@@ -47,7 +47,7 @@ impl ProviderFacts {
         content: &Content,
     ) -> Result<ProviderSide, Obstacle> {
         let mut installed = installed.clone();
-        // An older controller leaves out what it does not know.
+        // An older controller omits the field.
         if content.delivery != Delivery::ConfigFile {
             let data = render_data(task.revision, content);
             installed.data = FileSnapshot::Absent.with_bytes(data);
@@ -63,7 +63,7 @@ impl ProviderFacts {
         self.provider.without(&self.disk)
     }
 
-    /// Whether the kubelet's configuration and flags are as on this side. Only a restart makes others count.
+    /// Whether the kubelet's configuration and flags match this side. Other settings would need a restart.
     pub(crate) fn has_settings(&self, side: &ProviderSide) -> bool {
         self.disk.config == side.config && self.disk.flags == side.flags
     }
@@ -77,7 +77,7 @@ impl ProviderFacts {
     }
 }
 
-/// The change towards this side, or away from the provider where there is none. `None`: nothing of it is on the node.
+/// The change to this side, or the removal of the provider. `None`: nothing of it is on the node.
 pub(crate) fn change(
     facts: Option<&ProviderFacts>,
     state: &State,
@@ -96,7 +96,7 @@ pub(crate) fn change(
     let before = match (pending, &state.provider) {
         (Some(pending), _) => pending.before.clone(),
         (None, None) => facts.without()?,
-        // As it was in force: with files that another process broke, no kubelet would start.
+        // Roll back to the state that was in force: with the files that another process broke, no kubelet would start.
         (None, Some(installed)) => facts.with(installed.clone()).unwrap_or(ProviderSide {
             installed: Some(installed.clone()),
             config: facts.disk.config.clone(),
@@ -111,15 +111,15 @@ pub(crate) fn change(
     }))
 }
 
-/// Whether the change takes a restart of the kubelet.
+/// Whether the change needs a kubelet restart.
 pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
     let is_pending = state.change.as_ref().is_some_and(Change::awaits_restart);
     let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
     is_pending || is_switch || !facts.has_settings(&change.target)
 }
 
-/// Adapts a change from the journal to files that another process wrote meanwhile: what it wrote stays, forward and back.
-/// `None`: it wrote none of them. An error: one of them leaves no place for the provider any more.
+/// Adapts a change from the journal to files that another process wrote meanwhile: foreign content stays, forward and back.
+/// `None`: no file was written meanwhile. An error: a file no longer allows adding the provider.
 pub(crate) fn rebase(
     provider: &Provider,
     change: &ProviderChange,

@@ -1,4 +1,4 @@
-//! How content becomes effective on the node.
+//! How content takes effect on the node.
 
 pub(crate) mod config_file;
 pub(crate) mod credential_provider;

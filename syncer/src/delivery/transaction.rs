@@ -1,5 +1,5 @@
-//! A change of the node as one transaction: files are replaced and the kubelet restarted. Each step is in the journal before
-//! it is taken, so that the next syncer can continue after a crash at any point.
+//! A change of the node as one transaction: it replaces files and restarts the kubelet. Each step is recorded in the journal
+//! first, so that the next syncer can continue after a crash at any point.
 
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,17 +18,17 @@ use crate::node::provider::Provider;
 use crate::node::state::{Change, Failure, NodeError, Obstacle, State, Step};
 use crate::node::systemd::Since;
 
-/// Attempts at a restart, and the pauses between them.
+/// Pauses between attempts at a restart.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
-/// How often in a row a change may find that another process writes the files at the same time.
+/// How many times in a row another process may write the files during a change.
 const MEANWHILE: usize = 3;
 
-/// How a change ended.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     InForce,
-    /// The file is written, and the restart waits for this long. Changes until then share it.
+    /// The file is written, and the restart is due after this time. Changes until then share it.
     Written(Duration),
     /// The file is as it was before the change.
     RolledBack(Failure),
@@ -48,7 +48,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         state: &mut State,
         change: Change,
     ) -> Result<Outcome, NodeError> {
-        // A file that can't be read and a unit that can't be restarted are detected before anything changes.
+        // Detects an unreadable file or an unusable unit before anything changes.
         file::read(self.path)?;
         if change.restart {
             self.kubelet.invocation().await?;
@@ -84,7 +84,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    /// Adapts the change where another process wrote the file since it began.
+    /// Adapts the change if another process wrote the file since it began.
     fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), NodeError> {
         let Some(change) = &state.change else {
             return Ok(());
@@ -97,17 +97,17 @@ impl<K: Kubelet> Transaction<'_, K> {
             && config_file::is_unparsable(&file)
         {
             let path = self.journal.quarantine(bytes)?;
-            tracing::warn!(path = %path.display(), "the file can't be parsed and was quarantined");
+            tracing::warn!(path = %path.display(), "quarantined the credentials file because it can't be parsed");
         }
         if let Some(rebased) = config_file::rebase(change, &file, state) {
-            tracing::info!("another process wrote the file meanwhile; its entries stay");
+            tracing::info!("keeping entries that another process wrote during the change");
             state.change = Some(rebased);
             self.journal.save(state)?;
         }
         Ok(())
     }
 
-    /// The same for the files of the credential provider. Returns why they have no place for it any more.
+    /// The same for the files of the credential provider. Returns why they no longer allow adding it.
     fn keep_settings_of_others(&self, state: &mut State) -> Result<Option<String>, NodeError> {
         let Some(change) = &mut state.change else {
             return Ok(None);
@@ -119,13 +119,15 @@ impl<K: Kubelet> Transaction<'_, K> {
         match credential_provider::rebase(self.provider, provider, &disk) {
             Ok(None) => Ok(None),
             Ok(Some(rebased)) => {
-                tracing::info!("another process wrote the kubelet's flags or providers meanwhile");
+                tracing::info!(
+                    "keeping kubelet flags or providers that another process wrote during the change"
+                );
                 *provider = rebased;
                 self.journal.save(state)?;
                 Ok(None)
             }
             Err(obstacle) => {
-                // On the way back they are left as they are.
+                // A rollback leaves them unchanged.
                 (provider.before.config, provider.before.flags) = (disk.config, disk.flags);
                 self.journal.save(state)?;
                 Ok(Some(obstacle.message))
@@ -137,7 +139,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         Writes::new(self.path, self.provider, change, is_back)
     }
 
-    /// Whether the kubelet was started with the present files, and serves.
+    /// Whether the kubelet was started with the current files, and serves.
     async fn is_taken_up(
         &mut self,
         from: Option<&String>,
@@ -145,7 +147,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     ) -> Result<bool, NodeError> {
         let since = match from {
             Some(invocation) => Since::Start(invocation.clone()),
-            // A configuration that was removed has no time.
+            // A removed configuration has no modification time.
             None if has_provider => return Ok(false),
             None => match file::modified(self.path) {
                 Some(time) => Since::Time(time),
@@ -165,11 +167,10 @@ impl<K: Kubelet> Transaction<'_, K> {
             })
     }
 
-    /// Nothing of the change is on the node: it ends, and the error is the node's. Where a part of it stays, it goes on from
-    /// there.
+    /// Ends a change that wrote nothing, with the node's error. If it wrote a part, it continues from there.
     fn end_unwritten(&self, state: &mut State, change: &Change) -> Result<(), NodeError> {
         let is_unwritten = match &change.provider {
-            // If the new file is in place, only its sync failed.
+            // If the new file is in place, only its fsync failed.
             None => !file::read(self.path).is_ok_and(|file| file == change.target),
             Some(_) if change.started_from.is_some() => false,
             Some(_) => {
@@ -191,7 +192,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         let writes = self.writes(&change, false);
         let is_new = match writes.write_first(self.provider) {
             Ok(is_new) => is_new,
-            // It is adapted to what was written, and goes on.
+            // Continues after adapting to what was written.
             Err(error @ NodeError::File(FileError::Changed { .. })) => return Err(error),
             Err(error) => {
                 self.end_unwritten(state, &change)?;
@@ -202,7 +203,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             && let Err(error) = self.provider.check(installed).await
         {
             writes.expect_first()?;
-            // There is nothing else to go back to.
+            // There is no other state to roll back to.
             if change.is_repair() {
                 return Err(NodeError::Provider(Obstacle::failed(error)));
             }
@@ -242,7 +243,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         if let Some(provider) = &change.provider {
             state.provider.clone_from(&provider.target.installed);
         }
-        // A kubelet that is down stays so without a restart.
+        // Without a restart, a kubelet that is down stays down.
         state.failed = state
             .failed
             .take()
@@ -256,7 +257,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(Outcome::InForce)
     }
 
-    /// Seconds after the first files: another process may have written in the meantime.
+    /// These follow the first files by seconds: another process may have written in the meantime.
     fn write_last(&self, state: &mut State, is_back: bool) -> Result<(), NodeError> {
         self.keep_what_others_wrote(state)?;
         match &state.change {
@@ -265,7 +266,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    /// Why the provider is not known to be in force, beyond the restart that brought it.
+    /// Why the provider can't be confirmed, apart from the restart.
     async fn missing_evidence(&mut self, change: &Change) -> Result<Option<String>, NodeError> {
         let Some(provider) = &change.provider else {
             return Ok(None);
@@ -287,7 +288,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    /// Rolls the change back. It may be in force: the kubelet died while it was watched.
+    /// Rolls the change back. It may have been in force: the kubelet died during observation.
     pub(crate) async fn roll_back(
         &mut self,
         state: &mut State,
@@ -304,7 +305,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         if let Some(error) = self.keep_settings_of_others(state)? {
-            tracing::warn!(error, "the kubelet's flags and providers stay as they are");
+            tracing::warn!(error, "leaving the kubelet's flags and providers unchanged");
         }
         let Some(change) = &state.change else {
             return Ok(Outcome::InForce);
@@ -312,7 +313,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         let writes = self.writes(change, true);
         writes.write_first(self.provider)?;
         let from = change.back_from.clone();
-        // The kubelet ran with the new content, or tried to, unless its restart was never requested.
+        // Unless its restart was never requested, the kubelet may run with the new content.
         let owed = match &from {
             Some(_) => !self.is_taken_up(from.as_ref(), false).await?,
             None => change.started_from.is_some(),
@@ -342,7 +343,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             stuck: restarted.is_err(),
             error: match restarted {
                 Ok(()) => error,
-                Err(again) => format!("{error}; and with the previous file: {again}"),
+                Err(again) => format!("{error}; with the previous file: {again}"),
             },
             recovered: false,
             is_of_provider: has_failed,
@@ -352,8 +353,8 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(Outcome::RolledBack(failure))
     }
 
-    /// Restarts the kubelet, in at most three attempts. Its `InvocationID` is in the journal before the first, so that
-    /// the next syncer can tell whether the restart happened. The inner error says why the kubelet did not start.
+    /// Restarts the kubelet, in at most three attempts. Its previous `InvocationID` is in the journal first, so that the next
+    /// syncer can tell whether the restart happened. The inner error says why the kubelet did not start.
     async fn restart(&mut self, state: &mut State) -> Result<Result<(), String>, NodeError> {
         let mut pauses = PAUSES.into_iter();
         let mut attempt = 1;
@@ -406,7 +407,7 @@ mod tests {
     use crate::node::provider::HostPath;
     use crate::node::state::{Installed, ProviderChange, Superseded, Task};
 
-    /// Fails the first `failures` restarts, and counts all.
+    /// Fails the first `failures` restarts, and counts all of them.
     #[derive(Default)]
     struct Fake {
         failures: usize,
@@ -416,7 +417,7 @@ mod tests {
         cooldown: Duration,
         /// What another process writes, and where, while the kubelet starts.
         written_meanwhile: Option<(PathBuf, &'static str)>,
-        /// The bus goes away with this call, counted from 0, and stays away.
+        /// The bus disappears with this call, counted from 0.
         bus_until: Option<usize>,
         calls: usize,
     }
@@ -470,7 +471,7 @@ mod tests {
     const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
     const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
 
-    /// Of a node whose program is `program` beside the file.
+    /// For a node whose program is `program` next to the file.
     fn provider(path: &Path) -> Provider {
         let path = HostPath {
             here: path.to_owned(),
@@ -525,7 +526,7 @@ mod tests {
             ),
             ("a file is replaced", Some(OLD), true, 0, 1, Some(NEW), true),
             (
-                "the third attempt is good enough",
+                "the third attempt succeeds",
                 Some(OLD),
                 true,
                 2,
@@ -534,7 +535,7 @@ mod tests {
                 true,
             ),
             (
-                "no restart where none is asked for",
+                "no restart unless needed",
                 Some(OLD),
                 false,
                 9,
@@ -543,7 +544,7 @@ mod tests {
                 true,
             ),
             (
-                "three failures: the file is back, and the kubelet is restarted with it",
+                "three failures: the file is restored, and the kubelet restarted with it",
                 Some(OLD),
                 true,
                 3,
@@ -552,7 +553,7 @@ mod tests {
                 false,
             ),
             (
-                "three failures: an absent file is absent again, not empty",
+                "three failures: an absent file is removed again, not empty",
                 None,
                 true,
                 3,
@@ -561,7 +562,7 @@ mod tests {
                 false,
             ),
             (
-                "even where the kubelet does not come up again",
+                "even if the kubelet does not come up again",
                 Some(OLD),
                 true,
                 9,
@@ -575,7 +576,7 @@ mod tests {
             if let Some(text) = before {
                 file::replace(&path, &image(Some(text))).unwrap();
             }
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(before), 0);
             let mut kubelet = Fake {
                 failures,
@@ -603,7 +604,7 @@ mod tests {
             assert_eq!(
                 saved.failed.is_some(),
                 !in_force,
-                "{sentence}: what failed is remembered"
+                "{sentence}: the failed task is recorded"
             );
             if failures == 9 && restart {
                 assert!(
@@ -615,7 +616,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_that_was_interrupted_at_any_step_is_continued() {
+    async fn a_change_interrupted_at_any_step_is_continued() {
         let asked = Some("0".to_owned());
         for (sentence, step, written, (forward, back), taken_up, restarts, after) in [
             (
@@ -637,7 +638,7 @@ mod tests {
                 NEW,
             ),
             (
-                "before the restart was asked for",
+                "before the restart was requested",
                 Step::Forward,
                 true,
                 (None, None),
@@ -646,7 +647,7 @@ mod tests {
                 NEW,
             ),
             (
-                "before the restart came about",
+                "before the restart happened",
                 Step::Forward,
                 true,
                 (asked.clone(), None),
@@ -655,7 +656,7 @@ mod tests {
                 NEW,
             ),
             (
-                "after the restart: none is owed",
+                "after the restart: no other one",
                 Step::Forward,
                 true,
                 (asked.clone(), None),
@@ -664,7 +665,7 @@ mod tests {
                 NEW,
             ),
             (
-                "on the way back, before the file was written",
+                "rolling back, before the file was written",
                 Step::Back,
                 true,
                 (asked.clone(), None),
@@ -673,7 +674,7 @@ mod tests {
                 OLD,
             ),
             (
-                "on the way back, before the restart was asked for",
+                "rolling back, before the restart was requested",
                 Step::Back,
                 false,
                 (asked.clone(), None),
@@ -682,7 +683,7 @@ mod tests {
                 OLD,
             ),
             (
-                "on the way back, after the restart: none is owed",
+                "rolling back, after the restart: no other one",
                 Step::Back,
                 false,
                 (asked.clone(), asked.clone()),
@@ -691,7 +692,7 @@ mod tests {
                 OLD,
             ),
             (
-                "on the way back, and the kubelet was never asked to restart: none is owed",
+                "rolling back, and no restart was requested: none is needed",
                 Step::Back,
                 true,
                 (None, None),
@@ -703,7 +704,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(if written { NEW } else { OLD }))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
@@ -731,16 +732,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_the_bus_a_change_waits_where_it_is_and_goes_on_with_one_restart() {
+    async fn without_the_bus_a_change_waits_and_continues_with_one_restart() {
         for (sentence, bus_until, written) in [
-            ("away from the start: nothing is written", 0, false),
-            ("away before the restart", 1, true),
-            ("away in the middle of the restart", 2, true),
+            ("no bus from the start: nothing is written", 0, false),
+            ("no bus before the restart", 1, true),
+            ("no bus in the middle of the restart", 2, true),
         ] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(OLD))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake {
                 bus_until: Some(bus_until),
@@ -781,17 +782,23 @@ mod tests {
         }
     }
 
-    /// The pod of `restart: Never` has no bus, and the journal may hold a change of the pod before it.
+    /// With `restart: Never` the pod has no bus, and the journal may have a change of the pod before it.
     #[tokio::test(start_paused = true)]
     async fn a_change_whose_restart_is_waived_needs_no_bus() {
         let asked = Some("0".to_owned());
         for (sentence, step, started_from, back_from, after) in [
             ("not requested yet", Step::Forward, None, None, NEW),
             ("requested", Step::Forward, asked.clone(), None, NEW),
-            ("under watch", Step::Watching, asked.clone(), None, NEW),
-            ("on its way back", Step::Back, asked.clone(), None, OLD),
             (
-                "requested on its way back",
+                "under observation",
+                Step::Watching,
+                asked.clone(),
+                None,
+                NEW,
+            ),
+            ("rolling back", Step::Back, asked.clone(), None, OLD),
+            (
+                "requested while rolling back",
                 Step::Back,
                 asked.clone(),
                 asked.clone(),
@@ -801,7 +808,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(NEW))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut begun = Change {
                 step,
@@ -834,7 +841,7 @@ mod tests {
     async fn a_kubelet_that_was_just_restarted_is_restarted_again_after_the_cooldown() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(FileSnapshot::Absent, 0);
         let cooldown = Duration::from_secs(7);
         let mut kubelet = Fake {
@@ -857,11 +864,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_restore_nothing_is_left_but_the_number_of_restarts() {
+    async fn after_a_restore_only_the_number_of_restarts_is_left() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(NEW))).unwrap();
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(image(None), 6);
         state.revision = 3;
         let failed = Task {
@@ -897,11 +904,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kubelet_that_dies_under_watch_gets_its_file_back() {
+    async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         file::replace(&path, &image(Some(OLD))).unwrap();
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
@@ -929,11 +936,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_cannot_be_written_changes_nothing_and_restarts_nothing() {
+    async fn an_unwritable_file_causes_no_change_and_no_restart() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         fs::create_dir(&path).unwrap();
-        let journal = Journal::beside(&path);
+        let journal = Journal::next_to(&path);
         let mut state = State::new(FileSnapshot::Absent, 0);
         let mut kubelet = Fake::default();
         let mut transaction = Transaction {
@@ -960,7 +967,7 @@ mod tests {
         for before in [image(None), image(Some(OLD))] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(before.clone(), 0);
             let mut kubelet = Fake::default();
             let change = change(&before, 4, true);
@@ -979,14 +986,14 @@ mod tests {
         }
     }
 
-    /// Whichever of its writes meets one of ours: what is said to be in force was written.
+    /// Whichever write collides with one of the syncer: content that is reported in force was written.
     #[tokio::test]
-    async fn beside_a_process_that_writes_all_the_time_nothing_is_in_force_that_was_not_written() {
+    async fn content_in_force_was_written_despite_a_concurrent_writer() {
         for _ in 0..20 {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(OLD))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             let mut kubelet = Fake::default();
             let is_over = Arc::new(AtomicBool::new(false));
@@ -1015,14 +1022,14 @@ mod tests {
                 Ok(outcome) => assert_eq!((outcome, state.revision), (Outcome::InForce, 4)),
                 Err(error) => {
                     assert!(error.to_string().contains("at the same time"), "{error}");
-                    assert!(state.change.is_some(), "it goes on");
+                    assert!(state.change.is_some(), "it continues");
                 }
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_superseded_change_wrote_is_no_entry_of_others() {
+    async fn entries_of_a_superseded_change_are_not_foreign() {
         const BETWEEN: &str = r#"{"auths":{"between":{"auth":"bzpv"}}}"#;
         const AND_THEIRS: &str =
             r#"{"auths":{"between":{"auth":"bzpv"},"theirs":{"auth":"bzpv"}}}"#;
@@ -1035,7 +1042,7 @@ mod tests {
         ] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             file::replace(&path, &image(Some(on_disk_now))).unwrap();
             let mut state = State::new(FileSnapshot::Absent, 0);
             let change = Change {
@@ -1069,16 +1076,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn entries_that_others_wrote_meanwhile_survive_the_change_and_its_rollback() {
+    async fn entries_written_meanwhile_survive_the_change_and_its_rollback() {
         for (step, content, sentence) in [
-            (Step::Forward, THEIRS, "they wrote before us"),
-            (Step::Back, THEIRS, "they wrote on our way back"),
-            (Step::Forward, "{", "they wrote what is no credentials file"),
+            (Step::Forward, THEIRS, "a write before the change"),
+            (Step::Back, THEIRS, "a write during the rollback"),
+            (Step::Forward, "{", "a write of an invalid credentials file"),
         ] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             file::replace(&path, &image(Some(content))).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let mut state = State::new(image(Some(OLD)), 0);
             state.change = Some(Change {
                 step,
@@ -1103,17 +1110,17 @@ mod tests {
                     .unwrap()
                     .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
                     .any(|kept| kept == content);
-                assert!(aside, "{sentence}: it is kept");
+                assert!(aside, "{sentence}: not quarantined");
             }
         }
     }
 
-    /// Only one test at a time runs a program: another one's fork would keep the file of it open for writing.
+    /// Only one test at a time runs a program: a concurrent fork would keep the program's file open for writing.
     static PROGRAMS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
 
-    /// A node of kubeadm's, with a program that gives what core says for revision 4, or nothing.
+    /// A kubeadm node whose program gives the expected answer for revision 4, or nothing.
     struct ProviderNode {
         _directory: tempfile::TempDir,
         path: PathBuf,
@@ -1136,7 +1143,7 @@ mod tests {
             let answer = if program_works { &*answer } else { "{}" };
             let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
             fs::write(directory.path().join("program"), script).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
             Self {
                 journal,
@@ -1187,7 +1194,7 @@ mod tests {
             }
         }
 
-        /// What the node has: the text of its credentials file, and whether all of the provider is there, or nothing of it.
+        /// The text of the credentials file, and whether all of the provider is on the node, or nothing of it.
         fn has(&self) -> (String, bool) {
             let flags = on_disk(&self.path.with_file_name("kubeadm-flags.env")).unwrap();
             let has_provider = flags != FLAGS;
@@ -1216,7 +1223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_provider_comes_with_one_restart_and_then_entries_leave_the_file() {
+    async fn the_provider_is_set_up_with_one_restart_before_entries_leave_the_file() {
         let _lock = PROGRAMS.lock().await;
         for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in [
             ("in", true, 0, true, 1, (OLD, true), None),
@@ -1296,9 +1303,9 @@ mod tests {
         assert!(has_provider && after.contains("theirs"), "{after}");
     }
 
-    /// The journal says how far it came; each of the files may be written or not.
+    /// The journal has the progress; each file may be written or not.
     #[tokio::test]
-    async fn a_way_in_or_out_that_was_interrupted_anywhere_ends_with_one_restart_at_most() {
+    async fn an_interrupted_setup_or_removal_ends_with_at_most_one_restart() {
         let _lock = PROGRAMS.lock().await;
         for is_out in [false, true] {
             for written in 0..=4 {
@@ -1336,7 +1343,7 @@ mod tests {
 
                     let goes_in = is_out == (step == Step::Back);
                     let mut kubelet = Fake {
-                        // The restart that was asked for came about.
+                        // The requested restart happened.
                         serves_since: was_asked,
                         provider_config: Some(node.provider.config.host.display().to_string()),
                         ..Fake::default()
@@ -1360,8 +1367,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rotation_restarts_nothing_and_is_taken_back_where_the_program_gives_something_else()
-    {
+    async fn a_rotation_restarts_nothing_and_is_rolled_back_on_a_wrong_answer() {
         let _lock = PROGRAMS.lock().await;
         for (sentence, program_works, serves, is_in_force) in [
             ("it is in force", true, true, true),
@@ -1413,18 +1419,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn damage_while_the_program_is_tried_and_a_trial_of_the_same_data_are_tried_again() {
+    async fn damage_during_a_trial_and_a_trial_of_the_same_data_are_retried() {
         let _lock = PROGRAMS.lock().await;
         for (sentence, first, serves, is_in_force) in [
-            ("the data is cut meanwhile", ": > \"$data\"", true, true),
-            ("it goes meanwhile", "rm \"$data\"", true, true),
-            ("it stays as it is", "true", true, false),
-            ("a kubelet that is down is another matter", "", false, true),
+            (
+                "the data is truncated meanwhile",
+                ": > \"$data\"",
+                true,
+                true,
+            ),
+            ("it is removed meanwhile", "rm \"$data\"", true, true),
+            ("it stays unchanged", "true", true, false),
+            ("the kubelet is down", "", false, true),
         ] {
             let node = ProviderNode::new(true);
             let data = node.provider.data.here.clone();
             if !first.is_empty() {
-                // The first time the program says nothing.
+                // The first run gives no answer.
                 let (program, tried) = (node.path.with_file_name("program"), "tried");
                 let script = fs::read_to_string(&program).unwrap();
                 let tried = node.path.with_file_name(tried);
@@ -1469,7 +1480,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn flags_that_another_process_wrote_meanwhile_stay_or_end_the_way_in() {
+    async fn flags_written_meanwhile_stay_or_end_the_setup() {
         let _lock = PROGRAMS.lock().await;
         for (flags, has_provider) in [
             ("KUBELET_KUBEADM_ARGS=\"--v=3\"\n", true),

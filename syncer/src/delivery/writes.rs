@@ -1,4 +1,4 @@
-//! The files that a change replaces, in their order: no flag ever names what is absent, and no delivery goes before the other
+//! The files that a change replaces, in order: no flag ever refers to an absent file, and the old delivery stays until the new
 //! one serves.
 
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
 use crate::node::state::{Change, Installed, NodeError};
 
-/// What one direction of a change writes, in this order.
+/// The writes in one direction of a change, in this order.
 pub(super) struct Writes {
-    /// Before the restart. What only the old delivery needs is still there then.
+    /// Before the restart. Files that only the old delivery needs are still in place.
     pub(super) first: Vec<(PathBuf, FileSnapshot)>,
     /// Once the kubelet serves.
     pub(super) last: Vec<(PathBuf, FileSnapshot)>,
     /// The provider's content at the end.
     pub(super) installed: Option<Installed>,
-    /// The provider's programs go at the end.
+    /// Remove the provider's programs at the end.
     removes_program: bool,
 }
 
@@ -45,7 +45,7 @@ impl Writes {
         let config = (places.config.here.clone(), side.config.clone());
         let flags = places.flags_file().map(|file| file.here.clone());
         let flags = flags.zip(side.flags.clone());
-        // No flag names a configuration that is absent, and no configuration a program that is.
+        // No flag refers to an absent configuration, and no configuration to an absent program.
         if side.installed.is_some() {
             Self {
                 first: [data, config].into_iter().chain(flags).collect(),
@@ -63,7 +63,7 @@ impl Writes {
         }
     }
 
-    /// Returns whether a file was different. Durable in any case.
+    /// Returns whether a file differed. Durable in either case.
     pub(super) fn write_first(&self, provider: &Provider) -> Result<bool, NodeError> {
         if self.installed.is_some() {
             provider.install_program()?;
@@ -75,7 +75,7 @@ impl Writes {
         Ok(is_new)
     }
 
-    /// An error where another process has written one of the first files since.
+    /// Fails if another process has written one of the first files since.
     pub(super) fn expect_first(&self) -> Result<(), NodeError> {
         for (path, target) in &self.first {
             if file::read(path)? != *target {
@@ -97,7 +97,7 @@ impl Writes {
     }
 }
 
-/// Makes the file equal to `target`; returns whether it was different. Durable in any case.
+/// Makes the file equal to `target`; returns whether it differed. Durable in either case.
 pub(super) fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
     let seen = file::read(path)?;
     if seen == *target {

@@ -1,4 +1,4 @@
-//! Word of every change of some files, by inotify on their directories: a file that is replaced is another inode.
+//! Notices every change of some files, with inotify on their directories: replacing a file creates another inode.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use futures::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
 
-/// Room for some dozens of events at once.
+/// Space for dozens of events.
 const BUFFER: usize = 4096;
 
 pub(crate) struct FileWatch {
@@ -16,9 +16,9 @@ pub(crate) struct FileWatch {
 }
 
 impl FileWatch {
-    /// The directory of each file must be there.
+    /// The directory of each file must exist.
     pub(crate) fn new(files: &[PathBuf]) -> io::Result<Self> {
-        // Events of the finished file; not each write, which would read a file that is half written.
+        // Events for completed writes only, so that half-written files aren't read.
         let changes = WatchMask::CLOSE_WRITE
             | WatchMask::MOVE
             | WatchMask::DELETE
@@ -28,7 +28,7 @@ impl FileWatch {
         let mut names = Vec::new();
         for file in files {
             let directory = file.parent().unwrap_or(Path::new("/"));
-            // The same directory again is the same watch.
+            // Adding the same directory again returns the same watch.
             let watch = inotify.watches().add(directory, changes)?;
             names.push((watch, file.file_name().unwrap_or_default().to_owned()));
         }
@@ -55,7 +55,7 @@ impl FileWatch {
                 return Ok(());
             }
         }
-        Err(io::Error::other("the directory is not watched any more"))
+        Err(io::Error::other("the directory is no longer watched"))
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_change_of_the_file_is_told_and_none_of_another() {
+    async fn only_changes_of_the_file_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let (file, other) = (
             directory.path().join("config.json"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_goes_ends_the_watch() {
+    async fn removing_the_directory_ends_the_watch() {
         let directory = tempfile::tempdir().unwrap();
         let mut watch = FileWatch::new(&[directory.path().join("config.json")]).unwrap();
         drop(directory);

@@ -1,4 +1,4 @@
-//! Changes of managed entries by other processes, and when they happen too often to go on restoring them.
+//! Detects changes of managed entries by other processes, and when they are too frequent to keep restoring.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::node::directory_watch::FileWatch;
 
-/// After this many conflicts within this time the file is left to the other process.
+/// After this many conflicts within this time the syncer stops restoring the file.
 pub(crate) const MAX_CONFLICTS: usize = 5;
 pub(crate) const CONFLICT_WINDOW: Duration = Duration::from_mins(10);
-/// Between two reads of a file that can't be watched.
+/// Interval between reads of a file that can't be watched.
 const UNWATCHED: Duration = Duration::from_mins(1);
 
 pub(crate) struct Drift {
-    /// The credentials file, whose directory is always there, and others.
+    /// The credentials file, whose directory always exists, and others.
     files: Vec<PathBuf>,
     watch: Option<FileWatch>,
-    /// The file was correct at a time since which it is watched.
+    /// The file was correct at some time since the watch began.
     is_watched: bool,
     times: VecDeque<Instant>,
 }
@@ -33,7 +33,7 @@ impl Drift {
         }
     }
 
-    /// Watches these too, from now on.
+    /// Also watches these from now on.
     pub(crate) fn watch_others(&mut self, others: &[PathBuf]) {
         if self.files[1..] != *others {
             self.files.truncate(1);
@@ -58,10 +58,10 @@ impl Drift {
             match FileWatch::new(&self.files) {
                 Ok(watch) => {
                     self.watch = Some(watch);
-                    // The caller reads the file once more; every later change is reported.
+                    // The caller reads the file again; every later change is reported.
                     return;
                 }
-                Err(error) => tracing::warn!(%error, "the directory can't be watched"),
+                Err(error) => tracing::warn!(%error, "can't watch the directory"),
             }
         }
         let Some(watch) = &mut self.watch else {
@@ -79,7 +79,7 @@ impl Drift {
         self.times.push_back(Instant::now());
     }
 
-    /// Whether the entries must not be restored once more.
+    /// Whether the entries must not be restored again.
     pub(crate) fn is_limit_reached(&mut self) -> bool {
         while self
             .times
@@ -129,14 +129,14 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         let mut drift = Drift::new(&at("config.json"));
         drift.watch();
-        assert!(!drift.is_watched(), "nothing tells of a change yet");
+        assert!(!drift.is_watched(), "there is no watch yet");
         drift.changed().await;
         assert!(!drift.is_watched(), "it may have changed before");
         drift.watch();
         drift.watch_others(&[]);
         assert!(drift.is_watched());
         drift.watch_others(&[at("other.json")]);
-        assert!(!drift.is_watched(), "of another file nothing is known");
+        assert!(!drift.is_watched(), "the other file is not watched");
         drift.changed().await;
         drift.watch();
         drift.watch_others(&[at("other.json")]);
@@ -145,6 +145,6 @@ mod tests {
         let noticed = tokio::time::timeout(Duration::from_secs(10), drift.changed()).await;
         assert!(noticed.is_ok() && drift.is_watched());
         let silent = tokio::time::timeout(Duration::from_millis(20), drift.changed()).await;
-        assert!(silent.is_err(), "no change, no word");
+        assert!(silent.is_err(), "no event without a change");
     }
 }

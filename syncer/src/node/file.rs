@@ -1,4 +1,4 @@
-//! The kubelet's credentials file on the disk: read as it is, and replaced whole or not at all.
+//! The kubelet's credentials file on disk: read as it is, and replaced atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,17 +14,17 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// Permissions of everyone but the owner.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
-/// What temporary files next to the target begin with.
+/// Name prefix of temporary files next to the target.
 const TEMP_PREFIX: &str = ".globalps-tmp-";
 
-/// A file as it is on the disk, or its absence. `Debug` does not show what is in it.
+/// A file as it is on disk, or its absence. `Debug` does not show its content.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FileSnapshot {
     Absent,
     File {
-        /// Base64 in JSON, since a file need not be text.
+        /// Base64 in JSON, because a file may have any bytes.
         #[serde(with = "base64_bytes")]
         bytes: Vec<u8>,
         mode: u32,
@@ -56,7 +56,7 @@ impl FileSnapshot {
         }
     }
 
-    /// The mode, if others than the owner may use the file.
+    /// The mode, if group or others have permissions.
     pub(crate) fn wide_mode(&self) -> Option<u32> {
         match self {
             Self::File { mode, .. } if mode & OTHERS != 0 => Some(*mode),
@@ -64,7 +64,7 @@ impl FileSnapshot {
         }
     }
 
-    /// The same file, for its owner alone.
+    /// The same file, with permissions for its owner only.
     pub(crate) fn narrowed(self) -> Self {
         let narrow = self.wide_mode().map(|mode| mode & 0o600);
         self.with_mode(narrow)
@@ -78,7 +78,7 @@ impl FileSnapshot {
         self
     }
 
-    /// This content, with mode and owner of `self`, or those of a new file: 0600 and root.
+    /// This content with the mode and owner of `self`, or those of a new file: 0600 and root.
     pub(crate) fn with_bytes(&self, bytes: Vec<u8>) -> Self {
         match *self {
             Self::Absent => Self::File {
@@ -97,14 +97,14 @@ impl FileSnapshot {
     }
 }
 
-/// Why the file could not be read or written. The message names the path, never the content.
+/// Why the file could not be read or written. The message contains the path, never the content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("`{path}` is {what}, not a regular file; nothing was changed")]
     NotRegular { path: PathBuf, what: &'static str },
-    #[error("`{path}` is immutable; nothing was changed; `chattr -i` lets it be written")]
+    #[error("`{path}` is immutable; nothing was changed; `chattr -i` makes it writable")]
     Immutable { path: PathBuf },
-    #[error("another process wrote `{path}` at the same time; it was left as it is")]
+    #[error("another process wrote `{path}` at the same time; it was not changed")]
     Changed { path: PathBuf },
     #[error("{action} `{path}`: {source}")]
     Io {
@@ -140,7 +140,7 @@ fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) 
     }
 }
 
-/// Reads the file. A symbolic link is an error, not followed.
+/// Reads the file. A symbolic link is an error and not followed.
 pub(crate) fn read(path: &Path) -> Result<FileSnapshot, FileError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
@@ -172,14 +172,14 @@ pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(path).ok()?.modified().ok()
 }
 
-/// Makes the file equal to the snapshot. At any moment the path holds the whole old or the whole new file, and after this
-/// returns it is the new one even after a power cut.
+/// Makes the file equal to the snapshot. The path always has the complete old or the complete new file, and once this returns the
+/// new one survives a power cut.
 pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileError> {
     replace_if(path, target, || Ok(()))
 }
 
-/// The same, for a file that others write too: it is left alone where it is no longer what was `seen`. Looked at again once
-/// all but the last step is done, since a disk may take its time.
+/// The same for a file with other writers: fails if the file no longer equals `seen`. Checks right before the last step, since
+/// the steps before may be slow.
 pub(crate) fn replace_seen(
     path: &Path,
     seen: &FileSnapshot,
@@ -207,7 +207,7 @@ fn replace_if(
             may_go_on()?;
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(refused("remove", path)(error));
+                    return Err(write_error("remove", path)(error));
                 }
                 _ => {}
             }
@@ -222,9 +222,9 @@ fn replace_if(
             let temp = directory.join(format!("{TEMP_PREFIX}{name}"));
             let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
                 .and_then(|()| may_go_on())
-                .and_then(|()| fs::rename(&temp, path).map_err(refused("replace", path)));
+                .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));
             if let Err(error) = written {
-                // It may not exist; what matters is the error before.
+                // It may not exist; the original error matters.
                 let _ = fs::remove_file(&temp);
                 return Err(error);
             }
@@ -233,8 +233,11 @@ fn replace_if(
     sync_directory(directory)
 }
 
-/// The error of a replace or a remove: the kernel has one error number for several causes.
-fn refused<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
+/// The error of a replace or remove: the kernel uses one error number for several causes.
+fn write_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> FileError + 'a {
     move |error| {
         let flags = File::open(path).and_then(|file| Ok(ioctl_getflags(file)?));
         match flags {
@@ -248,7 +251,7 @@ fn refused<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -
     }
 }
 
-/// `like` is the file whose extended attributes, and with them its `SELinux` label and its access list, are kept.
+/// `like` is the file whose extended attributes are kept, including its `SELinux` label and access control list.
 fn write_temp(
     temp: &Path,
     bytes: &[u8],
@@ -268,7 +271,7 @@ fn write_temp(
         std::os::unix::fs::fchown(&file, Some(owner.0), Some(owner.1))
             .map_err(io_error("keep the owner of", temp))?;
     }
-    // An access list sets a mode, which the mode then limits. Bytes come last: nobody reads them with another mode.
+    // An access control list sets a mode, which the mode then limits. Bytes come last, so nobody can read them with another mode.
     copy_attributes(like, &file).map_err(io_error("keep the extended attributes of", like))?;
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(io_error("set the mode of", temp))?;
@@ -276,9 +279,9 @@ fn write_temp(
     file.sync_all().map_err(io_error("sync", temp))
 }
 
-/// All that this program may see; none where the file is absent or the file system has none.
+/// All that this program can see; none if the file is absent or the file system has none.
 fn copy_attributes(from: &Path, to: &File) -> io::Result<()> {
-    // A pipe or a link that replaced it meanwhile must not block.
+    // A pipe or link that replaced it meanwhile must not block.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     let from = match rustix::fs::open(from, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(()),
@@ -295,7 +298,7 @@ fn copy_attributes(from: &Path, to: &File) -> io::Result<()> {
         .filter(|name| !name.is_empty())
     {
         let value = attribute(&from, name)?;
-        // A label that the new file has already need not be set, which is a right of its own.
+        // Setting a label needs a privilege, so skip it if the new file already has the label.
         if !attribute(to, name).is_ok_and(|present| present == value) {
             fsetxattr(to, name, &value, XattrFlags::empty())?;
         }
@@ -310,14 +313,14 @@ fn attribute(file: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Makes names in the directory durable.
+/// Makes changes of the directory's entries durable.
 pub(crate) fn sync_directory(directory: &Path) -> Result<(), FileError> {
     File::open(directory)
         .and_then(|handle| handle.sync_all())
         .map_err(io_error("sync", directory))
 }
 
-/// Removes what a write that was cut off left next to the file.
+/// Removes leftovers of an interrupted write next to the file.
 pub(crate) fn sweep(path: &Path) {
     let Some(entries) = path
         .parent()
@@ -327,7 +330,7 @@ pub(crate) fn sweep(path: &Path) {
     };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
-            tracing::info!(path = %entry.path().display(), "removing what an interrupted write left");
+            tracing::info!(path = %entry.path().display(), "removing a leftover of an interrupted write");
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_with_its_mode_and_owner_and_nothing_is_left_beside_it() {
+    fn replacing_a_file_keeps_mode_and_owner_and_leaves_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         fs::write(&path, "old").unwrap();
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_absent_is_made_for_root_alone_and_is_absent_again() {
+    fn a_new_file_is_private_to_root_and_can_be_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.json");
         assert_eq!(read(&path).unwrap(), FileSnapshot::Absent);
@@ -433,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_and_stays() {
+    fn only_regular_files_are_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let (link, directory) = (
             directory.path().join("link"),
@@ -450,7 +453,7 @@ mod tests {
 
     #[test]
     fn extended_attributes_are_kept() {
-        // Not every file system takes attributes of users.
+        // Not every file system supports user attributes.
         let directory = tempfile::tempdir_in(".").unwrap();
         let path = directory.path().join("config.json");
         fs::write(&path, "old").unwrap();
@@ -464,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_is_named() {
+    fn a_missing_directory_is_reported() {
         let error = replace(
             Path::new("/nowhere/at/all/config.json"),
             &FileSnapshot::Absent.with_bytes(Vec::new()),
@@ -486,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_survives_json_and_is_not_shown_in_debug() {
+    fn a_snapshot_survives_json_and_debug_hides_it() {
         let snapshot = FileSnapshot::Absent.with_bytes(b"hunter2 \xff".to_vec());
         let json = serde_json::to_string(&snapshot).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The state directory on the node's disk: state file, lock and quarantined files. A syncer that starts continues from here.
+//! The state directory on the node's disk: state file, lock and quarantined files. A starting syncer continues from here.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use super::file::{self, FileError, FileSnapshot};
 use super::state::{NodeError, State, VERSION};
 
 const STATE_FILE: &str = "state.json";
-/// Prefix of quarantined files' names; a time follows.
+/// Name prefix of quarantined files; a timestamp follows.
 const QUARANTINED: &str = "config.json.unparsable-";
 
 /// The field that every format version has.
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn beside(config_file: &Path) -> Self {
+    pub(crate) fn next_to(config_file: &Path) -> Self {
         Self {
             directory: config_file
                 .parent()
@@ -42,8 +42,8 @@ impl Journal {
         }
     }
 
-    /// The exclusive right to work on this node, held while the result lives. The lock is on the kubelet's directory:
-    /// the file is replaced, and the state directory comes and goes.
+    /// The exclusive right to work on this node, held while the result lives. The lock is on the kubelet's directory, because the
+    /// file is replaced and the state directory may be removed.
     pub(crate) fn lock(&self) -> Result<File, NodeError> {
         let directory = self.directory.parent().unwrap_or(Path::new("/"));
         let io = |source| FileError::Io {
@@ -92,7 +92,7 @@ impl Journal {
         )?)
     }
 
-    /// Keeps bytes that could not be parsed, under a name with a time. Equal bytes are kept once.
+    /// Keeps bytes that could not be parsed, under a name with a timestamp. Equal bytes are kept only once.
     pub(crate) fn quarantine(&self, bytes: &[u8]) -> Result<PathBuf, NodeError> {
         self.make_directory()?;
         let known = fs::read_dir(&self.directory)
@@ -111,7 +111,7 @@ impl Journal {
         Ok(path)
     }
 
-    /// Removes the state directory. A quarantined file stays unless the credentials file holds the same bytes again.
+    /// Removes the state directory. A quarantined file stays unless the credentials file has the same bytes again.
     pub(crate) fn remove(&self) -> Result<(), NodeError> {
         let io = |source| FileError::Io {
             action: "remove",
@@ -123,14 +123,14 @@ impl Journal {
             entries => entries.map_err(io)?,
         };
         let back = file::read(&self.config_file)?;
-        // The state goes first: without it, what is left of the directory has no effect.
+        // The state goes first: without it, the rest of the directory has no effect.
         file::replace(&self.path(), &FileSnapshot::Absent)?;
         let mut is_empty = true;
         for entry in entries {
             let entry = entry.map_err(io)?;
             let is_kept = is_quarantined(&entry.file_name());
             if is_kept && !file::read(&entry.path())?.has_bytes_of(&back) {
-                tracing::warn!(path = %entry.path().display(), "kept: a quarantined file that nothing else holds");
+                tracing::warn!(path = %entry.path().display(), "keeping a quarantined file, because it is the only copy");
                 is_empty = false;
                 continue;
             }
@@ -186,9 +186,9 @@ mod tests {
     use crate::node::managed::ManagedEntries;
 
     #[test]
-    fn what_was_saved_is_there_again_for_root_alone_and_then_gone() {
+    fn a_saved_state_is_private_to_root_and_can_be_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         assert!(journal.load().unwrap().is_none());
         let own = dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
         let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
@@ -215,16 +215,16 @@ mod tests {
         "before_ours":{"keys":["r"],"overridden":{"auths":{}}},"before_revision":1,"failure":""},"restarts":4}"#;
 
     #[test]
-    fn a_state_of_an_older_syncer_is_gone_on_from() {
+    fn a_state_of_an_older_syncer_is_continued() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         journal.make_directory().unwrap();
         fs::write(journal.path(), OLDEST).unwrap();
         let state = journal.load().unwrap().unwrap();
         let change = state.change.as_ref().unwrap();
         assert_eq!((state.revision, state.restarts, state.drifts), (1, 4, 0));
         assert_eq!((change.task.revision, change.before_revision), (2, 1));
-        assert!(change.awaits_restart(), "its restart is owed");
+        assert!(change.awaits_restart(), "its restart is pending");
         journal.save(&state).unwrap();
         journal.load().unwrap().unwrap();
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn one_syncer_at_a_time_works_on_a_node() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         let first = journal.lock().unwrap();
         assert_eq!(journal.lock().unwrap_err().reason(), "AnotherSyncer");
         drop(first);
@@ -240,9 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_or_damaged_state_is_refused_and_left_alone() {
+    fn a_newer_or_damaged_state_is_rejected_and_not_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(&directory.path().join("config.json"));
+        let journal = Journal::next_to(&directory.path().join("config.json"));
         journal.make_directory().unwrap();
         for (content, reason) in [
             (r#"{"version":3,"x":1}"#, "StateTooNew"),
@@ -256,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_goes_only_where_the_file_holds_it_again() {
+    fn a_quarantined_file_is_removed_only_if_the_file_has_its_bytes() {
         for (back, kept) in [("{", false), ("{}", true)] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             fs::write(&path, back).unwrap();
-            let journal = Journal::beside(&path);
+            let journal = Journal::next_to(&path);
             let aside = journal.quarantine(b"{").unwrap();
             assert_eq!(journal.quarantine(b"{").unwrap(), aside, "once");
             journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();

@@ -1,4 +1,4 @@
-//! The kubelet: which unit runs it, its restarts at a bounded rate, and whether it serves since a change.
+//! The kubelet: which unit runs it, rate-limited restarts, and whether it serves since a change.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,12 +12,12 @@ use crate::node::systemd::{RestartError, Since, Systemd, UnitFacts};
 
 /// Units that run a kubelet and little else. The first active one is used.
 const AGENTS: [&str; 3] = ["kubelet.service", "k3s-agent.service", "rke2-agent.service"];
-/// `MicroK8s` runs the kubelet in a unit that, on control-plane nodes, is the whole control plane too.
+/// `MicroK8s` runs the kubelet in a unit that is the whole control plane on control-plane nodes.
 const MICROK8S: &str = "snap.microk8s.daemon-kubelite.service";
-/// It stays active only on workers of `MicroK8s`. On other nodes it exits soon after its start.
+/// Stays active only on `MicroK8s` workers. On other nodes it exits soon after its start.
 const MICROK8S_WORKER: &str = "snap.microk8s.daemon-apiserver-proxy.service";
 const MICROK8S_SETTLED: Duration = Duration::from_mins(1);
-/// Names of programs that run a kubelet: alone, within a distribution's one program, or as a wrapper of one.
+/// Names of programs that run a kubelet: itself, a distribution's single binary, or a wrapper.
 const KUBELETS: [&str; 8] = [
     "kubelet",
     "kubelet-wrapper",
@@ -28,16 +28,16 @@ const KUBELETS: [&str; 8] = [
     "rke2",
     "k0s",
 ];
-/// Units that run the control plane too: a restart would interrupt more than the kubelet.
+/// Units that also run the control plane: a restart would interrupt more than the kubelet.
 const SERVERS: [&str; 2] = ["k3s.service", "rke2-server.service"];
 
-/// Least time between two restarts. systemd's default start limit is 5 starts in 10 s.
+/// Minimum time between two restarts. systemd's default start limit is 5 starts in 10 s.
 const COOLDOWN: Duration = Duration::from_secs(10);
 
 /// Why the kubelet is not known to serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KubeletError {
-    /// systemd can't be asked, so nothing is known of the kubelet.
+    /// systemd can't be reached, so the kubelet's state is unknown.
     #[error("{0}")]
     Bus(String),
     /// It did not start.
@@ -66,7 +66,7 @@ impl From<KubeletError> for NodeError {
 }
 
 pub(crate) trait Kubelet {
-    /// Its `InvocationID`: different after each start.
+    /// Its `InvocationID`, which differs for each start.
     async fn invocation(&mut self) -> Result<String, KubeletError>;
     /// Time until the next restart may be requested.
     fn cooldown(&self) -> Duration;
@@ -74,7 +74,7 @@ pub(crate) trait Kubelet {
     async fn restart(&mut self, reset_failed: bool) -> Result<(), KubeletError>;
     /// Whether it serves and was started since.
     async fn serves_since(&mut self, since: &Since) -> Result<bool, KubeletError>;
-    /// The configuration of credential providers that its process was started with; `None`: none that can be seen.
+    /// The credential provider configuration in its process's flags; `None`: none is visible.
     async fn provider_config(&mut self) -> Result<Option<String>, KubeletError>;
 }
 
@@ -82,20 +82,20 @@ pub(crate) trait Kubelet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Restartable {
     Yes,
-    /// Why not, as a clause.
+    /// The reason, as a clause.
     No(String),
 }
 
 /// The real kubelet, behind systemd.
 pub(crate) struct Unit {
     pub(crate) systemd: Systemd,
-    /// The unit when it was last seen to serve.
+    /// The unit when it was last seen serving.
     pub(crate) served: Option<UnitFacts>,
     restarted: Option<Instant>,
     restartable: Option<Restartable>,
-    /// Named in the configuration, not found.
+    /// From the configuration, not detected.
     is_configured: bool,
-    /// It is known to run a kubelet.
+    /// Verified to run a kubelet.
     is_checked: bool,
 }
 
@@ -111,14 +111,14 @@ impl Unit {
         }
     }
 
-    /// Whether there is a unit to restart. With `Auto` it is found once.
+    /// Whether there is a unit to restart. `Auto` detects it once.
     pub(crate) async fn restartable(&mut self) -> Result<Restartable, KubeletError> {
         if let Some(known) = &self.restartable {
             return Ok(known.clone());
         }
         let path = self.systemd.bus.display();
         if !self.systemd.bus.exists() {
-            // Not remembered: it may appear later.
+            // Not cached: it may appear later.
             let reason = format!("the node has no system bus at `{path}`");
             return Ok(Restartable::No(reason));
         }
@@ -128,7 +128,7 @@ impl Unit {
         } else {
             match self.find().await {
                 Ok(Some(found)) => found,
-                // Not remembered either: a kubelet that is down may come back as one of them.
+                // Not cached: a kubelet that is down may come back as one of these units.
                 Ok(None) => {
                     let units = AGENTS.join(", ");
                     let reason = format!("none of the units {units} and {MICROK8S} is active");
@@ -140,7 +140,7 @@ impl Unit {
                 Err(error) => return Err(error.into()),
             }
         };
-        // On a MicroK8s node that has just booted, a minute tells which it is.
+        // On a MicroK8s node that has just booted, the role is known after a minute.
         if found != Restartable::Yes && self.systemd.unit == KUBELET_UNIT_AUTO {
             return Ok(found);
         }
@@ -150,7 +150,7 @@ impl Unit {
 
     async fn find(&mut self) -> Result<Option<Restartable>, RestartError> {
         if let Some(name) = self.systemd.active_among(&AGENTS).await? {
-            tracing::info!(unit = name, "this unit runs the kubelet");
+            tracing::info!(unit = name, "found the unit that runs the kubelet");
             name.clone_into(&mut self.systemd.unit);
             return Ok(Some(Restartable::Yes));
         }
@@ -158,7 +158,7 @@ impl Unit {
             return self.find_microk8s().await;
         }
         let server = self.systemd.active_among(&SERVERS).await?;
-        Ok(server.map(|name| Restartable::No(format!("`{name}` is the control plane too"))))
+        Ok(server.map(|name| Restartable::No(format!("`{name}` also runs the control plane"))))
     }
 }
 
@@ -168,18 +168,18 @@ impl Unit {
             .systemd
             .is_active_for(MICROK8S_WORKER, MICROK8S_SETTLED);
         if worker.await? {
-            tracing::info!(unit = MICROK8S, "this unit runs the kubelet");
+            tracing::info!(unit = MICROK8S, "found the unit that runs the kubelet");
             MICROK8S.clone_into(&mut self.systemd.unit);
             return Ok(Some(Restartable::Yes));
         }
         let reason = format!(
-            "`{MICROK8S}` is the control plane too, unless `{MICROK8S_WORKER}` is active for a minute"
+            "`{MICROK8S}` also runs the control plane, unless `{MICROK8S_WORKER}` has been active for a minute"
         );
         Ok(Some(Restartable::No(reason)))
     }
 
-    /// An error unless the configured unit runs a kubelet, by its name or by its programs. A pod can't ask which
-    /// process owns the kubelet's socket: it sees no process of the node, and the bus has no such question.
+    /// Fails unless the configured unit runs a kubelet, judging by its name or its programs. The process behind the kubelet's
+    /// socket can't be used: a pod sees no host processes, and the bus offers no such query.
     async fn check_programs(&mut self) -> Result<(), KubeletError> {
         let name = self.systemd.unit.as_str();
         let is_known = AGENTS.contains(&name) || SERVERS.contains(&name) || name == MICROK8S;
@@ -196,15 +196,15 @@ impl Unit {
             let shown: Vec<_> = shown.collect();
             let shown = shown.join("`, `");
             return Err(KubeletError::Kubelet(format!(
-                "`{name}` runs no kubelet, but `{shown}`"
+                "`{name}` does not run a kubelet, but `{shown}`"
             )));
         }
         self.is_checked = true;
         Ok(())
     }
 
-    /// Why the kubelet does not take its flags from this file of kubeadm's, as a clause; `None`: it does.
-    /// `own`: the configuration of providers that it may have.
+    /// Why the kubelet does not take its flags from this kubeadm file, as a clause; `None`: it does. `own`: the provider
+    /// configuration that it may have.
     pub(crate) async fn ignores_flags(
         &self,
         file: &Path,
@@ -227,12 +227,12 @@ impl Unit {
                 "`{unit}` does not pass `{variable}` to the kubelet"
             ))
         } else if let Some(argument) = arguments().find(is_foreign) {
-            Some(format!("`{unit}` has `{argument}` already"))
+            Some(format!("`{unit}` already has `{argument}`"))
         } else {
             commands
                 .flag(CONFIG_FLAG)
                 .filter(|config| Path::new(config) != own)
-                .map(|config| format!("the kubelet runs with `{CONFIG_FLAG}={config}` already"))
+                .map(|config| format!("the kubelet already runs with `{CONFIG_FLAG}={config}`"))
         })
     }
 
@@ -261,7 +261,7 @@ impl Kubelet for Unit {
         let facts = self.systemd.restart(reset_failed).await?;
         tracing::info!(
             unit = self.systemd.unit(),
-            "restarted, and it serves after {} ms",
+            "restarted the kubelet; it serves after {} ms",
             begun.elapsed().as_millis()
         );
         self.served = Some(facts);

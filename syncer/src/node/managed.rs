@@ -1,4 +1,4 @@
-//! Which entries of the credentials file are managed, as the journal keeps them.
+//! The managed entries of the credentials file, as the journal keeps them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use globalps_core::dockerconfig::{self, DockerConfig, Entry};
 use serde::{Deserialize, Serialize};
 
-/// Entries in the file that globalps manages: canonical keys, and the node's own entries that they override.
+/// The managed entries in the file: canonical keys, and the node's own entries that they override.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
     /// As a credentials file.
     overridden: serde_json::Value,
-    /// The entries with their values, as a credentials file; null: written by an older syncer, or not one revision's.
+    /// The entries with their values, as a credentials file; null: written by an older syncer, or combined from several
+    /// revisions.
     #[serde(default)]
     entries: serde_json::Value,
 }
@@ -45,7 +46,7 @@ impl ManagedEntries {
         }
     }
 
-    /// Union of both; what `later` overrides of a key, in however many spellings, wins.
+    /// Union of both. For a key that both override, `later` takes precedence, including the number of spellings.
     pub(crate) fn and(&self, later: &Self) -> Self {
         let later_overridden = later.overridden();
         let is_later = |entry: &Entry| {
@@ -72,7 +73,7 @@ impl ManagedEntries {
         within
     }
 
-    /// The managed ones of these entries.
+    /// The managed entries among these.
     pub(crate) fn among(&self, config: &DockerConfig) -> DockerConfig {
         let is_managed = |entry: &&Entry| self.keys.contains(&*entry.canonical_key());
         DockerConfig::new(
@@ -87,7 +88,7 @@ impl ManagedEntries {
 
     /// The entries with their values; `None`: an older syncer did not keep the values.
     pub(crate) fn content(&self) -> Option<DockerConfig> {
-        // As Go does it, `null` parses to no entries.
+        // As in Go, `null` parses to no entries.
         let entries = Some(&self.entries).filter(|entries| !entries.is_null())?;
         dockerconfig::parse(entries.to_string().as_bytes()).ok()
     }
@@ -130,8 +131,8 @@ mod tests {
         for (sentence, earlier, later, expected) in [
             ("only earlier", &two, &none, "https://r r"),
             ("only later", &none, &two, "https://r r"),
-            ("later wins", &two, &one, "https://r/"),
-            ("also with more", &one, &two, "https://r r"),
+            ("the later one takes precedence", &two, &one, "https://r/"),
+            ("also with more spellings", &one, &two, "https://r r"),
         ] {
             let overridden = earlier.and(later).overridden();
             let keys: Vec<&str> = overridden.iter().map(Entry::key).collect();

@@ -1,4 +1,4 @@
-//! The node: its files, its journal, its systemd and its kubelet. Knows nothing of the cluster.
+//! The node: its files, journal, systemd and kubelet. Knows nothing of the cluster.
 
 pub(crate) mod directory_watch;
 pub(crate) mod drift;

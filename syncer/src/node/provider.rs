@@ -1,4 +1,4 @@
-//! The credential provider on the node's disk: its program, the file that it reads, and the kubelet's configuration of it.
+//! The credential provider on the node's disk: its program, its data file, and the kubelet's configuration of it.
 
 mod program;
 
@@ -16,7 +16,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use super::file::{self, FileError, FileSnapshot};
 use super::state::{Installed, Obstacle, ProviderSide};
 
-/// A path as this program sees it, and as the node names it.
+/// A path as this program sees it, and as it is on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPath {
     pub(crate) here: PathBuf,
@@ -31,7 +31,7 @@ impl HostPath {
         }
     }
 
-    fn beside(&self, name: &str) -> Self {
+    fn next_to(&self, name: &str) -> Self {
         let parent = |path: &Path| path.parent().unwrap_or(Path::new("/")).join(name);
         Self {
             here: parent(&self.here),
@@ -47,11 +47,11 @@ impl HostPath {
 /// How the kubelet finds the configuration.
 #[derive(Clone, Debug)]
 enum Way {
-    /// By flags that are added to kubeadm's file, which is here.
+    /// By flags that are added to this kubeadm file.
     Flags(HostPath),
-    /// In a directory that its flags name already.
+    /// In a directory that is already in its flags.
     Directory,
-    /// In a file with the providers of others.
+    /// In a file with foreign providers.
     Shared,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Provider {
     way: Way,
 }
 
-/// What is there of it.
+/// The provider's files on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderDisk {
     pub(crate) data: FileSnapshot,
@@ -74,16 +74,16 @@ pub(crate) struct ProviderDisk {
 }
 
 impl Provider {
-    /// `set_up`: the configuration and the programs' directory that the kubelet's flags name already.
+    /// `set_up`: the configuration and the binary directory that are already in the kubelet's flags.
     pub(crate) fn new(
         program: PathBuf,
         config_file: &HostPath,
         set_up: Option<(HostPath, HostPath)>,
     ) -> Self {
-        let state = config_file.beside(STATE_DIR);
+        let state = config_file.next_to(STATE_DIR);
         let data = state.join(PROVIDER_DATA_FILE);
         let own = || {
-            let flags = Way::Flags(config_file.beside(KUBEADM_FLAGS_FILE));
+            let flags = Way::Flags(config_file.next_to(KUBEADM_FLAGS_FILE));
             let bin_dir = state.join(PROVIDER_BIN_DIR);
             (state.join(PROVIDER_CONFIG_FILE), bin_dir, flags)
         };
@@ -103,7 +103,7 @@ impl Provider {
         }
     }
 
-    /// kubeadm's file of flags, where they are added to it.
+    /// kubeadm's flags file, if flags are added to it.
     pub(crate) fn flags_file(&self) -> Option<&HostPath> {
         match &self.way {
             Way::Flags(file) => Some(file),
@@ -111,14 +111,14 @@ impl Provider {
         }
     }
 
-    /// The kubelet's flags as they must be, for messages.
+    /// The required kubelet flags, for messages.
     pub(crate) fn flags(&self) -> String {
         let flags = globalps_core::provider::flags(&self.config.text(), &self.bin_dir.text());
         flags.trim_start().to_owned()
     }
 
-    /// An error unless a kubelet with this value of its flag has the configuration. Not every distribution shows flags in a
-    /// command line; where globalps adds them, they are there.
+    /// Fails unless a kubelet with this value of its flag has the configuration. Not every distribution shows flags in a command
+    /// line; where globalps adds them, they are visible.
     pub(crate) fn check_flag(&self, value: Option<&str>) -> Result<(), String> {
         let expected = match &self.way {
             Way::Directory => self.config.host.parent().unwrap_or(Path::new("/")),
@@ -131,7 +131,7 @@ impl Provider {
             (value, _) => Err(format!(
                 "the kubelet runs with {}, not with `{CONFIG_FLAG}={}`",
                 value.map_or_else(
-                    || "no configuration of providers".to_owned(),
+                    || "no credential provider configuration".to_owned(),
                     |value| format!("`{CONFIG_FLAG}={value}`")
                 ),
                 expected.display()
@@ -139,7 +139,7 @@ impl Provider {
         }
     }
 
-    /// Every file whose change by another process counts.
+    /// Every file in which a change by another process matters.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let mut files = vec![self.data.here.clone(), self.config.here.clone()];
         files.extend(self.flags_file().map(|file| file.here.clone()));
@@ -160,7 +160,7 @@ impl Provider {
         })
     }
 
-    /// The files with the provider in them, from those that there are.
+    /// The files with the provider added to the existing ones.
     pub(crate) fn with(
         &self,
         disk: &ProviderDisk,
@@ -172,7 +172,7 @@ impl Provider {
                 let entries = installed.config.providers(&data, tokens);
                 self.edited(&disk.config, |bytes| add_entries(bytes, &entries))?
             }
-            // A mode of before is not kept: the file is ours.
+            // globalps owns the file, so an earlier mode is not kept.
             _ => FileSnapshot::Absent.with_bytes(installed.config.document(&data, tokens)),
         };
         let flags = match (&self.way, &disk.flags) {
@@ -187,28 +187,28 @@ impl Provider {
     }
 
     fn with_flags(&self, file: &HostPath, flags: &FileSnapshot) -> Result<FileSnapshot, Obstacle> {
-        let refused = |why: String| {
+        let unsupported = |reason: String| {
             Obstacle::new(format!(
-                "`{}`: {why}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
+                "`{}`: {reason}; add {} to the kubelet's flags and set spec.kubelet.credentialProvider",
                 file.host.display(),
                 self.flags()
             ))
         };
         let FileSnapshot::File { bytes, .. } = flags else {
-            return Err(refused("there is no such file".to_owned()));
+            return Err(unsupported("the file does not exist".to_owned()));
         };
         let bytes = add_flags(bytes, &self.config.text(), &self.bin_dir.text());
         let bytes = bytes.map_err(|error| match error {
             FlagsError::Foreign(_) => Obstacle::new(format!(
-                "`{}`: {error}; name the paths of the kubelet's flags in spec.kubelet.credentialProvider",
+                "`{}`: {error}; set spec.kubelet.credentialProvider to the paths in the kubelet's flags",
                 file.host.display()
             )),
-            error => refused(error.to_string()),
+            error => unsupported(error.to_string()),
         });
         Ok(flags.with_bytes(bytes?))
     }
 
-    /// The files without the provider, to the byte as they were.
+    /// The files without the provider, byte for byte as they were.
     pub(crate) fn without(&self, disk: &ProviderDisk) -> Result<ProviderSide, Obstacle> {
         let config = match &self.way {
             Way::Shared if disk.config == FileSnapshot::Absent => FileSnapshot::Absent,
@@ -235,21 +235,21 @@ impl Provider {
         file: &FileSnapshot,
         edit: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
     ) -> Result<FileSnapshot, Obstacle> {
-        let refused = |why: String| Obstacle {
+        let unsupported = |reason: String| Obstacle {
             reason: "ForeignProviderConfig",
             message: format!(
-                "`{}`: {why}; nothing was changed",
+                "`{}`: {reason}; nothing was changed",
                 self.config.host.display()
             ),
         };
         let FileSnapshot::File { bytes, .. } = file else {
-            return Err(refused("there is no such file".to_owned()));
+            return Err(unsupported("the file does not exist".to_owned()));
         };
-        let bytes = edit(bytes).map_err(|error| refused(error.to_string()))?;
+        let bytes = edit(bytes).map_err(|error| unsupported(error.to_string()))?;
         Ok(file.with_bytes(bytes))
     }
 
-    /// What keeps programs from being put into their directory or from running there.
+    /// What prevents installing programs in their directory or running them there.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         let host = self.bin_dir.host.display();
         let here = &self.bin_dir.here;
@@ -263,7 +263,7 @@ impl Provider {
         let is_own = matches!(self.way, Way::Flags(_));
         let error = match &found {
             Ok(meta) if meta.is_symlink() => "is a symbolic link",
-            Ok(meta) if !meta.is_dir() => "is no directory",
+            Ok(meta) if !meta.is_dir() => "is not a directory",
             Err(_) if !is_own => "is absent",
             _ => "",
         };
@@ -274,19 +274,19 @@ impl Provider {
         if !is_own && !config_dir.is_dir() {
             let config = self.config.host.display();
             return Some(Obstacle::new(format!(
-                "the directory of `{config}` is absent"
+                "the directory of `{config}` does not exist"
             )));
         }
-        // A directory of ours is created later, below that of the credentials file.
+        // A managed directory is created later, below that of the credentials file.
         let existing = here.ancestors().find(|path| path.exists())?;
         let error = match statvfs(existing) {
             Ok(file_system) => unfit(file_system.f_flag)?,
-            Err(_) => "can't be examined",
+            Err(_) => "can't be read",
         };
         Some(Obstacle::new(format!("`{host}` {error}")))
     }
 
-    /// Removes what writes that were cut off left next to the files.
+    /// Removes leftovers of interrupted writes next to the files.
     pub(crate) fn sweep(&self) {
         for path in self.watched() {
             file::sweep(&path);
@@ -294,12 +294,12 @@ impl Provider {
     }
 }
 
-/// Why no program runs on a mount with these flags.
+/// Why programs can't run on a mount with these flags.
 fn unfit(flags: StatVfsMountFlags) -> Option<&'static str> {
     if flags.contains(StatVfsMountFlags::NOEXEC) {
         Some("is on a mount with `noexec`")
     } else if flags.contains(StatVfsMountFlags::RDONLY) {
-        Some("is on a mount that can only be read")
+        Some("is on a read-only mount")
     } else {
         None
     }
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A provider for a kubelet that has flags with these paths.
+    /// A provider for a kubelet that already has flags with these paths.
     fn set_up(directory: &Path, config: &Path, bin_dir: &Path) -> Provider {
         let program = directory.join("program");
         fs::write(&program, "#!/bin/sh\n").unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_programs_can_not_be_put_into_or_run_from_is_named() {
+    fn an_unusable_binary_directory_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
         fs::create_dir(here.join("bin")).unwrap();
@@ -345,10 +345,10 @@ mod tests {
             (
                 here.to_owned(),
                 here.join("program"),
-                "program` is no directory",
+                "program` is not a directory",
             ),
             (here.to_owned(), here.join("none"), "none` is absent"),
-            (here.join("none"), here.join("bin"), "is absent"),
+            (here.join("none"), here.join("bin"), "does not exist"),
         ] {
             let obstacle = set_up(here, &config, &bin_dir).obstacle();
             let message = obstacle
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_of_others_gets_entries_and_a_directory_a_file_that_name_paths_of_the_node() {
+    fn foreign_configuration_files_and_directories_get_entries_with_host_paths() {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
         let theirs = "providers:\n- name: theirs\n";
@@ -412,7 +412,7 @@ mod tests {
         for (content, expected) in [
             (Some("providers:\n- name: [\n"), "line "),
             (Some("kind: C\n"), "line 1"),
-            (None, "no such file"),
+            (None, "does not exist"),
         ] {
             let config = here.join("bad.yaml");
             let _ = fs::remove_file(&config);
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_of_the_running_kubelet_must_name_the_configuration() {
+    fn the_running_kubelet_must_have_the_configuration_in_its_flags() {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
         let config_file = path(&here.join("config.json"));

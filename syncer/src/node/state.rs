@@ -1,5 +1,4 @@
-//! What the syncer remembers of its node: the file before the first change, the entries it manages there, and the change
-//! that is under way.
+//! The syncer's state: the file before the first change, the managed entries, and the change in progress.
 
 use std::path::PathBuf;
 
@@ -13,26 +12,24 @@ use super::managed::ManagedEntries;
 
 /// Newest format version of the state file that this program reads and writes.
 pub(super) const VERSION: u32 = 2;
-/// Version of a state without anything of the provider, which older syncers read.
+/// Format version of a state without a provider, which older syncers can read.
 const VERSION_WITHOUT_PROVIDER: u32 = 1;
 
-/// Why the node can't be changed now. Work continues once the cause is gone.
+/// Why the node can't be changed now. Work continues once the cause is resolved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("another syncer runs on this node; this one waits")]
+    #[error("another syncer is running on this node; waiting for it to exit")]
     Locked,
-    #[error("{0}; it continues once systemd answers")]
+    #[error("{0}; the change continues once systemd answers")]
     Bus(String),
     #[error("{0}; nothing was changed")]
     Unit(String),
-    #[error(
-        "`{path}` is of version {found}, newer than this syncer's {VERSION}: use a newer syncer"
-    )]
+    #[error("`{path}` has version {found}, newer than this syncer's {VERSION}: use a newer syncer")]
     Newer { path: PathBuf, found: u32 },
     #[error(
-        "`{path}` is damaged; nothing was changed: restore the file, or move it away to start without it"
+        "`{path}` is damaged; nothing was changed: repair the file, or move it away to start without it"
     )]
     Damaged { path: PathBuf },
     #[error("{}", .0.message)]
@@ -53,7 +50,7 @@ impl NodeError {
     }
 }
 
-/// Why the provider can't be set up, or not be taken out: a reason of the status, and a sentence.
+/// Why the provider can't be set up or removed: reason and message of the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Obstacle {
     pub(crate) reason: &'static str,
@@ -68,7 +65,7 @@ impl Obstacle {
         }
     }
 
-    /// The program does not give what its data say.
+    /// The program's answer does not match its data.
     pub(crate) fn failed(message: String) -> Self {
         Self {
             reason: "ProviderFailed",
@@ -77,11 +74,11 @@ impl Obstacle {
     }
 }
 
-/// What one generation of the node's `NodePullSecret` asks for.
+/// What one generation of the node's `NodePullSecret` assigns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// uid of the object: a generation counts only within one object. Older syncers began tasks without an object; their
-    /// uid is empty.
+    /// uid of the object: a generation is only meaningful within one object. Empty for a task that an older syncer began without
+    /// an object.
     pub(crate) uid: String,
     pub(crate) generation: i64,
     /// Revision to put in force; 0: restore the node.
@@ -103,24 +100,24 @@ impl Task {
 pub(crate) enum Step {
     /// Write the new content and restart the kubelet with it.
     Forward,
-    /// It is in force; the kubelet is watched for a while.
+    /// It is in force; the kubelet is observed for a while.
     Watching,
     /// Write the previous content and restart the kubelet with it.
     Back,
 }
 
-/// What the credential provider has on a node.
+/// The credential provider on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Installed {
-    /// The file that it reads.
+    /// Its data file.
     pub(crate) data: FileSnapshot,
     pub(crate) config: ProviderConfig,
-    /// The kubelet gives it the tokens of pods.
+    /// The kubelet passes pod tokens to it.
     pub(crate) tokens: bool,
 }
 
 impl Installed {
-    /// What its file holds.
+    /// The content of its data file.
     pub(crate) fn content(&self) -> Option<Content> {
         let FileSnapshot::File { bytes, .. } = &self.data else {
             return None;
@@ -134,9 +131,9 @@ impl Installed {
 pub(crate) struct ProviderSide {
     /// `None`: no provider of globalps is on the node.
     pub(crate) installed: Option<Installed>,
-    /// The kubelet's configuration of providers.
+    /// The kubelet's credential provider configuration.
     pub(crate) config: FileSnapshot,
-    /// kubeadm's file of flags; `None`: it is left alone.
+    /// kubeadm's flags file; `None`: it is not changed.
     pub(crate) flags: Option<FileSnapshot>,
 }
 
@@ -147,26 +144,26 @@ impl ProviderSide {
     }
 }
 
-/// The part of a change that is about the credential provider.
+/// The part of a change that concerns the credential provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProviderChange {
     pub(crate) before: ProviderSide,
     pub(crate) target: ProviderSide,
-    /// Whether systemd can be asked if the kubelet serves.
+    /// Whether systemd can report if the kubelet serves.
     pub(crate) is_kubelet_checked: bool,
-    /// The change is rolled back since the installed program did not give the credentials.
+    /// The change is rolled back because the installed program returned wrong credentials.
     #[serde(default)]
     pub(crate) has_failed: bool,
 }
 
 impl ProviderChange {
-    /// It brings the provider to a node that has none.
+    /// It sets up the provider on a node without one.
     pub(crate) fn is_way_in(&self) -> bool {
         self.before.installed.is_none() && self.target.installed.is_some()
     }
 }
 
-/// A change under way, with everything needed to finish it or to roll it back.
+/// A change in progress, with everything needed to finish it or to roll it back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Change {
     pub(crate) task: Task,
@@ -174,7 +171,7 @@ pub(crate) struct Change {
     pub(crate) target: FileSnapshot,
     #[serde(rename = "target_ours")]
     pub(crate) target_managed: ManagedEntries,
-    /// It is in force only after a restart of the kubelet.
+    /// It takes effect only after a kubelet restart.
     pub(crate) restart: bool,
     /// The unit's `InvocationID` before the restart with the new content was requested; `None` until requested.
     #[serde(default)]
@@ -186,16 +183,16 @@ pub(crate) struct Change {
     /// The same for the restart with the previous content.
     #[serde(default)]
     pub(crate) back_from: Option<String>,
-    /// Why it is rolled back; empty: for no fault of the content, so that no failure is remembered.
+    /// Why it is rolled back; empty: not because of the content, so no failure is recorded.
     pub(crate) failure: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<ProviderChange>,
-    /// What is on the disk of a change that this one took the place of.
+    /// What a change that this one superseded has written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) superseded: Option<Superseded>,
 }
 
-/// What a change that came to no end has left, besides what was there before it.
+/// What an unfinished change left, in addition to the state before it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Superseded {
     pub(crate) file: FileSnapshot,
@@ -203,7 +200,7 @@ pub(crate) struct Superseded {
 }
 
 impl Change {
-    /// All that may be managed in the file while it is under way.
+    /// All entries that may be managed while it is in progress.
     pub(crate) fn managed(&self) -> ManagedEntries {
         let before = match &self.superseded {
             Some(superseded) => self.before_managed.and(&superseded.managed),
@@ -212,7 +209,7 @@ impl Change {
         before.and(&self.target_managed)
     }
 
-    /// Whether this file is one of its own, and not of another process.
+    /// Whether the change, not another process, wrote this file.
     pub(crate) fn knows(&self, file: &FileSnapshot) -> bool {
         let superseded = self.superseded.as_ref();
         *file == self.target
@@ -225,14 +222,14 @@ impl Change {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
     }
 
-    /// It brings back what the kubelet's provider had, and changes nothing else of it.
+    /// It repairs the provider's data and changes nothing else.
     pub(crate) fn is_repair(&self) -> bool {
         let provider = self.provider.as_ref();
         !self.restart && provider.is_some_and(|provider| provider.before == provider.target)
     }
 
-    /// The configuration does not restart kubelets any more: the change goes on without, and the system bus is not needed.
-    /// Without a restart no kubelet gets the provider, so the way in turns back.
+    /// The configuration no longer allows restarts: the change continues without one and without the system bus. Setting up the
+    /// provider needs a restart, so that is rolled back.
     pub(crate) fn waive_restart(&mut self) {
         if let Some(provider) = &mut self.provider {
             provider.is_kubelet_checked = false;
@@ -246,7 +243,7 @@ impl Change {
     }
 }
 
-/// A task that failed.
+/// A failed task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) task: Task,
@@ -257,7 +254,7 @@ pub(crate) struct Failure {
     /// It was started again later.
     #[serde(default)]
     pub(crate) recovered: bool,
-    /// Not the kubelet failed, but the credential provider.
+    /// The credential provider failed, not the kubelet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_of_provider: bool,
 }
@@ -278,7 +275,7 @@ pub(crate) struct State {
     /// How often another process changed managed entries.
     #[serde(default)]
     pub(crate) drifts: i64,
-    /// The task that another process kept undoing, so that it was given up.
+    /// The task that was given up because another process kept undoing it.
     #[serde(default)]
     pub(crate) given_up: Option<Task>,
     /// Mode of the file before it was narrowed to its owner; `None`: it was not.
@@ -287,16 +284,16 @@ pub(crate) struct State {
     /// When the kubelet was last asked to restart.
     #[serde(default)]
     pub(crate) restarted_at: Option<Time>,
-    /// What the credential provider has; `None`: content is in the credentials file.
+    /// The installed credential provider; `None`: content is in the credentials file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<Installed>,
-    /// The task that put the revision in force; `None`: none, or an older syncer did not write it down.
+    /// The task that put the revision in force; `None`: none, or an older syncer did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied: Option<Task>,
 }
 
 impl State {
-    /// The task's revision is in force, and nothing has asked for it again since.
+    /// The task's revision is in force, and no later assignment repeated it.
     pub(crate) fn is_settled_on(&self, task: &Task) -> bool {
         self.change.is_none()
             && self.revision == task.revision
@@ -321,8 +318,8 @@ impl State {
         }
     }
 
-    /// The state in the version that a reader needs. An older syncer would not put the provider's flags out before it
-    /// removes the files that they name, and a kubelet without these does not start: it must not read such a state.
+    /// The state in the lowest version that is safe. An older syncer would remove the provider's files but not the flags that
+    /// refer to them, and the kubelet would not start. So it must not be able to read a state with a provider.
     pub(super) fn versioned(&self) -> Self {
         let change = self.change.as_ref();
         let has_provider =

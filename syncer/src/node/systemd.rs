@@ -1,4 +1,4 @@
-//! The kubelet's unit, over the node's system bus: its restart, and whether it serves afterwards.
+//! The kubelet's unit, through the node's system bus: restarts it and checks whether it serves afterwards.
 
 mod bus;
 mod commands;
@@ -14,13 +14,13 @@ use zbus::proxy::CacheProperties;
 
 use bus::{ManagerProxy, ServiceProxy, UnitProxy};
 
-/// Deadline of one restart job: longer than systemd's own deadlines for a stop and a start, 90 s each.
+/// Deadline of one restart job: longer than systemd's default timeouts for stop and start, 90 s each.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 /// Deadline of one call to systemd.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Deadline for a kubelet to serve after its unit became active.
+/// Time for a kubelet to serve after its unit became active.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A kubelet whose socket never appears counts as serving after its unit was active for this long.
+/// A kubelet whose socket never appears counts as serving once its unit has been active for this long.
 const STEADY: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -30,39 +30,39 @@ pub(crate) enum RestartError {
     #[error("the node's system bus at `{path}` does not answer: {source}")]
     Bus { path: PathBuf, source: zbus::Error },
     #[error("the node's system bus did not answer within {} s", CALL_TIMEOUT.as_secs())]
-    Silent,
+    Unresponsive,
     #[error("there is no systemd on the node's system bus at `{path}`")]
     NoSystemd { path: PathBuf },
-    #[error("systemd knows no unit `{unit}` (it is {state})")]
+    #[error("systemd has no unit `{unit}` (state: {state})")]
     NoUnit { unit: String, state: String },
     #[error("systemd did not restart `{unit}`: {source}")]
     Refused { unit: String, source: zbus::Error },
     #[error("the restart of `{unit}` ended as `{result}`")]
     Job { unit: String, result: String },
-    #[error("the restart of `{unit}` did not end within {} s", JOB_TIMEOUT.as_secs())]
+    #[error("the restart of `{unit}` did not finish within {} s", JOB_TIMEOUT.as_secs())]
     JobTimeout { unit: String },
-    #[error("`{unit}` was started and is {state} again")]
+    #[error("`{unit}` was started but is {state} again")]
     Died { unit: String, state: String },
-    #[error("`{unit}` runs, but does not serve at `{socket}` after {} s", SERVE_TIMEOUT.as_secs())]
+    #[error("`{unit}` runs but does not accept connections at `{socket}` after {} s", SERVE_TIMEOUT.as_secs())]
     NotServing { unit: String, socket: PathBuf },
 }
 
 impl RestartError {
-    /// Nothing is known of the unit: systemd does not answer.
+    /// The unit's state is unknown because systemd does not answer.
     pub(crate) fn is_of_the_bus(&self) -> bool {
-        matches!(self, Self::Bus { .. } | Self::Silent)
+        matches!(self, Self::Bus { .. } | Self::Unresponsive)
     }
 }
 
-/// Properties of a unit at one moment.
+/// Properties of a unit at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitFacts {
     active_state: String,
-    /// Different after each start; empty: never started.
+    /// Differs for each start; empty: never started.
     invocation: Vec<u8>,
     /// When it became active.
     active_since: SystemTime,
-    /// How often systemd restarted it by itself.
+    /// How often systemd restarted it automatically.
     restarts: u32,
     /// It is being started or stopped.
     has_job: bool,
@@ -80,7 +80,7 @@ impl UnitFacts {
         self.invocation
             .iter()
             .fold(String::new(), |mut text, byte| {
-                // Writing to a text does not fail.
+                // Writing to a string does not fail.
                 let _ = write!(text, "{byte:02x}");
                 text
             })
@@ -99,12 +99,12 @@ pub(crate) enum Since {
     Start(String),
 }
 
-/// Which unit, and how it is reached.
+/// The unit, and the paths to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct Systemd {
     pub(crate) bus: PathBuf,
     pub(crate) unit: String,
-    /// A socket that takes connections only while the kubelet serves.
+    /// A socket that accepts connections only while the kubelet serves.
     pub(crate) socket: PathBuf,
 }
 
@@ -128,7 +128,7 @@ impl Systemd {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Silent),
+            Err(_) => Err(RestartError::Unresponsive),
         }
     }
 
@@ -170,18 +170,18 @@ impl Systemd {
                 unit: self.unit.clone(),
                 state,
             }),
-            Ok(Err(source)) if is_nobody(&source) => Err(RestartError::NoSystemd {
+            Ok(Err(source)) if has_no_systemd(&source) => Err(RestartError::NoSystemd {
                 path: self.bus.clone(),
             }),
             Ok(Err(source)) => Err(RestartError::Bus {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Silent),
+            Err(_) => Err(RestartError::Unresponsive),
         }
     }
 
-    /// Whether this unit has been active for so long.
+    /// Whether this unit has been active for this long.
     pub(crate) async fn is_active_for(
         &self,
         name: &str,
@@ -201,7 +201,7 @@ impl Systemd {
         }
     }
 
-    /// The first of these units that is not inactive: one that failed counts too.
+    /// The first of these units that is not inactive; a failed one counts, too.
     pub(crate) async fn active_among(
         &self,
         names: &[&'static str],
@@ -242,36 +242,35 @@ impl Systemd {
         connection: &Connection,
         reset_failed: bool,
     ) -> Result<String, RestartError> {
-        let refused = |source| RestartError::Refused {
+        let failed = |source| RestartError::Refused {
             unit: self.unit.clone(),
             source,
         };
-        let manager = ManagerProxy::new(connection).await.map_err(refused)?;
-        // Subscribed before the call, so that the end of a quick job is not missed.
-        let mut removed = manager.receive_job_removed().await.map_err(refused)?;
-        manager.subscribe().await.map_err(refused)?;
+        let manager = ManagerProxy::new(connection).await.map_err(failed)?;
+        // Subscribe before the call, so that the end of a quick job is not missed.
+        let mut removed = manager.receive_job_removed().await.map_err(failed)?;
+        manager.subscribe().await.map_err(failed)?;
         if reset_failed {
             // systemd does not start a unit that hit its start limit before this.
             manager
                 .reset_failed_unit(&self.unit)
                 .await
-                .map_err(refused)?;
+                .map_err(failed)?;
         }
         let job = manager
             .restart_unit(&self.unit, "replace")
             .await
-            .map_err(refused)?;
+            .map_err(failed)?;
         while let Some(signal) = removed.next().await {
-            let args = signal.args().map_err(refused)?;
+            let args = signal.args().map_err(failed)?;
             if *args.job() == job {
                 return Ok((*args.result()).to_owned());
             }
         }
-        Err(RestartError::Silent)
+        Err(RestartError::Unresponsive)
     }
 
-    /// Whether the kubelet has been started since then and serves. A job that is under way is waited for: it may be the
-    /// start.
+    /// Whether the kubelet has been started since then and serves. Waits for a job in progress, which may be the start.
     pub(crate) async fn serves_since(
         &self,
         since: &Since,
@@ -297,8 +296,8 @@ impl Systemd {
         }
     }
 
-    /// Waits until the kubelet serves: the unit is active by another start than `before`, and the kubelet's socket
-    /// takes a connection. A unit that is given up, or that died and was started again meanwhile, does not.
+    /// Waits until the kubelet serves: the unit is active from another start than `before`, and the kubelet's socket accepts a
+    /// connection. Fails if the unit failed, or died and was started again meanwhile.
     async fn serves(
         &self,
         connection: &Connection,
@@ -340,13 +339,13 @@ impl Systemd {
 }
 
 /// The bus answers, but systemd is not on it.
-fn is_nobody(error: &zbus::Error) -> bool {
-    const NOBODY: [&str; 3] = [
+fn has_no_systemd(error: &zbus::Error) -> bool {
+    const NO_SYSTEMD: [&str; 3] = [
         "org.freedesktop.DBus.Error.ServiceUnknown",
         "org.freedesktop.DBus.Error.NameHasNoOwner",
         "org.freedesktop.DBus.Error.UnknownMethod",
     ];
-    matches!(error, zbus::Error::MethodError(name, ..) if NOBODY.contains(&name.as_str()))
+    matches!(error, zbus::Error::MethodError(name, ..) if NO_SYSTEMD.contains(&name.as_str()))
 }
 
 async fn takes_connections(socket: &Path) -> bool {

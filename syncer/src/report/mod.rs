@@ -1,4 +1,4 @@
-//! What the node reports: its status, and whether its syncer works.
+//! The node's reports: its status and the readiness of its syncer.
 
 pub(crate) mod wording;
 pub(crate) mod writer;
@@ -14,7 +14,7 @@ use writer::Report;
 pub(crate) struct StatusReporter {
     reports: watch::Sender<Option<Report>>,
     last: Option<NodePullSecretStatus>,
-    /// uid of the object that `last` was written to.
+    /// uid of the object to which `last` was written.
     last_uid: Option<String>,
     /// The file that the readiness probe checks.
     ready_file: PathBuf,
@@ -30,7 +30,7 @@ impl StatusReporter {
         }
     }
 
-    /// Restarts of the kubelet as last reported, for a node without state.
+    /// Kubelet restarts as last reported, for a node without state.
     pub(crate) fn restarts(&self, object: &NodePullSecret) -> i64 {
         self.last
             .as_ref()
@@ -62,19 +62,19 @@ impl StatusReporter {
             _ => Ok(()),
         };
         if let Err(error) = result {
-            tracing::warn!(path = %path.display(), %error, "the readiness of this pod could not be marked");
+            tracing::warn!(path = %path.display(), %error, "could not update the readiness file of this pod");
         }
     }
 }
 
-/// Longest message in bytes. A message quotes errors of systemd, whose length has no bound.
+/// Maximum length of a message in bytes. A message may quote errors of systemd of any length.
 const MESSAGE_LIMIT: usize = 1024;
 
 fn cut(message: &mut String) {
     message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
 }
 
-/// Sets the time of the phase: that of `before` where the phase is the same.
+/// Sets the transition time: keeps that of `before` if the phase is the same.
 fn dated(
     mut new: NodePullSecretStatus,
     before: Option<&NodePullSecretStatus>,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_changes_with_the_phase_and_only_with_it() {
+    fn the_time_changes_only_with_the_phase() {
         let at = |second| jiff::Timestamp::from_second(second).unwrap();
         let first = dated(status(Phase::Syncing), None, at(1));
         let more = NodePullSecretStatus {

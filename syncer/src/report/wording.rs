@@ -15,35 +15,35 @@ pub(crate) fn foreign_owner(owner: &str) -> String {
         "let it write the credentials, or exclude this node"
     };
     format!(
-        "{owner} manages the kubelet's credentials file on this node, and globalps leaves it alone: {way_on}"
+        "{owner} manages the kubelet's credentials file on this node, so globalps does not change it: {way_on}"
     )
 }
 
-/// Phase, reason and message of a task that failed.
+/// Phase, reason and message of a failed task.
 pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
     let (phase, reason, way_on) = if failure.stuck {
         (
             Phase::Failed,
             "KubeletDown",
-            "globalps keeps starting it; look at the kubelet's journal on the node",
+            "globalps keeps starting it; see the kubelet's journal on the node",
         )
     } else if failure.is_of_provider {
         (
             Phase::RolledBack,
             "ProviderFailed",
-            "the node has what it had before; another content is tried again",
+            "the previous credentials are back; new content is tried again",
         )
     } else if failure.recovered {
         (
             Phase::RolledBack,
             "KubeletRecovered",
-            "the file is what it was before and the kubelet runs again; another content is tried again",
+            "the previous file is back and the kubelet runs again; new content is tried again",
         )
     } else {
         (
             Phase::RolledBack,
             "KubeletDidNotStart",
-            "the file is what it was before and the kubelet runs; another content is tried again",
+            "the previous file is back and the kubelet runs; new content is tried again",
         )
     };
     (phase, reason, format!("{}; {way_on}", failure.error))
@@ -51,15 +51,17 @@ pub(crate) fn failure(failure: &Failure) -> (Phase, &'static str, String) {
 
 /// Message for a node where the credential provider is not possible.
 pub(crate) fn obstacle(error: &str) -> String {
-    format!("{error}; until then the credentials file has what every pod may use")
+    format!(
+        "{error}; until this is resolved the credentials file has the credentials for every pod"
+    )
 }
 
-/// Message for a file that is left to another process.
+/// Message for a file that globalps no longer restores.
 pub(crate) fn conflicts() -> String {
     format!(
-        "another process changed the managed entries {MAX_CONFLICTS} times within {} minutes, so globalps leaves the file to it; \
-         it may be a configuration management agent, or the OpenShift Machine Config Operator: there use `oc set data \
-         secret/pull-secret -n openshift-config`; stop that process or exclude this node: the next revision is tried \
+        "another process changed the managed entries {MAX_CONFLICTS} times within {} minutes, so globalps stopped restoring them; \
+         it may be a configuration management agent, or the OpenShift Machine Config Operator (then use `oc set data \
+         secret/pull-secret -n openshift-config`); stop that process or exclude this node; the next revision is tried \
          again",
         CONFLICT_WINDOW.as_secs() / 60
     )
@@ -72,12 +74,12 @@ pub(crate) fn drifts(times: i64) -> String {
     } else {
         format!("{times} times")
     };
-    format!("another process changed the managed entries {times}; they were restored")
+    format!("another process changed the managed entries {times}; globalps restored them")
 }
 
 /// Message for a file that others could read before globalps.
 pub(crate) fn mode_narrowed(mode: u32) -> String {
     format!(
-        "the file's mode was {mode:04o}; while it holds managed entries, only its owner may read it; a restore brings {mode:04o} back"
+        "the file's mode was {mode:04o}; while it has managed entries, only its owner may read it; a restore sets {mode:04o} again"
     )
 }

@@ -1,4 +1,4 @@
-//! Writes the node's statuses, one at a time, beside the node's work.
+//! Writes the node's statuses, one at a time, in the background.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::time::{sleep, timeout};
 use crate::cluster::Cluster;
 use crate::cluster::backoff::Backoff;
 
-/// Between two statuses.
+/// Minimum interval between two statuses.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
-/// Work in progress is reported only when it takes this long. A restart that succeeds takes less, which spares the API
-/// server a write for each of thousands of nodes.
+/// Work in progress is reported only if it takes this long. A successful restart takes less, which saves the API server a write
+/// for each of thousands of nodes.
 const PASSING: Duration = Duration::from_secs(1);
 
-/// Starts the writer. It writes the newest status it was sent, and repeats a write that failed.
+/// Starts the writer. It writes the newest status that it received, and repeats a failed write.
 pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
     let (sender, mut receiver) = watch::channel::<Option<Report>>(None);
     tokio::spawn(async move {
@@ -27,10 +27,10 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
                         backoff.reset();
                         break;
                     }
-                    // The object is gone, and with it its readers. A conflict is either another object of that name,
-                    // whose status follows soon, or two writes at once: the write is repeated.
+                    // If the object is deleted, nobody needs the status. A conflict means another object of that name, whose
+                    // status follows soon, or two concurrent writes: the write is repeated.
                     Err(error) if error.is_not_found() => break,
-                    Err(error) => tracing::warn!(%error, "the status could not be written"),
+                    Err(error) => tracing::warn!(%error, "could not write the status"),
                 }
                 sleep(backoff.next()).await;
             }
@@ -40,7 +40,7 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
     sender
 }
 
-/// A status, and the object that it is for.
+/// A status and its object.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) uid: String,
@@ -48,7 +48,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Work goes on without a problem.
+    /// Work is in progress without a problem.
     fn is_passing(&self) -> bool {
         let status = &self.status;
         matches!(status.phase, Phase::Syncing | Phase::Restoring) && status.reason.is_empty()
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Which phase is written and after how many milliseconds, where the second status comes after 400.
+    /// Which phase is written and after how many milliseconds, if the second status comes after 400.
     async fn written(first: Phase, reason: &str, second: Option<Phase>) -> (Phase, u128) {
         let report = |phase, reason: &str| {
             let status = NodePullSecretStatus {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_in_progress_is_reported_only_when_it_takes_a_second() {
+    async fn work_in_progress_is_reported_only_after_a_second() {
         use Phase::{Restored, Restoring, RolledBack, Synced, Syncing};
         for (sentence, first, reason, second, expected) in [
             (
@@ -126,7 +126,13 @@ mod tests {
                 Some(Restored),
                 (Restored, 400),
             ),
-            ("a slow one is reported", Syncing, "", None, (Syncing, 1000)),
+            (
+                "a slow change is reported",
+                Syncing,
+                "",
+                None,
+                (Syncing, 1000),
+            ),
             (
                 "a problem is reported at once",
                 Syncing,
@@ -134,7 +140,7 @@ mod tests {
                 Some(Synced),
                 (Syncing, 0),
             ),
-            ("and so is the end", Synced, "", None, (Synced, 0)),
+            ("and so is its end", Synced, "", None, (Synced, 0)),
         ] {
             assert_eq!(written(first, reason, second).await, expected, "{sentence}");
         }

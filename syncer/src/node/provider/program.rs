@@ -1,4 +1,4 @@
-//! The credential provider's program: installed, removed, and run as the kubelet runs it.
+//! The credential provider's program: installs, removes and runs it as the kubelet does.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -22,16 +22,16 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(10);
 const PROGRAM_MODE: u32 = 0o755;
 
 impl Provider {
-    /// Whether both programs are that of the syncer's image.
+    /// Whether both programs match the one in the syncer's image.
     pub(crate) fn has_program(&self) -> bool {
         let Ok(bytes) = fs::read(&self.program) else {
-            // This image has none to replace them by.
+            // This image has no replacement for them.
             return self.programs().all(|path| path.is_file());
         };
         self.programs().all(|path| is_program(&path, &bytes))
     }
 
-    /// Puts the program under both names into its directory. Durable when it returns.
+    /// Installs the program under both names. Durable when it returns.
     pub(crate) fn install_program(&self) -> Result<(), FileError> {
         if self.has_program() {
             return Ok(());
@@ -58,7 +58,7 @@ impl Provider {
         Ok(())
     }
 
-    /// Removes both programs, and their directory where it is ours.
+    /// Removes both programs, and their directory if globalps created it.
     pub(crate) fn remove_program(&self) -> Result<(), FileError> {
         let directory = &self.bin_dir.here;
         if directory.is_dir() {
@@ -67,19 +67,19 @@ impl Provider {
             }
         }
         if matches!(self.way, Way::Flags(_)) {
-            // What another process put there stays.
+            // Files of other processes stay.
             let _ = fs::remove_dir(directory);
-            // Also where it was removed before a power cut.
+            // Also if it was removed before a power cut.
             file::sync_directory(directory.parent().unwrap_or(Path::new("/")))?;
         }
         Ok(())
     }
 
-    /// Runs the installed programs as the kubelet runs them. An error unless they give what the data say; it tells nothing
-    /// of the credentials.
+    /// Runs the installed programs as the kubelet runs them. Fails unless their answers match the data; the error contains no
+    /// credentials.
     pub(crate) async fn check(&self, installed: &Installed) -> Result<(), String> {
         let FileSnapshot::File { bytes, .. } = &installed.data else {
-            return Err("it has no data".to_owned());
+            return Err("the credential provider has no data".to_owned());
         };
         let trials = trials(bytes, installed.tokens).map_err(|error| error.to_string())?;
         for trial in trials {
@@ -87,7 +87,8 @@ impl Provider {
             let parsed = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
             if parsed(&output).is_none() || parsed(&output) != parsed(&trial.expected) {
                 return Err(
-                    "the credential provider does not give the credentials of its data".to_owned(),
+                    "the credential provider does not return the credentials in its data"
+                        .to_owned(),
                 );
             }
         }
@@ -101,7 +102,7 @@ impl Provider {
         let path = self.bin_dir.here.join(name.unwrap_or(BINARY));
         let failed = |error: &dyn std::fmt::Display| {
             format!(
-                "the credential provider `{}` does not run: {error}",
+                "can't run the credential provider `{}`: {error}",
                 path.display()
             )
         };
@@ -112,14 +113,14 @@ impl Provider {
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What it says there could name registries.
+            // Its error output could name registries.
             .stderr(Stdio::null())
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let stdin = child.stdin.take();
         let run = async move {
             if let Some(mut stdin) = stdin {
-                // A program that ends without reading tells by its output.
+                // A program that exits without reading is judged by its output.
                 let _ = stdin.write_all(request).await;
             }
             child.wait_with_output().await

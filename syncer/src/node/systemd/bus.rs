@@ -1,4 +1,4 @@
-//! What is used of systemd's D-Bus interface.
+//! The used part of systemd's D-Bus interface.
 
 use zbus::OwnedObjectPath;
 
@@ -37,7 +37,7 @@ pub(super) trait Unit {
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
     #[zbus(property)]
     fn active_enter_timestamp(&self) -> zbus::Result<u64>;
-    /// Number and path; 0: no job.
+    /// ID and path; 0: no job.
     #[zbus(property)]
     fn job(&self) -> zbus::Result<(u32, OwnedObjectPath)>;
 }
@@ -51,11 +51,10 @@ pub(super) trait Service {
     fn n_restarts(&self) -> zbus::Result<u32>;
     #[zbus(property)]
     fn exec_start(&self) -> zbus::Result<Vec<ExecCommand>>;
-    /// Paths, and whether it is no error that one is absent.
+    /// Paths, and whether a missing file is ignored.
     #[zbus(property)]
     fn environment_files(&self) -> zbus::Result<Vec<(String, bool)>>;
 }
 
-/// A command of a unit: path, arguments with the path's name first, whether failures are ignored, and of its last run
-/// times, pid and result.
+/// A command of a unit: path, arguments with argv[0], whether failures are ignored, and times, pid and result of its last run.
 pub(super) type ExecCommand = (String, Vec<String>, bool, u64, u64, u64, u64, u32, i32, i32);

@@ -1,4 +1,4 @@
-//! What the kubelet's unit starts, and what runs in it.
+//! What the kubelet's unit starts, and its running processes.
 
 use tokio::time::timeout;
 use zbus::proxy::CacheProperties;
@@ -11,17 +11,16 @@ const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 /// Commands of a unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commands {
-    /// Each program that the unit starts, and its arguments before systemd replaces variables in them.
+    /// Each program that the unit starts, and its arguments before systemd expands variables.
     pub(crate) starts: Vec<(String, Vec<String>)>,
-    /// Files with variables, as the node names them.
+    /// Files with variables, as paths on the node.
     pub(crate) environment_files: Vec<String>,
-    /// The command line of each process in its control group. Pids are the node's, which a pod can't compare with that
-    /// of the socket's owner.
+    /// The command line of each process in its control group. The pids are the host's and have no meaning in the pod.
     pub(crate) running: Vec<String>,
 }
 
 impl Commands {
-    /// The programs that the unit starts, and those that run: paths, or a program's own first argument.
+    /// The programs that the unit starts and that are running: paths, or argv[0].
     pub(crate) fn programs(&self) -> Vec<String> {
         let started = self.starts.iter().map(|(program, _)| program.clone());
         let running = self.running.iter().filter_map(|line| {
@@ -31,7 +30,7 @@ impl Commands {
         started.chain(running).collect()
     }
 
-    /// The value of a flag of the processes; of several, the last. `None`: no process has the flag.
+    /// The value of a flag of the processes; the last one, if there are several. `None`: no process has the flag.
     pub(crate) fn flag(&self, name: &str) -> Option<String> {
         let value = |line: &String| {
             let mut words = line.split_whitespace();
@@ -51,7 +50,7 @@ impl Commands {
 
 impl Systemd {
     pub(crate) async fn commands(&self) -> Result<Commands, RestartError> {
-        // Its errors, for a unit that does not exist.
+        // For its error if the unit does not exist.
         self.facts().await?;
         let connection = self.connect().await?;
         let ask = async {
@@ -65,7 +64,7 @@ impl Systemd {
             let starts = service.exec_start().await?.into_iter();
             let files = service.environment_files().await?.into_iter();
             let processes = match manager.get_unit_processes(&self.unit).await {
-                // systemd forgets a unit that does not run between two calls.
+                // systemd may unload a stopped unit between two calls.
                 Err(zbus::Error::MethodError(name, ..)) if name == NO_SUCH_UNIT => Vec::new(),
                 processes => processes?,
             };
@@ -80,7 +79,7 @@ impl Systemd {
                 path: self.bus.clone(),
                 source,
             }),
-            Err(_) => Err(RestartError::Silent),
+            Err(_) => Err(RestartError::Unresponsive),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Against a systemd of our own: a bus with one peer, at a socket in a temporary directory.
+//! Tests with a fake systemd: a bus with one peer, on a socket in a temporary directory.
 
-// The shape of the methods is D-Bus's.
+// D-Bus defines the methods' signatures.
 #![allow(clippy::unused_self, clippy::used_underscore_binding)]
 
 use std::sync::{Arc, Mutex};
@@ -20,17 +20,17 @@ const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet";
 const WORKER: &str = "/org/freedesktop/systemd1/unit/worker";
 const ABSENT: &str = "/org/freedesktop/systemd1/unit/absent";
 const JOB: &str = "/org/freedesktop/systemd1/job/7";
-/// The fake's name on the bus: signals count only from whom they are expected.
+/// The fake's name on the bus: signals count only from the expected sender.
 const SENDER: &str = ":1.2";
 
-/// What the fake does when it is asked for a restart.
+/// The fake's reaction to a restart request.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// The job ends so. The unit is active by a new start if it is `done`.
+    /// The job ends with this result. If it is `done`, the unit is active from a new start.
     Job(&'static str),
-    /// `done`, and the new start shows only after a while.
+    /// `done`, but the new start is visible only after a while.
     Late,
-    /// `done`, and the unit is given up right after.
+    /// `done`, but the unit fails right after.
     Dies,
     /// The call itself is an error.
     Error,
@@ -39,19 +39,19 @@ enum Answer {
 }
 
 struct Facts {
-    /// The one unit that there is.
+    /// The only unit.
     name: &'static str,
     answer: Answer,
     load_state: &'static str,
     active_state: &'static str,
     invocation: u8,
     starts_by_itself: u32,
-    /// A job is under way for so many looks.
+    /// A job is in progress for this many queries.
     job_for: u32,
-    /// Where its command is, and the command line of its process.
+    /// Path of its command, and the command line of its process.
     program: &'static str,
     process: &'static str,
-    /// The unit that only workers of `MicroK8s` have, and since which second.
+    /// The unit that stays active only on `MicroK8s` workers, and since which second.
     worker: Option<u64>,
     calls: Vec<String>,
 }
@@ -124,7 +124,7 @@ impl FakeManager {
         }))
     }
 
-    /// Without a process the unit is not loaded any more.
+    /// Without a process the unit is no longer loaded.
     fn get_unit_processes(&self, name: &str) -> Result<Vec<(String, u32, String)>, ManagerError> {
         let process = self.0.with(|facts| facts.process.to_owned());
         if process.is_empty() {
@@ -170,7 +170,7 @@ impl FakeManager {
             _ if result == "done" => fake.with(|facts| facts.invocation = 2),
             _ => {}
         }
-        // Another's job ends first, then ours, both before the call is answered: nothing may be missed or mixed up.
+        // A foreign job ends first, then this one, both before the call returns: none may be missed or confused.
         for (job, result) in [("/org/freedesktop/systemd1/job/6", "failed"), (JOB, result)] {
             let body = (7_u32, path(job), name, result);
             let signal = Message::signal(MANAGER, "org.freedesktop.systemd1.Manager", "JobRemoved")
@@ -207,7 +207,7 @@ impl FakeUnit {
         self.0.with(|facts| match facts.job_for.checked_sub(1) {
             Some(left) => {
                 facts.job_for = left;
-                // The job is the start of it, and ends with it.
+                // The job is the start, and ends with it.
                 if left == 0 {
                     facts.invocation = 2;
                 }
@@ -242,10 +242,10 @@ fn path(path: &'static str) -> OwnedObjectPath {
     ObjectPath::from_static_str_unchecked(path).into()
 }
 
-/// A node whose bus and whose kubelet answer for as long as this lives.
+/// A node whose bus and kubelet answer while this lives.
 struct Node {
     systemd: Systemd,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     _kubelet: UnixListener,
     bus: JoinHandle<()>,
 }
@@ -277,7 +277,7 @@ fn node(fake: &Fake) -> Node {
             socket: socket.clone(),
         },
         _kubelet: UnixListener::bind(socket).expect("a kubelet"),
-        _folder: directory,
+        _directory: directory,
         bus: accept,
     }
 }
@@ -304,7 +304,7 @@ async fn serve(stream: Stream, fake: Fake) {
 }
 
 #[tokio::test]
-async fn every_end_of_the_job_but_done_is_a_failure_that_is_named() {
+async fn every_job_result_other_than_done_is_a_reported_failure() {
     for (answer, expected) in [
         (Answer::Job("done"), Ok(())),
         (Answer::Job("failed"), Err("ended as `failed`")),
@@ -325,7 +325,7 @@ async fn every_end_of_the_job_but_done_is_a_failure_that_is_named() {
         ),
         (
             Answer::Dies,
-            Err("`kubelet.service` was started and is failed again"),
+            Err("`kubelet.service` was started but is failed again"),
         ),
     ] {
         let fake = Fake::new(answer);
@@ -360,21 +360,21 @@ async fn a_unit_that_failed_is_reset_before_it_is_started_again() {
 }
 
 #[tokio::test]
-async fn the_kubelet_from_before_is_no_evidence() {
+async fn the_kubelet_before_the_restart_does_not_count() {
     let fake = Fake::new(Answer::Late);
     let node = node(&fake);
-    // Its socket takes connections all the time; only the start is new, and late.
+    // Its socket always accepts connections; only the start is new, and late.
     let facts = node.systemd.restart(false).await.expect("it starts");
     assert_eq!(facts.invocation, vec![2; 16]);
 }
 
 #[tokio::test]
-async fn a_unit_that_systemd_does_not_know_is_named_and_not_restarted() {
+async fn an_unknown_unit_is_reported_and_not_restarted() {
     for state in ["not-found", "masked", "bad-setting"] {
         let fake = Fake::new(Answer::Job("done"));
         fake.with(|facts| facts.load_state = state);
         let error = node(&fake).systemd.restart(false).await.expect_err(state);
-        let message = format!("systemd knows no unit `kubelet.service` (it is {state})");
+        let message = format!("systemd has no unit `kubelet.service` (state: {state})");
         assert_eq!(error.to_string(), message);
         assert!(fake.calls().is_empty());
     }
@@ -396,7 +396,7 @@ async fn a_job_that_never_ends_ends_the_waiting() {
 }
 
 #[tokio::test]
-async fn a_bus_that_is_away_or_silent_is_named() {
+async fn an_absent_or_unresponsive_bus_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut systemd = Systemd {
         bus: directory.path().join("away"),
@@ -413,11 +413,11 @@ async fn a_bus_that_is_away_or_silent_is_named() {
     let _listener = UnixListener::bind(&systemd.bus).expect("a socket");
     tokio::time::pause();
     let error = systemd.restart(false).await.expect_err("no answer");
-    assert!(matches!(error, RestartError::Silent), "{error}");
+    assert!(matches!(error, RestartError::Unresponsive), "{error}");
 }
 
 #[tokio::test]
-async fn a_restart_is_owed_unless_the_kubelet_was_started_after_the_file() {
+async fn a_restart_is_needed_unless_the_kubelet_started_after_the_write() {
     let fake = Fake::new(Answer::Never);
     let node = node(&fake);
     // The unit has been active since second 5.
@@ -435,7 +435,7 @@ async fn a_restart_is_owed_unless_the_kubelet_was_started_after_the_file() {
 }
 
 #[test]
-fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_or_stops_it() {
+fn a_deliberate_restart_or_stop_is_not_a_death() {
     let unit = |active_state: &str, invocation: u8, restarts| UnitFacts {
         active_state: active_state.to_owned(),
         invocation: vec![invocation],
@@ -456,18 +456,18 @@ fn a_kubelet_has_died_when_systemd_says_so_and_not_when_somebody_restarts_or_sto
 }
 
 #[tokio::test]
-async fn a_restart_that_was_asked_for_before_is_waited_for_and_told_from_none() {
+async fn a_restart_requested_before_is_awaited() {
     let first = "01".repeat(16);
     for (sentence, job_for, since, serves) in [
-        ("another start than that one", 0, "00".repeat(16), true),
+        ("a different start", 0, "00".repeat(16), true),
         (
-            "the same start: it never came about",
+            "the same start: no restart happened",
             0,
             first.clone(),
             false,
         ),
         (
-            "the job is still under way, and is the start",
+            "the job is still in progress, and is the start",
             3,
             first,
             true,
@@ -491,17 +491,17 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
         (
             "snap.microk8s.daemon-kubelite.service",
             "active",
-            Some("is the control plane too, unless"),
+            Some("also runs the control plane, unless"),
         ),
         (
             "k3s.service",
             "active",
-            Some("`k3s.service` is the control plane too"),
+            Some("`k3s.service` also runs the control plane"),
         ),
         (
             "rke2-server.service",
             "active",
-            Some("is the control plane too"),
+            Some("also runs the control plane"),
         ),
         ("kubelet.service", "inactive", Some("none of the units")),
         ("another.service", "active", Some("none of the units")),
@@ -529,7 +529,7 @@ async fn the_unit_that_runs_the_kubelet_is_found_and_the_control_plane_is_not_re
 }
 
 #[tokio::test]
-async fn microk8s_is_restarted_where_it_has_been_a_worker_for_a_minute() {
+async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
     use crate::node::kubelet::{Restartable, Unit};
     const KUBELITE: &str = "snap.microk8s.daemon-kubelite.service";
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -555,7 +555,7 @@ async fn microk8s_is_restarted_where_it_has_been_a_worker_for_a_minute() {
             is_restarted,
             "{worker:?} {state}"
         );
-        // It is asked again: the node may just have booted.
+        // It is asked again: the node may have just booted.
         if worker.is_some_and(|since| now - since < 60) {
             fake.with(|facts| facts.worker = Some(now - 90));
             let found = unit.restartable().await.expect("systemd answers");
@@ -593,7 +593,7 @@ async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
                 Ok(()) => assert!(is_restarted, "{name} {program}"),
                 Err(KubeletError::Kubelet(error)) => {
                     assert!(!is_restarted, "{name} {program}: {error}");
-                    assert!(error.contains("runs no kubelet"), "{error}");
+                    assert!(error.contains("does not run a kubelet"), "{error}");
                 }
                 Err(error) => panic!("{error}"),
             }
