@@ -1,4 +1,4 @@
-//! A kubelet that does not start, or does not live, with certain content.
+//! Makes a kubelet fail at its start, or later, with certain content.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::Node;
 const FOLDER: &str = "etc/systemd/system/kubelet.service.d";
 const FILE: &str = "broken.conf";
 
-/// From now on the node's kubelet does not start while its file names this registry.
+/// From now on the node's kubelet fails at its start while its credentials file contains this registry.
 pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     drop_in(
         node,
@@ -18,7 +18,7 @@ pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     )
 }
 
-/// The node's kubelet is killed once, so long after the first start at which its file names this registry.
+/// Kills the node's kubelet once: `after` its first start with this registry in its credentials file.
 pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<()> {
     let seconds = after.as_secs();
     drop_in(

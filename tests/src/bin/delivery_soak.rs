@@ -1,4 +1,4 @@
-//! Delivery into namespaces under random events, on a real API server, with two controllers that are killed.
+//! Runs delivery into namespaces under random events, on a real API server, with two controllers that are killed.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
-        "seed {}: {} rounds, {} events, {} controllers killed; everything as it should be after {:.1} s at most",
+        "seed {}: {} iterations, {} events, {} controllers killed; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
         done.events,

@@ -1,4 +1,5 @@
-//! Two hubs under random events, in front of real and simulated members, which die, freeze, fail and belong to others too.
+//! Runs two hubs under random events, in front of real and simulated members that die, freeze, fail and are changed by
+//! other clients.
 
 use std::process::ExitCode;
 use std::time::Duration;

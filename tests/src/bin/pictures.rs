@@ -1,4 +1,4 @@
-//! Pictures of the plugin at work, for `docs/img`: the real program, on a terminal, against a cluster of real nodes.
+//! Takes the pictures in `docs/img`: the real plugin, on a terminal, with a cluster of real nodes.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use globalps_tests::{Cluster, Options, kubernetes, picture};
 const NODES: u8 = 6;
 const COLUMNS: u16 = 96;
 const ROWS: u16 = 60;
-/// What the registry is called, to the plugin alone.
+/// Name of the registry, which only the plugin can resolve.
 const REGISTRY: &str = "registry.example.com";
 const REGISTRY_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
@@ -77,7 +77,7 @@ fn pictures() -> Result<()> {
     product.apply(&content(3))?;
     product.wait_condition("Degraded", "True")?;
     studio.take("failed", "status", Some(1))?;
-    // A pod's readiness is asked for now and then only.
+    // The kubelet probes the readiness of a pod only every few seconds.
     let ready = format!("--for=jsonpath={{.status.numberReady}}={NODES}");
     cluster.kubectl(&[
         "wait",
@@ -90,7 +90,8 @@ fn pictures() -> Result<()> {
     studio.take("check", "check", Some(1))
 }
 
-/// An additional Secret's content after so many changes. The password is no longer the registry's, which nobody asks here.
+/// Content of the additional Secret at this revision. The registry does not accept this password, but no pod uses it
+/// here.
 fn content(revision: u8) -> String {
     let entries = [
         format!(r#""{REGISTRY}":{{"auth":"cHVsbGVyOnJvdGF0ZWQ="}}"#),
@@ -103,7 +104,7 @@ fn content(revision: u8) -> String {
     )
 }
 
-/// Where the plugin is seen at work: it knows the registry by its name, and trusts it.
+/// Environment in which the plugin runs: it resolves the registry's name and trusts its certificate.
 struct Studio<'a> {
     cluster: &'a Cluster,
     folder: &'a Path,
@@ -127,7 +128,7 @@ impl Studio<'_> {
         Terminal::start(&command, COLUMNS, ROWS)
     }
 
-    /// A picture of everything that it shows until its end, which is to be this one.
+    /// Takes a picture of the whole output of a command, which must exit with `expected`.
     fn take(&self, name: &str, line: &str, expected: Option<i32>) -> Result<()> {
         let (code, shown) = self.start(line)?.end(DEADLINE)?;
         ensure!(code == expected, "`{line}` ended with {code:?}: {shown}");
@@ -135,7 +136,7 @@ impl Studio<'_> {
     }
 }
 
-/// Writes the picture, but for one that shows the same as the one that is there at another time.
+/// Writes the picture, unless it differs from the existing one in times only.
 fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
     let prompt = format!("\x1b[32m$\x1b[0m kubectl globalps {line}\r\n");
     let picture = picture::svg(&format!("{prompt}{shown}"), COLUMNS);
@@ -149,7 +150,7 @@ fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
         fs::create_dir_all(path.parent().context("no folder")?)?;
         fs::write(&path, picture)?;
     }
-    let what = if news { "written" } else { "as it was" };
+    let what = if news { "written" } else { "unchanged" };
     println!("docs/img/{name}.svg: {what}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What this API server can do at most: the requests of a rotation, in their mix, by nobody who waits for anything.
+//! Measures the maximum of this API server: the requests of a rotation, in their mix, without waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::syncers::{patch_status, status};
 use crate::product::NAMESPACE;
 
 const TIME: Duration = Duration::from_secs(10);
-/// A revision that no rotation comes to.
+/// A revision that no rotation reaches.
 const FIRST_REVISION: usize = 1_000_000;
 
-/// Requests a second, the best of several numbers of clients. Watches of all the nodes must be open.
+/// Requests per second, the best of several numbers of clients. The watches of all nodes must be open.
 pub(super) async fn measure(
     controller: &Client,
     syncers: &[Client],
@@ -44,7 +44,7 @@ pub(super) async fn measure(
     Ok(best)
 }
 
-/// The watch of all objects that the controller has open too.
+/// The watch of all objects, which the controller has open too.
 async fn watch_all(client: Client) -> Result<()> {
     let objects: Api<NodePullSecret> = Api::namespaced(client, NAMESPACE);
     loop {
@@ -94,7 +94,7 @@ async fn run(
     Ok(f64::from(requests) / begun.elapsed().as_secs_f64())
 }
 
-/// As the controller grants.
+/// Makes the controller's assignment.
 async fn grant(
     objects: &Api<NodePullSecret>,
     leader: &str,

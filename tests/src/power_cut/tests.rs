@@ -1,4 +1,4 @@
-//! Small disks, and everything that a cut may leave of them.
+//! Small disks, and every state in which a power cut may leave them.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn rename(from: &str, to: &str) -> Op {
     Op::Rename(from.to_owned(), to.to_owned())
 }
 
-/// `name=content` of each, `_` for a zero byte.
+/// `name=content` for each file, `_` for a zero byte.
 fn line(tree: &Tree) -> String {
     let mut line = String::new();
     for (name, tree) in tree.entries().into_iter().flatten() {
@@ -68,7 +68,7 @@ fn line(tree: &Tree) -> String {
     line.trim_end().to_owned()
 }
 
-/// After all of the operations, sorted.
+/// The possible states after all operations, sorted.
 fn possible_after(before: &Tree, ops: &[Op]) -> Vec<String> {
     let mut disk = Disk::new(before);
     for op in ops {
