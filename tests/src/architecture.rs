@@ -123,7 +123,7 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
         let above = |import: &String| rows[..at].iter().any(|row| row.module == *import);
         for import in row.imports.iter().filter(|import| !above(import)) {
             found.push(format!(
-                "`{}` imports `{import}`, which is no row above it",
+                "`{}` imports `{import}`, which is not a row above it",
                 row.module
             ));
         }
@@ -135,7 +135,7 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
     let is_root = |path: &str| matches!(path, "main.rs" | "lib.rs") || path.starts_with("bin/");
     for source in sources.iter().filter(|source| !is_root(&source.path)) {
         let Some((directory, _)) = source.path.split_once('/') else {
-            found.push(format!("{} lies in no module directory", source.path));
+            found.push(format!("{} is in no module directory", source.path));
             continue;
         };
         let Some(row) = rows.iter().find(|row| row.module == directory) else {
@@ -334,7 +334,7 @@ fn an_import_that_the_table_does_not_have_is_found() {
     );
     for (sentence, files, expected) in [
         (
-            "as the table says",
+            "imports that match the table",
             &[
                 ("main.rs", "use high::x;\nuse low::y;"),
                 ("low/mod.rs", "mod a;\nuse a::A;\n// crate::high"),
@@ -394,16 +394,16 @@ fn an_import_that_the_table_does_not_have_is_found() {
             "new/mod.rs: no row for `new`",
         ),
         (
-            "a file beside the directories",
+            "a file outside the directories",
             &[
                 ("low/a.rs", ""),
                 ("high/mod.rs", "use crate::low::Y;"),
                 ("flat.rs", ""),
             ],
-            "flat.rs lies in no module directory",
+            "flat.rs is in no module directory",
         ),
         (
-            "a row without a directory, and an import that nobody needs",
+            "a row without a directory, and an unused import",
             &[("high/mod.rs", "")],
             "no file of `high` imports `low`",
         ),

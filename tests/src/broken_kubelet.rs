@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::Node;
 
-const FOLDER: &str = "etc/systemd/system/kubelet.service.d";
+const DIRECTORY: &str = "etc/systemd/system/kubelet.service.d";
 const FILE: &str = "broken.conf";
 
 /// From now on the node's kubelet fails at its start while its credentials file contains this registry.
@@ -31,14 +31,14 @@ pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<
 }
 
 fn drop_in(node: &Node, line: &str) -> Result<()> {
-    let folder = node.root().join(FOLDER);
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join(FILE), format!("[Service]\n{line}\n"))?;
+    let directory = node.root().join(DIRECTORY);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join(FILE), format!("[Service]\n{line}\n"))?;
     reload(node)
 }
 
 pub fn mend_kubelet(node: &Node) -> Result<()> {
-    fs::remove_file(node.root().join(FOLDER).join(FILE))?;
+    fs::remove_file(node.root().join(DIRECTORY).join(FILE))?;
     reload(node)
 }
 

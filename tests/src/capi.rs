@@ -159,8 +159,8 @@ pub fn resource_set(namespace: &str, name: &str, labels: &Value, manifest: &Valu
 
 fn install_crds(management: &Cluster) -> Result<()> {
     let files = kubernetes::capi_crds()?;
-    let folder = files.to_string_lossy();
-    management.kubectl(&["apply", "--server-side", "-f", &folder])?;
+    let directory = files.to_string_lossy();
+    management.kubectl(&["apply", "--server-side", "-f", &directory])?;
     let established = ["wait", "--for=condition=Established", "--timeout=60s"];
     management.kubectl(&[&established[..], &["crd", "--all"]].concat())?;
     Ok(())

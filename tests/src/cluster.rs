@@ -84,8 +84,8 @@ impl Cluster {
 
     fn start(&self, nodes: u8, say: &(impl Fn(&str) + Sync)) -> Result<()> {
         let layout = &self.layout;
-        for folder in ["logs", "pki", "nodes"] {
-            fs::create_dir_all(layout.path(folder))?;
+        for directory in ["logs", "pki", "nodes"] {
+            fs::create_dir_all(layout.path(directory))?;
         }
         let mut state = State {
             instance: layout.instance,
@@ -278,7 +278,12 @@ impl Cluster {
         nodes
             .into_iter()
             .find(|node| node.name() == name)
-            .with_context(|| format!("there is no node `{name}`, but {}", names.join(", ")))
+            .with_context(|| {
+                format!(
+                    "there is no node `{name}`; the nodes are {}",
+                    names.join(", ")
+                )
+            })
     }
 
     /// Adds a node and boots it; use [`Node::wait_ready`] to wait until it is Ready.

@@ -49,9 +49,9 @@ pub fn write(image: &Image, output: &Path) -> Result<Written> {
     }
     let (archive, written) = archive(image, &programs)
         .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
-    let folder = output.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let temporary = tempfile::NamedTempFile::new_in(folder)?;
+    let directory = output.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let temporary = tempfile::NamedTempFile::new_in(directory)?;
     fs::write(&temporary, archive)?;
     temporary
         .persist(output)

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use globalps_core::provider::{CONFIG_FLAG, Delivery};
 use serde_json::Value;
 
-use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Told};
+use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Reported};
 use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
 
 const FILE: &str = "config.json";
@@ -72,8 +72,8 @@ enum Whole {
 
 impl Recording {
     pub fn make(program: &Program, scenario: Scenario) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().canonicalize()?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().canonicalize()?;
         let file = path.join(FILE);
         if let Some(original) = scenario.original {
             fs::write(&file, original)?;
@@ -83,13 +83,13 @@ impl Recording {
         let original = content(&path)?.at(FILE).cloned();
         let original_flags = content(&path)?.at(FLAGS_FILE).cloned();
         if let Some(before) = &scenario.before {
-            let told = BareNode::start(&path, before, 0, Failures::NONE)?.run(
+            let reported = BareNode::start(&path, before, 0, Failures::NONE)?.run(
                 program,
                 None,
                 DEADLINE,
                 || Ok(()),
             )?;
-            ensure!(told.phase == "Synced", "{told:?}");
+            ensure!(reported.phase == "Synced", "{reported:?}");
         }
         let before = content(&path)?;
         let node = BareNode::start(
@@ -98,8 +98,8 @@ impl Recording {
             1,
             Failures(scenario.failures, "failed"),
         )?;
-        let (told, ops) = recorded(&node, program, &path, || Ok(()))?;
-        ensure!(told.phase == scenario.phase, "{told:?}");
+        let (reported, ops) = recorded(&node, program, &path, || Ok(()))?;
+        ensure!(reported.phase == scenario.phase, "{reported:?}");
         let after = content(&path)?;
         let mut disk = Disk::new(&before);
         ops.iter().try_for_each(|op| disk.apply(op))?;
@@ -141,8 +141,8 @@ impl Recording {
     /// - no files exist that would not exist without a cut;
     /// - the node can be restored to its state before globalps, then and also immediately after the boot.
     pub fn recover(&self, program: &Program, left: &Tree, cuts: u8) -> Result<Recovery> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().canonicalize()?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().canonicalize()?;
         left.write(&path)?;
         let file = path.join(FILE);
         let node = BareNode::start(&path, &self.scenario.ask, 1 + cuts, Failures::NONE)?;
@@ -155,10 +155,10 @@ impl Recording {
             );
             self.whole(fs::read(&file).ok().as_deref()).map(|_| ())
         };
-        let (told, ops) = recorded(&node, program, &path, look)?;
+        let (reported, ops) = recorded(&node, program, &path, look)?;
         let tree = content(&path)?;
         let whole = self.whole_in(&tree)?;
-        let is_end = match &*told.phase {
+        let is_end = match &*reported.phase {
             "Synced" => {
                 self.scenario.ask.revision.is_some() && self.is_new(bytes_of(tree.at(FILE)))
             }
@@ -168,10 +168,10 @@ impl Recording {
         };
         ensure!(
             is_end,
-            "the status is {told:?}, but the file has the {whole:?} content"
+            "the status is {reported:?}, but the file has the {whole:?} content"
         );
         // What would have failed without the cut may be in effect now, with all its files.
-        let expected = if told.phase == self.scenario.phase {
+        let expected = if reported.phase == self.scenario.phase {
             others(&self.after)
         } else {
             self.others_in_force()
@@ -179,16 +179,16 @@ impl Recording {
         has_settled(&node, &tree, &expected, 1)?;
         drop(node);
         if self.scenario.ask.revision.is_some() {
-            self.put_back(program, &path, 1)
+            self.restore_node(program, &path, 1)
                 .context("restore afterwards")?;
-            let folder = tempfile::tempdir()?;
-            left.write(folder.path())?;
+            let directory = tempfile::tempdir()?;
+            left.write(directory.path())?;
             // The interrupted change is finished first.
-            self.put_back(program, folder.path(), 2)
+            self.restore_node(program, directory.path(), 2)
                 .context("restore immediately")?;
         }
         Ok(Recovery {
-            phase: told.phase,
+            phase: reported.phase,
             ops,
         })
     }
@@ -209,19 +209,19 @@ impl Recording {
             && tree.at(FLAGS_FILE) == self.original_flags.as_ref()
     }
 
-    fn put_back(&self, program: &Program, path: &Path, most_restarts: usize) -> Result<()> {
+    fn restore_node(&self, program: &Program, path: &Path, most_restarts: usize) -> Result<()> {
         let ask = Ask {
             generation: self.scenario.ask.generation + 1,
             revision: None,
             ..self.scenario.ask.clone()
         };
         let node = BareNode::start(path, &ask, u8::MAX, Failures::NONE)?;
-        let told = node.run(program, None, DEADLINE, || Ok(()))?;
+        let reported = node.run(program, None, DEADLINE, || Ok(()))?;
         let tree = content(path)?;
-        let is_back = told.phase == "Restored" && self.is_original(&tree);
+        let is_back = reported.phase == "Restored" && self.is_original(&tree);
         ensure!(
             is_back,
-            "the status is {told:?}, and the files are {tree:?}"
+            "the status is {reported:?}, and the files are {tree:?}"
         );
         has_settled(&node, &tree, &[FLAGS_FILE.to_owned()], most_restarts)
     }
@@ -290,11 +290,11 @@ fn recorded(
     program: &Program,
     path: &Path,
     look: impl FnMut() -> Result<()>,
-) -> Result<(Told, Vec<Op>)> {
+) -> Result<(Reported, Vec<Op>)> {
     let trace = tempfile::NamedTempFile::new()?;
-    let told = node.run(program, Some(trace.path()), DEADLINE, look)?;
+    let reported = node.run(program, Some(trace.path()), DEADLINE, look)?;
     let ops = operations(&fs::read_to_string(trace.path())?, path)?;
-    Ok((told, ops))
+    Ok((reported, ops))
 }
 
 fn has_settled(
@@ -330,8 +330,8 @@ fn has_settled(
     Ok(())
 }
 
-fn content(folder: &Path) -> Result<Tree> {
-    Tree::read(folder, &[KUBELETS_OWN])
+fn content(directory: &Path) -> Result<Tree> {
+    Tree::read(directory, &[KUBELETS_OWN])
 }
 
 fn bytes_of(tree: Option<&Tree>) -> Option<&[u8]> {

@@ -26,7 +26,7 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
         let fields = value.as_object();
         fields.is_some_and(|fields| fields.keys().all(|key| known.contains(&key.as_str())))
     };
-    rule(manifest["apiVersion"] == API, "apiVersion is another one");
+    rule(manifest["apiVersion"] == API, "apiVersion is wrong");
     rule(manifest["kind"] == "Plugin", "kind is not Plugin");
     rule(
         only(manifest, &["apiVersion", "kind", "metadata", "spec"]),
@@ -35,12 +35,12 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
     let name = text(&manifest["metadata"]["name"]);
     rule(
         !name.is_empty() && name.chars().all(is_word),
-        "the name is not of a-z, 0-9 and -",
+        "the name has characters other than a-z, 0-9 and -",
     );
     rule(!name.starts_with("kube"), "the name begins with kube");
     rule(
         file == format!("{name}.yaml"),
-        "the file is not named as the plugin",
+        "the file is not named after the plugin",
     );
     let spec = &manifest["spec"];
     rule(
@@ -86,7 +86,7 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
         let hex = text(&platform["sha256"]);
         rule(
             hex.len() == 64 && hex.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
-            "sha256 is not one",
+            "sha256 is not a SHA-256 in hex",
         );
         rule(
             is_inside(&text(&platform["bin"])),
@@ -112,7 +112,7 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
         let windows = matches(&platform["selector"], "windows", "amd64");
         rule(
             text(&platform["bin"]).ends_with(".exe") == windows,
-            "a program of Windows ends with .exe, and no other",
+            "bin ends with .exe on Windows only",
         );
         let matched = PLATFORMS
             .iter()
@@ -262,18 +262,15 @@ mod tests {
             manifest
         };
         for (manifest, expected) in [
-            (
-                with("/apiVersion", json!("v1")),
-                "apiVersion is another one",
-            ),
+            (with("/apiVersion", json!("v1")), "apiVersion is wrong"),
             (with("/kind", json!("Plug")), "kind is not Plugin"),
             (
                 with("/metadata/name", json!("global_ps")),
-                "the name is not of a-z, 0-9 and -",
+                "the name has characters other than a-z, 0-9 and -",
             ),
             (
                 with("/metadata/name", json!("other")),
-                "the file is not named as the plugin",
+                "the file is not named after the plugin",
             ),
             (
                 with("/spec/version", json!("1.2.3")),
@@ -292,14 +289,17 @@ mod tests {
                 platform("uri", json!("https://x/a.deb")),
                 "uri is neither .tar.gz nor .zip",
             ),
-            (platform("sha256", json!("00")), "sha256 is not one"),
+            (
+                platform("sha256", json!("00")),
+                "sha256 is not a SHA-256 in hex",
+            ),
             (
                 platform("bin", json!("../x")),
                 "bin is not a file of the plugin",
             ),
             (
                 platform("bin", json!("x.exe")),
-                "a program of Windows ends with .exe, and no other",
+                "bin ends with .exe on Windows only",
             ),
             (platform("files", json!([])), "files is empty"),
             (

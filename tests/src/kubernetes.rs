@@ -115,11 +115,11 @@ pub fn olm_crds() -> Result<Vec<PathBuf>> {
     Ok(kinds.map(file).into())
 }
 
-/// Directory of a Go module that the module in `folder` requires. Downloads it the first time.
-fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
-    let folder = workspace().join(folder);
+/// Directory of a Go module that the module in `directory` requires. Downloads it the first time.
+fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
+    let directory = workspace().join(directory);
     let downloaded = Command::new("go")
-        .current_dir(&folder)
+        .current_dir(&directory)
         .args(["mod", "download", "-json", module])
         .stdin(Stdio::null())
         .output()
@@ -128,11 +128,11 @@ fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
         let said = String::from_utf8_lossy(&downloaded.stdout);
         bail!(
             "`go mod download {module}` in `{}` failed: {said}",
-            folder.display()
+            directory.display()
         );
     }
     let module: serde_json::Value = serde_json::from_slice(&downloaded.stdout)?;
-    let dir = module["Dir"].as_str().context("the module's folder")?;
+    let dir = module["Dir"].as_str().context("the module's directory")?;
     Ok(dir.into())
 }
 

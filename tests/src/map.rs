@@ -306,7 +306,7 @@ pub const FILES: &[TestFile] = &[
         "refusing_namespaces",
         On::Nodes(1),
         25,
-        "namespaces that a webhook rejects, that an unreachable webhook blocks, or whose quota is used up are reported and don't block others; a source that is too large",
+        "namespaces whose Secret a webhook rejects, an unreachable webhook blocks or another client has filled: reported, and the other namespaces continue; a source that is too large",
     ),
     file(
         "rollout",
@@ -401,8 +401,8 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR"))
     }
 
-    fn names(folder: &str) -> BTreeSet<String> {
-        fs::read_dir(package().join(folder))
+    fn names(directory: &str) -> BTreeSet<String> {
+        fs::read_dir(package().join(directory))
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|kind| kind == "rs"))

@@ -78,7 +78,7 @@ impl Node {
 
     /// Directories that belong to the node alone, unlike the programs, which it shares with the machine. Paths on the
     /// machine.
-    pub(crate) fn own_folders(&self) -> [PathBuf; 3] {
+    pub(crate) fn own_directories(&self) -> [PathBuf; 3] {
         ["upper", "kubelet", "containerd"].map(|name| self.dir().join(name))
     }
 
@@ -267,11 +267,11 @@ impl Node {
         }
         let root = self.root();
         mounts::overlay(&dir.join("upper"), &dir.join("work"), &root)?;
-        for folder in EMPTIED {
-            if root.join(folder).exists() {
-                fs::remove_dir_all(root.join(folder))?;
+        for directory in EMPTIED {
+            if root.join(directory).exists() {
+                fs::remove_dir_all(root.join(directory))?;
             }
-            fs::create_dir_all(root.join(folder))?;
+            fs::create_dir_all(root.join(directory))?;
         }
         for (path, content) in node_files::all(&self.layout, &self.state, authority)? {
             let path = root.join(path);

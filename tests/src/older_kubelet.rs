@@ -17,17 +17,17 @@ const PLACE: &str = "/opt/older-kubelet";
 
 /// Builds the kubelet of a release such as `v1.34.4`, unless it exists.
 pub fn build(version: &str) -> Result<PathBuf> {
-    let folder = std::path::absolute(bin_dir())?.with_file_name(version);
-    let program = folder.join("kubelet");
+    let directory = std::path::absolute(bin_dir())?.with_file_name(version);
+    let program = directory.join("kubelet");
     if program.exists() {
         return Ok(program);
     }
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("go.mod"), go_mod(&folder, version)?)?;
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("go.mod"), go_mod(&directory, version)?)?;
     eprintln!("building the kubelet {version} (about 4 minutes the first time)");
-    let half = folder.join("kubelet.half");
+    let half = directory.join("kubelet.half");
     let flags = version_flags(version);
-    go(&folder)
+    go(&directory)
         .args(["build", "-mod=mod", "-trimpath", "-ldflags", &flags, "-o"])
         .arg(&half)
         .arg("k8s.io/kubernetes/cmd/kubelet")
@@ -48,9 +48,9 @@ pub fn build(version: &str) -> Result<PathBuf> {
 
 /// Writes a go.mod: the Kubernetes module refers to its parts by directories of its repository, which are published as
 /// modules too.
-fn go_mod(folder: &Path, version: &str) -> Result<String> {
+fn go_mod(directory: &Path, version: &str) -> Result<String> {
     let module = format!("k8s.io/kubernetes@{version}");
-    let Output { status, stdout, .. } = go(folder)
+    let Output { status, stdout, .. } = go(directory)
         .args(["mod", "download", "-json", &module])
         .output()?;
     ensure!(status.success(), "`go mod download` of {module} failed");
@@ -73,9 +73,9 @@ fn go_mod(folder: &Path, version: &str) -> Result<String> {
     Ok(text)
 }
 
-fn go(folder: &Path) -> Command {
+fn go(directory: &Path) -> Command {
     let mut go = Command::new("go");
-    go.current_dir(folder)
+    go.current_dir(directory)
         .env("CGO_ENABLED", "0")
         .stdin(Stdio::null());
     go
@@ -98,8 +98,8 @@ pub fn run_on(node: &Node, program: &Path) -> Result<()> {
     // Requires a feature gate.
     fields_of.remove("crashLoopBackOff");
     // 1.30 does not have the field, and 1.35 defaults it to true.
-    let folder = program.parent().and_then(Path::file_name);
-    if folder.is_some_and(|it| it.to_string_lossy().starts_with("v1.30.")) {
+    let directory = program.parent().and_then(Path::file_name);
+    if directory.is_some_and(|it| it.to_string_lossy().starts_with("v1.30.")) {
         fields_of.remove("failCgroupV1");
     }
     fs::write(&config, fields.to_string())?;

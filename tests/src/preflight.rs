@@ -52,9 +52,9 @@ pub fn check(dir: &Path) -> Result<()> {
     {
         problems.push("no control groups are mounted at /sys/fs/cgroup: use a machine that systemd or a virtual machine monitor has set up".to_owned());
     }
-    for folder in ["/usr/bin", "/etc", "/usr/lib/systemd"] {
-        if device(Path::new(folder))? != device(Path::new("/"))? {
-            problems.push(format!("`{folder}` is on another file system than `/`, so nodes would not see it: use a machine with one root file system"));
+    for directory in ["/usr/bin", "/etc", "/usr/lib/systemd"] {
+        if device(Path::new(directory))? != device(Path::new("/"))? {
+            problems.push(format!("`{directory}` is on another file system than `/`, so nodes would not see it: use a machine with one root file system"));
         }
     }
     if let Err(error) = try_overlay(dir) {

@@ -67,8 +67,10 @@ fn program() -> Result<PathBuf> {
         return Ok(own);
     }
     // For a program it is in the same directory, for a test in the parent directory.
-    let mut folders = own.ancestors().skip(1).take(2);
-    match folders.find_map(|folder| Some(folder.join("testcluster")).filter(|path| path.exists())) {
+    let mut directories = own.ancestors().skip(1).take(2);
+    match directories
+        .find_map(|directory| Some(directory.join("testcluster")).filter(|path| path.exists()))
+    {
         Some(program) => Ok(program),
         None => bail!(
             "no `testcluster` beside `{}`: run `cargo build -p globalps-tests`",

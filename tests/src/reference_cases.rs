@@ -158,13 +158,13 @@ pub const CONTENTS: &[(&str, bool, &str)] = &[
 
 /// The tables as Markdown.
 pub fn document() -> String {
-    let mut text = "# The cases of HyperShift's own syncer\n\n\
-        Made from the tables in `tests/src/reference_cases.rs` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib \
-        reference_cases`;\nthe test `reference_cases` runs ours, the real program on a node with a systemd of the test's \
-        own. What theirs does is taken from its unit tests.\n\n\
+    let mut text = "# The test cases of HyperShift's own syncer\n\n\
+        Generated from the tables in `tests/src/reference_cases.rs` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib \
+        reference_cases`.\nThe test `reference_cases` runs the syncer of globalps, the real program on a node with a simulated systemd. \
+        The results of HyperShift's syncer are from its unit tests.\n\n\
         ## A credentials file, before and after\n\n\
-        `old` and `new` are one entry each; `⏎` is a line's end.\n\n\
-        | before | granted | restarts that fail | theirs: file, restarts | ours: file, restarts, phase | better |\n\
+        `old` and `new` are one entry each; `⏎` is a final newline.\n\n\
+        | before | assigned | failing restarts | HyperShift: file, restarts | globalps: file, restarts, phase | improvement |\n\
         |---|---|---|---|---|---|\n"
         .to_owned();
     for case in FILES {
@@ -186,27 +186,27 @@ pub fn document() -> String {
             case.better,
         );
     }
-    text += "\n## How the restart ends\n\nTheirs knows `done`, and an error for everything else, without a deadline. \
-        Ours has a deadline on everything, asks whether the kubelet that runs is another one\nand serves, and tells in \
-        the node's status how it ended. Each of these, three times, takes the change back:\n\n";
+    text += "\n## Result of the restart\n\nHyperShift's syncer treats every result except `done` as an error, and waits without a deadline. \
+        globalps has a deadline for every step, checks that a new kubelet process runs\nand accepts connections, and reports \
+        the result in the node's status. Each of these results, three times in a row, causes a rollback:\n\n";
     for end in ENDS {
         let _ = match *end {
-            "call" => writeln!(text, "- the call fails"),
+            "call" => writeln!(text, "- the request itself fails"),
             end => writeln!(text, "- `{end}`"),
         };
     }
-    text += "\n## A content of the Secret\n\nTheirs looks at it on the node. Ours refuses it before any node sees it, \
-        names each error, and keeps the last good content in force.\n\n\
-        | content | theirs | ours |\n|---|---|---|\n";
+    text += "\n## Content of the Secret\n\nHyperShift's syncer validates it on the node. globalps rejects invalid content before any node gets it, \
+        reports each error, and keeps the last valid content in effect.\n\n\
+        | content | HyperShift | globalps |\n|---|---|---|\n";
     for (content, is_taken, code) in CONTENTS {
         let content = match content.trim() {
-            "" if content.is_empty() => "nothing".to_owned(),
+            "" if content.is_empty() => "empty".to_owned(),
             "" => "spaces".to_owned(),
             content => format!("`{content}`"),
         };
-        let theirs = if *is_taken { "taken" } else { "an error" };
+        let theirs = if *is_taken { "accepted" } else { "error" };
         let ours = if code.is_empty() {
-            "taken".to_owned()
+            "accepted".to_owned()
         } else {
             format!("`{code}`")
         };

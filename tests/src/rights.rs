@@ -129,7 +129,7 @@ pub struct Exceptions<'a> {
 
 /// Panics if a request has no right, a right has no request, or an exception is not needed.
 pub fn assert_same(rights: &BTreeSet<Right>, calls: &Calls, exceptions: &Exceptions) {
-    let told = |right: &Right, table: Table| {
+    let matches = |right: &Right, table: Table| {
         let text = right.to_string();
         table.iter().any(|(part, _)| text.contains(part))
     };
@@ -146,7 +146,7 @@ pub fn assert_same(rights: &BTreeSet<Right>, calls: &Calls, exceptions: &Excepti
     let unexpected: Vec<String> = calls
         .refused
         .iter()
-        .filter(|call| !told(call, exceptions.refused))
+        .filter(|call| !matches(call, exceptions.refused))
         .map(ToString::to_string)
         .collect();
     assert!(unexpected.is_empty(), "not allowed: {unexpected:#?}");
@@ -156,10 +156,13 @@ pub fn assert_same(rights: &BTreeSet<Right>, calls: &Calls, exceptions: &Excepti
         .collect();
     let needless: Vec<String> = unused
         .iter()
-        .filter(|right| !told(right, exceptions.unused) && !told(right, exceptions.sometimes))
+        .filter(|right| !matches(right, exceptions.unused) && !matches(right, exceptions.sometimes))
         .map(ToString::to_string)
         .collect();
-    assert!(needless.is_empty(), "nobody needs: {needless:#?}");
+    assert!(
+        needless.is_empty(),
+        "no request needs these rights: {needless:#?}"
+    );
     for (part, reason) in exceptions.unused {
         let is_there = unused.iter().any(|right| right.to_string().contains(part));
         assert!(is_there, "it is used: {part} ({reason})");

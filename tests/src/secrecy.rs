@@ -163,16 +163,16 @@ impl Search {
             let logs = node.exec(&["sh", "-c", all])?;
             self.bytes("the logs of pods", logs.stdout.as_bytes())?;
         }
-        for folder in node.own_folders() {
-            self.files(&folder)?;
+        for directory in node.own_directories() {
+            self.files(&directory)?;
         }
         Ok(())
     }
 
     /// Searches the world-readable files below a directory, as far as its subdirectories are world-accessible.
-    fn files(&self, folder: &Path) -> Result<()> {
+    fn files(&self, directory: &Path) -> Result<()> {
         const LARGEST: u64 = 8 << 20;
-        for entry in fs::read_dir(folder)? {
+        for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             // Deleted meanwhile.
             let Ok(meta) = fs::symlink_metadata(&path) else {

@@ -84,8 +84,8 @@ struct Running {
 /// Runs all programs, as many at a time as fit into `capacity`, and prints the whole output of each when it ends. Kills
 /// a program that runs longer than `limit`; it counts as failed.
 pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<Vec<Outcome>> {
-    let folder = target_dir().join("suite");
-    fs::create_dir_all(&folder)?;
+    let directory = target_dir().join("suite");
+    fs::create_dir_all(&directory)?;
     let mut running: Vec<Running> = Vec::new();
     let mut outcomes = Vec::new();
     while !waiting.is_empty() || !running.is_empty() {
@@ -94,7 +94,7 @@ pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<
         if let Some(next) = next(&loads, in_use, capacity) {
             let program = waiting.remove(next);
             eprintln!("{} starts", program.file.name);
-            running.push(Running::start(&program, &folder)?);
+            running.push(Running::start(&program, &directory)?);
             continue;
         }
         let mut still = Vec::new();
@@ -119,8 +119,8 @@ fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
 }
 
 impl Running {
-    fn start(program: &Program, folder: &Path) -> Result<Self> {
-        let log = folder.join(format!("{}.log", program.file.name));
+    fn start(program: &Program, directory: &Path) -> Result<Self> {
+        let log = directory.join(format!("{}.log", program.file.name));
         let output = File::create(&log)?;
         // When this process ends, the test ends with it, and the test's clusters end with the test.
         let child = Command::new("setpriv")

@@ -57,7 +57,7 @@ fn stop(bridge: &str) -> Result<()> {
 
 /// Removes the files that a cluster creates in its directory.
 fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
-    const FOLDERS: [&str; 7] = [
+    const DIRECTORIES: [&str; 7] = [
         "nodes",
         "pki",
         "etcd",
@@ -77,9 +77,9 @@ fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
         return Ok(());
     }
     mounts::unmount_below(dir)?;
-    for folder in FOLDERS {
-        let path = dir.join(folder);
-        if path.exists() && !(keep_logs && folder == "logs") {
+    for directory in DIRECTORIES {
+        let path = dir.join(directory);
+        if path.exists() && !(keep_logs && directory == "logs") {
             fs::remove_dir_all(&path)
                 .with_context(|| format!("could not remove `{}`", path.display()))?;
         }

@@ -104,8 +104,8 @@ impl Watch {
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         let mut most = 0;
         while let Ok((_, object)) = self.changes.changes.recv_timeout(Duration::from_secs(1)) {
-            let granted = object["spec"]["revision"] == revision;
-            open.insert(name(&object), granted && !is_synced(&object, revision));
+            let assigned = object["spec"]["revision"] == revision;
+            open.insert(name(&object), assigned && !is_synced(&object, revision));
             most = most.max(open.values().filter(|open| **open).count());
         }
         ensure!(

@@ -108,7 +108,7 @@ impl Ask {
 
 /// The last status that a syncer wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     pub phase: String,
     pub reason: String,
     pub message: String,
@@ -117,7 +117,7 @@ pub struct Told {
     asked: i64,
 }
 
-impl Told {
+impl Reported {
     fn new(status: &Value, asked: i64) -> Self {
         let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
         Self {
@@ -228,9 +228,9 @@ impl Api {
         self.shared.status.lock().unwrap().clone()
     }
 
-    pub(super) fn told(&self) -> Option<Told> {
+    pub(super) fn reported(&self) -> Option<Reported> {
         let asked = self.shared.asked.borrow().ask.as_ref()?.generation;
-        Some(Told::new(&self.status()?, asked))
+        Some(Reported::new(&self.status()?, asked))
     }
 }
 

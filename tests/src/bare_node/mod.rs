@@ -25,7 +25,7 @@ use api::Api;
 use bus::Bus;
 use systemd::Systemd;
 
-pub use api::{Ask, Secret, Told};
+pub use api::{Ask, Reported, Secret};
 pub use syncer::{Program, Syncer};
 pub use systemd::Failures;
 
@@ -41,19 +41,19 @@ pub struct BareNode {
     _kubelet: UnixListener,
     _runtime: Runtime,
     scratch: TempDir,
-    folder: PathBuf,
+    directory: PathBuf,
     /// Additional arguments of the syncer.
     arguments: Vec<String>,
 }
 
 impl BareNode {
-    /// `folder` is the directory of the credentials file; `ask` is the node's assignment; `boot` must differ for each
+    /// `directory` is the directory of the credentials file; `ask` is the node's assignment; `boot` must differ for each
     /// boot, because every kubelet start has a unique id; `failures` makes the first restarts fail.
-    pub fn start(folder: &Path, ask: &Ask, boot: u8, failures: Failures) -> Result<Self> {
+    pub fn start(directory: &Path, ask: &Ask, boot: u8, failures: Failures) -> Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         ensure!(is_root, "a syncer needs root: run this as root");
         let scratch = TempDir::new()?;
-        let kubelet = folder.join(KUBELETS_OWN);
+        let kubelet = directory.join(KUBELETS_OWN);
         fs::create_dir_all(&kubelet)?;
         let socket = kubelet.join("kubelet.sock");
         // Left by the node before its reboot.
@@ -64,7 +64,7 @@ impl BareNode {
             .enable_all()
             .build()?;
         let bus = Bus::start(scratch.path())?;
-        let systemd = Systemd::new(&folder.join("config.json"), boot, failures);
+        let systemd = Systemd::new(&directory.join("config.json"), boot, failures);
         runtime.block_on(systemd.serve(bus.socket()))?;
         let api = runtime.block_on(Api::serve(ask.clone()))?;
         fs::write(scratch.path().join("kubeconfig"), api.kubeconfig())?;
@@ -75,7 +75,7 @@ impl BareNode {
             _kubelet: kubelet,
             _runtime: runtime,
             scratch,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             arguments: Vec::new(),
         })
     }
@@ -94,7 +94,7 @@ impl BareNode {
 
     fn start_syncer(&self, program: &Program, trace: Option<&Path>) -> Result<Syncer> {
         let scratch = self.scratch.path();
-        Syncer::start(program, &self.folder, scratch, trace, &self.arguments)
+        Syncer::start(program, &self.directory, scratch, trace, &self.arguments)
     }
 
     /// Runs `globalps-syncer restore` on this node.
@@ -103,7 +103,7 @@ impl BareNode {
         command
             .arg("restore")
             .arg("--config-file")
-            .arg(self.folder.join("config.json"))
+            .arg(self.directory.join("config.json"))
             .arg("--host-config-file")
             .arg(kubelet::host_config_file())
             .arg("--provider-program")
@@ -189,20 +189,20 @@ impl BareNode {
         trace: Option<&Path>,
         deadline: Duration,
         mut look: impl FnMut() -> Result<()>,
-    ) -> Result<Told> {
+    ) -> Result<Reported> {
         let syncer = self.start_syncer(program, trace)?;
         self.wait(syncer, deadline, || {
             look()?;
-            Ok(self.api.told().filter(Told::stays))
+            Ok(self.api.reported().filter(Reported::stays))
         })
     }
 
     /// The same, until the syncer reports this phase.
-    pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Told> {
+    pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Reported> {
         let syncer = self.syncer(program)?;
         self.wait(syncer, deadline, || {
-            let told = self.api.told().filter(Told::stays);
-            Ok(told.filter(|told| told.phase == phase))
+            let reported = self.api.reported().filter(Reported::stays);
+            Ok(reported.filter(|reported| reported.phase == phase))
         })
     }
 
@@ -210,15 +210,20 @@ impl BareNode {
         &self,
         syncer: Syncer,
         deadline: Duration,
-        told: impl FnMut() -> Result<Option<Told>>,
-    ) -> Result<Told> {
-        let told = until("a final phase", deadline, Duration::from_millis(2), told);
-        let told = told.with_context(|| {
+        reported: impl FnMut() -> Result<Option<Reported>>,
+    ) -> Result<Reported> {
+        let reported = until(
+            "a final phase",
+            deadline,
+            Duration::from_millis(2),
+            reported,
+        );
+        let reported = reported.with_context(|| {
             let log = syncer.log();
-            format!("it reported {:?} and logged:\n{log}", self.api.told())
+            format!("it reported {:?} and logged:\n{log}", self.api.reported())
         })?;
         syncer.kill()?;
-        Ok(told)
+        Ok(reported)
     }
 
     /// Starts the syncer, sends it SIGTERM after a while, and returns how long it took to exit.
@@ -235,14 +240,14 @@ impl BareNode {
 
     /// The credentials that the running kubelet's credential providers return for the image.
     pub fn provided(&self, image: &str) -> Result<Value> {
-        kubelet::provided(&self.systemd.flags(), &self.folder, image)
+        kubelet::provided(&self.systemd.flags(), &self.directory, image)
     }
 
     /// Whether the kubelet has a credential for an image of the registry. Rereads the credentials file, as the kubelet
     /// does.
     pub fn has_credential(&self, registry: &str) -> Result<bool> {
         let key = format!("\"{registry}\"");
-        let is_in_file = || match fs::read_to_string(self.folder.join("config.json")) {
+        let is_in_file = || match fs::read_to_string(self.directory.join("config.json")) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             text => Ok(text.is_ok_and(|text| text.contains(&key))),
         };

@@ -96,7 +96,7 @@ pub struct Syncer {
 impl Syncer {
     pub(super) fn start(
         program: &Program,
-        folder: &Path,
+        directory: &Path,
         scratch: &Path,
         trace: Option<&Path>,
         arguments: &[String],
@@ -111,7 +111,7 @@ impl Syncer {
         let log = scratch.join("log");
         command
             .args(["run", "--node-name", NODE, "--config-file"])
-            .arg(folder.join("config.json"))
+            .arg(directory.join("config.json"))
             .arg("--host-config-file")
             .arg(kubelet::host_config_file())
             .arg("--provider-program")
@@ -179,7 +179,7 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        // Killing strace alone would leave the syncer running without it.
+        // Killing strace alone would leave the syncer running.
         if matches!(self.child.try_wait(), Ok(None))
             && let Some(pid) = self.trace.as_deref().and_then(traced)
         {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const NODES: u8 = 3;
 const ROTATIONS: i64 = 20;
-const RATION: Duration = Duration::from_secs(11);
+const RESTART_INTERVAL: Duration = Duration::from_secs(11);
 const IDLE: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
@@ -36,23 +36,25 @@ fn bench() -> Result<()> {
     let mut times = Times::default();
     for round in 1..=ROTATIONS {
         // The syncer waits before it restarts the same kubelet again; this wait must not count.
-        std::thread::sleep(RATION);
+        std::thread::sleep(RESTART_INTERVAL);
         let watch = Watch::start(&cluster, nodes.len())?;
         let begun = SystemTime::now();
         product.apply(&content(round))?;
         let synced = watch.all_synced(round + 1)?;
-        let granted = grants(&cluster, begun)?;
+        let assigned = assignments(&cluster, begun)?;
         let mut written = Vec::new();
         for node in &nodes {
             let file = std::fs::metadata(node.kubelet_dir().join("config.json"))?.modified()?;
-            let granted = *granted
+            let assigned = *assigned
                 .get(node.name())
                 .context("a node without an assignment")?;
             let synced = *synced.get(node.name()).context("a node without a status")?;
             times
-                .grant_to_file
-                .push(file.duration_since(granted).unwrap_or_default());
-            times.grant_to_synced.push(synced.duration_since(granted)?);
+                .assigned_to_file
+                .push(file.duration_since(assigned).unwrap_or_default());
+            times
+                .assigned_to_synced
+                .push(synced.duration_since(assigned)?);
             written.push(file);
         }
         let first = written.into_iter().min().context("no nodes")?;
@@ -80,11 +82,11 @@ fn bench() -> Result<()> {
     );
     println!(
         "one node, assigned to file  {}",
-        spread(&mut times.grant_to_file)
+        spread(&mut times.assigned_to_file)
     );
     println!(
         "one node, assigned to Synced {}",
-        spread(&mut times.grant_to_synced)
+        spread(&mut times.assigned_to_synced)
     );
     let mut alone = (0..ROTATIONS)
         .map(|_| restart_alone(&nodes[0]))
@@ -123,17 +125,17 @@ fn bench() -> Result<()> {
 struct Times {
     first_file: Vec<Duration>,
     all_synced: Vec<Duration>,
-    grant_to_file: Vec<Duration>,
-    grant_to_synced: Vec<Duration>,
+    assigned_to_file: Vec<Duration>,
+    assigned_to_synced: Vec<Duration>,
 }
 
 /// When the API server completed the controller's assignment to each node, after `since`.
-fn grants(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, SystemTime>> {
-    let mut grants = BTreeMap::new();
+fn assignments(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, SystemTime>> {
+    let mut assignments = BTreeMap::new();
     for line in std::fs::read_to_string(cluster.audit_log())?.lines() {
         let event: Value = serde_json::from_str(line)?;
         let object = &event["objectRef"];
-        let is_grant = object["resource"] == "nodepullsecrets"
+        let is_assignment = object["resource"] == "nodepullsecrets"
             && object["subresource"].is_null()
             && event["verb"] == "patch"
             && event["stage"] == "ResponseComplete";
@@ -142,11 +144,11 @@ fn grants(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, Syste
             continue;
         };
         let time = SystemTime::from(time.parse::<Timestamp>()?);
-        if is_grant && time >= since {
-            grants.entry(name.to_owned()).or_insert(time);
+        if is_assignment && time >= since {
+            assignments.entry(name.to_owned()).or_insert(time);
         }
     }
-    Ok(grants)
+    Ok(assignments)
 }
 
 /// Time from a restart of a node's kubelet by systemd, without globalps, until its socket accepts a connection again.

@@ -23,8 +23,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
-        "seed {}: {} rounds, {} events, {} hubs killed, {} members away, {} times for long, the management cluster's API server frozen {} times; \
-         {} in flight at most; everything as it should be after {:.1} s at most",
+        "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times; \
+         at most {} in flight; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
         done.events,

@@ -28,24 +28,24 @@ fn pictures() -> Result<()> {
     let dir = kubernetes::target_dir().join("clusters/pictures");
     let cluster = Cluster::up(&Options { dir, nodes: NODES })?;
     let product = Product::install(&cluster)?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let authority = Authority::new()?;
     let identity = authority.issue(&[REGISTRY], Validity::Now)?;
     let password = cluster.registry().password()?;
     let _registry = LoneRegistry::basic_at(
         SocketAddr::from((REGISTRY_ADDRESS, 443)),
-        &folder.path().join("registry"),
+        &directory.path().join("registry"),
         Some(&identity),
         &password,
     )?;
-    fs::write(folder.path().join("ca.pem"), authority.pem())?;
+    fs::write(directory.path().join("ca.pem"), authority.pem())?;
     fs::write(
-        folder.path().join("hosts"),
+        directory.path().join("hosts"),
         format!("{REGISTRY_ADDRESS} {REGISTRY}\n"),
     )?;
     let studio = Studio {
         cluster: &cluster,
-        folder: folder.path(),
+        directory: directory.path(),
     };
 
     let line = format!("add --registry {REGISTRY} -u {USER} --wait");
@@ -61,7 +61,7 @@ fn pictures() -> Result<()> {
         Some(0),
     )?;
 
-    fs::write(folder.path().join("new.json"), content(2))?;
+    fs::write(directory.path().join("new.json"), content(2))?;
     studio.take("diff", "diff -f new.json", Some(1))?;
     let mut terminal = studio.start("status --watch")?;
     terminal.wait_for("100%", DEADLINE)?;
@@ -107,7 +107,7 @@ fn content(revision: u8) -> String {
 /// Environment in which the plugin runs: it resolves the registry's name and trusts its certificate.
 struct Studio<'a> {
     cluster: &'a Cluster,
-    folder: &'a Path,
+    directory: &'a Path,
 }
 
 impl Studio<'_> {
@@ -115,7 +115,7 @@ impl Studio<'_> {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "--wd"])
-            .arg(self.folder)
+            .arg(self.directory)
             .args([
                 "sh",
                 "-c",
@@ -124,7 +124,7 @@ impl Studio<'_> {
             .arg(Product::plugin_path())
             .args(line.split(' '))
             .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("SSL_CERT_FILE", self.folder.join("ca.pem"));
+            .env("SSL_CERT_FILE", self.directory.join("ca.pem"));
         Terminal::start(&command, COLUMNS, ROWS)
     }
 
@@ -147,7 +147,7 @@ fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
         Err(error) => bail!("`{}` could not be read: {error}", path.display()),
     };
     if news {
-        fs::create_dir_all(path.parent().context("no folder")?)?;
+        fs::create_dir_all(path.parent().context("no parent directory")?)?;
         fs::write(&path, picture)?;
     }
     let what = if news { "written" } else { "unchanged" };

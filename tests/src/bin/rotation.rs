@@ -14,7 +14,7 @@ use globalps_tests::{Cluster, Node, Options, config_file, kubernetes, until};
 use serde_json::json;
 
 /// The syncer waits before it restarts the same kubelet again; this wait must not count.
-const RATION: Duration = Duration::from_secs(11);
+const RESTART_INTERVAL: Duration = Duration::from_secs(11);
 const ROTATIONS: usize = 3;
 const POLL: Duration = Duration::from_millis(100);
 const IN_PLACE: usize = 20;
@@ -125,7 +125,7 @@ fn rotate(
     limit: &str,
     round: i64,
 ) -> Result<()> {
-    sleep(RATION);
+    sleep(RESTART_INTERVAL);
     let before = starts(product, nodes)?;
     let revision = product.status()?["revision"].as_i64().context("none")? + 1;
     let watch = Watch::start(cluster, nodes.len())?;
@@ -151,7 +151,7 @@ fn rotate(
 
 /// The node in the middle fails: the nodes before it have the content, the nodes after it are never assigned it.
 fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> Result<()> {
-    sleep(RATION);
+    sleep(RESTART_INTERVAL);
     set_limit(cluster, "10%")?;
     // Nodes are assigned in the order of their names.
     let mut names: Vec<&str> = nodes.iter().map(Node::name).collect();

@@ -130,12 +130,12 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// The table as Markdown.
 pub fn document() -> String {
-    let mut text = "# What may go wrong on a node, and what comes of it\n\n\
-        Made from the tables in `tests/src/faults/` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib faults`; \
-        the test `faults` runs each row on a real node, with\na real systemd and a real kubelet. In every row, at every \
-        moment, the file is whole and means the old or the new content (but where the test itself puts something else \
-        in its\nplace), entries that are not ours stay in it, the kubelet runs in the end, and the next content is \
-        taken.\n"
+    let mut text = "# Faults on a node, and their outcome\n\n\
+        Generated from the tables in `tests/src/faults/` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib faults`. \
+        The test `faults` runs each row on a real node with\na real systemd and a real kubelet. In every row, the file is \
+        intact and has the old or the new content at every moment, except where the fault itself replaces the file.\n\
+        Entries that globalps does not manage stay in the file, the kubelet runs in the end, and the next content is \
+        applied.\n"
         .to_owned();
     for (way, title, more) in [
         (Way::Rotation, "New content is rolled out", ""),
@@ -147,13 +147,13 @@ pub fn document() -> String {
         (
             Way::Out,
             "The node switches back to the credentials file",
-            "Likewise.\n\n",
+            "As in the previous table.\n\n",
         ),
     ] {
         // Writing to a String does not fail.
         let _ = write!(
             text,
-            "\n## {title}\n\n{more}| fault | when | reported meanwhile | ends as | kubelet starts |\n|---|---|---|---|---|\n"
+            "\n## {title}\n\n{more}| fault | when | reported meanwhile | final phase | kubelet starts |\n|---|---|---|---|---|\n"
         );
         for row in rows().filter(|row| row.way == way) {
             let reported = row.reported.map_or_else(String::new, |(phase, reason)| {

@@ -65,7 +65,7 @@ async fn run(
     let begun = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for index in 0..clients {
-        let granting: Api<NodePullSecret> = Api::namespaced(controller.clone(), NAMESPACE);
+        let assigning: Api<NodePullSecret> = Api::namespaced(controller.clone(), NAMESPACE);
         let syncer = &syncers[index % syncers.len()];
         let objects: Api<NodePullSecret> = Api::namespaced(syncer.clone(), NAMESPACE);
         let secrets: Api<Secret> = Api::namespaced(syncer.clone(), NAMESPACE);
@@ -76,10 +76,10 @@ async fn run(
                 let turn = turn.fetch_add(1, Relaxed);
                 let (node, uid) = &nodes[turn % nodes.len()];
                 let revision = i64::try_from(FIRST_REVISION + clients * 100_000 + turn)?;
-                let granted = grant(&granting, &leader, node, uid, revision).await?;
+                let assigned = assign(&assigning, &leader, node, uid, revision).await?;
                 secrets.get(GLOBAL_SECRET).await?;
-                let generation = granted.metadata.generation.unwrap_or_default();
-                let object_uid = granted.uid().unwrap_or_default();
+                let generation = assigned.metadata.generation.unwrap_or_default();
+                let object_uid = assigned.uid().unwrap_or_default();
                 let status = status(generation, revision, Phase::Synced);
                 patch_status(&objects, node, &object_uid, &status).await?;
                 requests += 3;
@@ -95,7 +95,7 @@ async fn run(
 }
 
 /// Makes the controller's assignment.
-async fn grant(
+async fn assign(
     objects: &Api<NodePullSecret>,
     leader: &str,
     node: &str,

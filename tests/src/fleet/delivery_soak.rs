@@ -254,7 +254,7 @@ impl World {
         Ok(())
     }
 
-    /// Annotates a namespace to opt out, or back in.
+    /// Excludes a namespace by its label or annotation, or includes it again.
     async fn mark(&mut self, name: &str) -> Result<()> {
         let (by_label, is_marked) = (self.rng.bool(), self.rng.bool());
         let space = self.spaces.get_mut(name).context("a namespace")?;

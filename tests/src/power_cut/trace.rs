@@ -20,7 +20,7 @@ pub const SYSCALLS: &str = "openat,openat2,?open,?creat,write,writev,pwrite64,pw
 /// The operations below `root`, an absolute path without symbolic links, in the order in which they completed. The
 /// trace must come from `strace -f --decode-fds=path -xx` with these system calls.
 pub fn operations(trace: &str, root: &Path) -> Result<Vec<Op>> {
-    let root = root.to_str().context("the path is no text")?;
+    let root = root.to_str().context("the path is not UTF-8")?;
     let mut reader = Reader {
         root,
         offsets: HashMap::new(),

@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_tree_that_was_written_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let from = folder.path().join("from");
+        let directory = tempfile::tempdir().unwrap();
+        let from = directory.path().join("from");
         fs::create_dir_all(from.join("d")).unwrap();
         fs::write(from.join("d/f"), b"x\0").unwrap();
         fs::set_permissions(from.join("d/f"), Permissions::from_mode(0o640)).unwrap();
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(tree.names(), ["d", "d/f"]);
         assert_eq!(format!("{:?}", tree.at("d/f").unwrap()), "2 bytes 640");
         assert!(tree.at("d/none").is_none());
-        let to = folder.path().join("to");
+        let to = directory.path().join("to");
         tree.write(&to).unwrap();
         assert!(Tree::read(&to, &[]).unwrap() == tree);
     }

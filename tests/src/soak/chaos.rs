@@ -253,15 +253,15 @@ impl<'a> Chaos<'a> {
         let registry = format!("foreign-{}.example.com", self.foreign.len());
         let auth =
             base64::prelude::BASE64_STANDARD.encode(format!("foreign:{}", self.foreign.len()));
-        let folder = node.kubelet_dir();
-        let path = folder.join("config.json");
+        let directory = node.kubelet_dir();
+        let path = directory.join("config.json");
         let mut config: Value = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).context("the node's file is not JSON")?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"auths": {}}),
             Err(error) => return Err(error.into()),
         };
         config["auths"][&registry] = json!({"auth": auth});
-        let temporary = folder.join("config.json.of-somebody-else");
+        let temporary = directory.join("config.json.of-somebody-else");
         std::fs::write(&temporary, config.to_string())?;
         std::fs::rename(&temporary, &path)?;
         self.foreign

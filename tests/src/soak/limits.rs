@@ -21,7 +21,7 @@ pub struct Limits {
     /// These nodes, and the `resourceVersion` at that moment.
     pub at: (Vec<String>, u64),
     /// Specs that the controller wrote, and statuses that the nodes wrote.
-    pub grants: usize,
+    pub assignments: usize,
     pub statuses: usize,
 }
 
@@ -61,9 +61,9 @@ pub fn read(audit_log: &Path, created: &BTreeMap<String, Timestamp>) -> Result<L
 
 /// Rotated files have a time in their name.
 fn parts(audit_log: &Path) -> Result<Vec<PathBuf>> {
-    let folder = audit_log.parent().context("no folder")?;
+    let directory = audit_log.parent().context("no parent directory")?;
     let mut parts = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("audit-") {
@@ -121,7 +121,7 @@ fn replay(changes: &[Change]) -> Limits {
         };
         nodes.insert(&change.node, (object, by_controller, change.is_new));
         if change.is_spec && change.by_controller {
-            limits.grants += 1;
+            limits.assignments += 1;
         } else if !change.is_spec {
             limits.statuses += 1;
         }
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn grant(version: u64, node: &str, revision: i64, observed: i64) -> Change {
+    fn assign(version: u64, node: &str, revision: i64, observed: i64) -> Change {
         object(version, node, true, revision, observed, "Synced")
     }
 
@@ -210,19 +210,19 @@ mod tests {
         };
         let new = |version, node| Change {
             is_new: true,
-            ..grant(version, node, 2, 0)
+            ..assign(version, node, 2, 0)
         };
         let deleted = |version, node: &str| Change {
             object: None,
-            ..grant(version, node, 2, 1)
+            ..assign(version, node, 2, 1)
         };
         for (sentence, changes, most) in [
             (
                 "one after the other",
                 vec![
-                    grant(1, "a", 2, 1),
+                    assign(1, "a", 2, 1),
                     answer(2, "a"),
-                    grant(3, "b", 2, 1),
+                    assign(3, "b", 2, 1),
                     answer(4, "b"),
                 ],
                 1,
@@ -230,26 +230,30 @@ mod tests {
             (
                 "both at once",
                 vec![
-                    grant(1, "a", 2, 1),
-                    grant(2, "b", 2, 1),
+                    assign(1, "a", 2, 1),
+                    assign(2, "b", 2, 1),
                     answer(3, "a"),
                     answer(4, "b"),
                 ],
                 2,
             ),
             (
-                "one that is still at work",
-                vec![grant(1, "a", 2, 1), at_work(2, "a"), grant(3, "b", 2, 1)],
+                "a node that is still changing",
+                vec![assign(1, "a", 2, 1), at_work(2, "a"), assign(3, "b", 2, 1)],
                 2,
             ),
             (
-                "one whose content was replaced before it could fetch it",
-                vec![grant(1, "a", 2, 1), superseded(2, "a"), grant(3, "b", 2, 1)],
+                "a node whose content was replaced before it fetched it",
+                vec![
+                    assign(1, "a", 2, 1),
+                    superseded(2, "a"),
+                    assign(3, "b", 2, 1),
+                ],
                 1,
             ),
             (
-                "one that is gone",
-                vec![grant(1, "a", 2, 1), deleted(2, "a"), grant(3, "b", 2, 1)],
+                "a deleted node",
+                vec![assign(1, "a", 2, 1), deleted(2, "a"), assign(3, "b", 2, 1)],
                 1,
             ),
             (
@@ -259,7 +263,7 @@ mod tests {
             ),
             (
                 "other nodes that have nothing",
-                vec![grant(1, "a", 2, 0), grant(2, "b", 2, 0)],
+                vec![assign(1, "a", 2, 0), assign(2, "b", 2, 0)],
                 2,
             ),
         ] {

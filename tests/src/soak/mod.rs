@@ -130,7 +130,7 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
     let limits = limits::read(&cluster.audit_log(), &created(cluster)?)?;
     println!(
         "nodes in flight at once      at most {} of {MAX_UNAVAILABLE}, in {} assignments and {} statuses",
-        limits.most, limits.grants, limits.statuses
+        limits.most, limits.assignments, limits.statuses
     );
     ensure!(
         limits.most <= MAX_UNAVAILABLE,
@@ -158,7 +158,7 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
         );
     }
     println!(
-        "of them for globalps         {restarts:?}, as the nodes report since their objects were created"
+        "of them for globalps         {restarts:?}, as reported by the nodes since their objects were created"
     );
     println!(
         "revision                     {}",

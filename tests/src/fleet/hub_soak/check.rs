@@ -62,7 +62,7 @@ impl Limits {
         self.seen(|seen| seen.limits[fleet] = seen.limits[fleet].max(limit));
     }
 
-    /// Requires that nothing is in flight.
+    /// Starts an iteration with these limits. Nothing is in flight then.
     fn reset(&self, limits: [usize; FLEETS.len()]) {
         self.seen(|seen| seen.limits = limits);
     }
@@ -225,7 +225,10 @@ impl World<'_> {
         let secret = secret.context("it has no Secret")?;
         let status = status(object.context("it has no ClusterPullSecret")?)?;
         let key = &secret["data"][KEY];
-        ensure!(place.has_key != key.is_null(), "the key of others: {key}");
+        ensure!(
+            place.has_key != key.is_null(),
+            "another client's key: {key}"
+        );
         if place.takeover.is_some() {
             let is_theirs = secret["data"][DATA_KEY] == theirs();
             ensure!(
@@ -272,7 +275,10 @@ impl World<'_> {
             return Ok(());
         };
         let key = &secret["data"][KEY];
-        ensure!(place.has_key != key.is_null(), "the key of others: {key}");
+        ensure!(
+            place.has_key != key.is_null(),
+            "another client's key: {key}"
+        );
         if place.takeover.is_some() {
             let is_theirs = secret["data"][DATA_KEY] == theirs();
             ensure!(

@@ -77,8 +77,8 @@ trait Scene {
     /// Starts the program; returns its process id.
     fn start(&self) -> Result<u32>;
     async fn make(&mut self, change: Self::Change) -> Result<()>;
-    /// A cycle of changes that contains this one and leads back to the first state. The other changes need only whole
-    /// cycles. Empty: there is no such cycle.
+    /// A cycle of changes that contains this one and ends in the state in which it began, so that all of it can be left
+    /// out. Empty: there is no such cycle.
     fn circle(&self, change: Self::Change) -> &'static [Self::Change];
     /// The existing objects.
     async fn found(&self) -> Result<Objects>;
