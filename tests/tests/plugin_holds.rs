@@ -219,7 +219,11 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     assert!(shown.contains(&announced), "{shown}");
     refused.press("n").unwrap();
     assert_eq!(refused.end(SOON).unwrap().0, Some(1));
-    assert_eq!(annotation("gone-1"), Value::Null, "the answer "no" changes nothing");
+    assert_eq!(
+        annotation("gone-1"),
+        Value::Null,
+        "without a yes nothing changes"
+    );
 
     let mut agreed = terminal(line);
     agreed.wait_for(question, SOON).unwrap();

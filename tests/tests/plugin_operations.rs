@@ -389,7 +389,11 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
         terminal.press("n").unwrap();
         let (code, shown) = terminal.end(SOON).unwrap();
         assert_eq!(code, Some(1), "{line}: {shown}");
-        assert_eq!(stage.additional(), before, "{line}: the answer "no" changes nothing");
+        assert_eq!(
+            stage.additional(),
+            before,
+            "{line}: without a yes nothing changes"
+        );
     }
     let mut terminal = stage.on_terminal("remove --registry b.example.com", 100, 24);
     terminal.wait_for(one, SOON).unwrap();

@@ -16,6 +16,7 @@ use globalps_core::provider::{API_VERSION, Content, Scope, ScopedConfig, render_
 use globalps_tests::product::provider_path;
 use serde_json::{Map, Value, json};
 
+/// Measure how long a pull waits for the credential provider
 #[derive(Parser)]
 struct Cli {
     /// Runs of each program

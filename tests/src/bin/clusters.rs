@@ -8,8 +8,8 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::clusters::{Figures, Options, Step, measure};
 
+/// Measure the hub with simulated clusters
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
     /// Number of clusters; several with commas
     #[arg(long, value_delimiter = ',', default_value = "1000")]

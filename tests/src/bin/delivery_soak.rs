@@ -7,10 +7,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::delivery_soak::soak;
 
+/// Run delivery into namespaces under random events, and check the result after each iteration
 #[derive(Parser)]
 struct Args {
+    /// Duration in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// Seed of the random events
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

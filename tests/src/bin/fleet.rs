@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::{Figures, Options, fit, measure};
 
+/// Measure rotations of a simulated fleet
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
     /// Numbers of nodes; several with commas
     #[arg(long, value_delimiter = ',', default_value = "100,1000,5000")]

@@ -9,6 +9,7 @@ use clap::Parser;
 use globalps_tests::judge::judge;
 use globalps_tests::provider_judge;
 
+/// Compare globalps with the kubelet's and CRI-O's own code on generated cases
 #[derive(Parser)]
 struct Cli {
     /// Number of credentials files to generate

@@ -8,10 +8,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::hub_soak::soak;
 
+/// Run two hubs under random events, and check every member after each iteration
 #[derive(Parser)]
 struct Args {
+    /// Duration in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// Seed of the random events
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(100);
 const SOURCE: &str = "team-a-pull-secret";
 
+/// Test the credential provider with kubelets of other releases
 #[derive(Parser)]
 struct Args {
     /// Releases of Kubernetes, such as `v1.34.4`

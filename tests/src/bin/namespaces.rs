@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::namespaces::{Step, measure};
 
+/// Measure pull secrets in many namespaces
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
     /// Number of namespaces; several with commas
     #[arg(long, value_delimiter = ',', default_value = "1000")]

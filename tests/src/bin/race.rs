@@ -17,6 +17,7 @@ const GIVEN_UP: Duration = Duration::from_secs(45);
 /// Pods that run at the same time: a node takes 110.
 const TOGETHER: usize = 100;
 
+/// Create a namespace and a pod together, many times, and count the pods that run
 #[derive(Parser)]
 struct Args {
     /// Namespaces to create, each with a pod, for each way to attach pull secrets

@@ -20,8 +20,10 @@ const POLL: Duration = Duration::from_millis(100);
 const IN_PLACE: usize = 20;
 const WORSE: &str = "worse.example.com";
 
+/// Measure rotations on real nodes
 #[derive(Parser)]
 struct Args {
+    /// Number of nodes
     #[arg(long, default_value_t = 12)]
     nodes: u8,
 }

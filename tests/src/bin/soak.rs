@@ -7,10 +7,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::{Cluster, Options, kubernetes, soak};
 
+/// Run random events of every kind on a cluster of real nodes, and check its state at the end
 #[derive(Parser)]
 struct Args {
+    /// Duration in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// Number of nodes
     #[arg(long, default_value_t = 6)]
     nodes: u8,
     /// Determines which events happen and when; their outcome also depends on the machine

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::{exit_code, suite};
 
+/// Run the test files in parallel
 #[derive(Parser)]
 struct Cli {
     /// Load that runs at the same time: a cluster counts one for its control plane and one for each node

@@ -14,8 +14,8 @@ const STATUS: u64 = 500;
 const STATUS_MEMORY: f64 = 60.0;
 const ADD: u64 = 300;
 
+/// Measure the plugin's response times on a simulated fleet
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
     /// Number of nodes
     #[arg(long, default_value_t = 5000)]
