@@ -53,7 +53,7 @@ enum Choice {
 /// Allocates a number for the directory, or reuses its current one. If a live process owns the directory's cluster
 /// (usually the reaper of a killed test), waits up to a minute for that process to end.
 pub(crate) fn claim(dir: &Path, owner: u32) -> Result<Claim> {
-    let start = started(owner).context("the reaper has ended")?;
+    let start = started(owner).context("the reaper has exited")?;
     let record = Record {
         dir: dir.to_owned(),
         owner: Some(Owner {
@@ -61,7 +61,7 @@ pub(crate) fn claim(dir: &Path, owner: u32) -> Result<Claim> {
             started: start,
         }),
     };
-    let what = format!("the end of the other use of `{}`", dir.display());
+    let what = format!("the other process that uses `{}` to exit", dir.display());
     until(
         &what,
         Duration::from_mins(1),

@@ -235,7 +235,7 @@ impl Recording {
         let shown = bytes.map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
         ensure!(
             is_new,
-            "`{FILE}` is neither the old nor the new one: {shown:?}"
+            "`{FILE}` has neither the old nor the new content: {shown:?}"
         );
         Ok(Whole::New)
     }

@@ -87,7 +87,7 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
         let ours = entries(parsed);
         if ours != answer.auths {
             found.push(format!(
-                "entries: ours {ours:?}, theirs {:?}: {config:?}",
+                "entries: globalps {ours:?}, the kubelet {:?}: {config:?}",
                 answer.auths
             ));
         }
@@ -126,7 +126,7 @@ fn entries(config: &DockerConfig) -> BTreeMap<String, Pair> {
 fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
     if ours.repository != theirs.repository {
         return Some(format!(
-            "repository: ours {:?}, theirs {:?}",
+            "repository: globalps {:?}, the kubelet {:?}",
             ours.repository, theirs.repository
         ));
     }
@@ -141,7 +141,7 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
         .zip(theirs.tries.iter().cloned());
     let (tried, asked) = (ordered(tried.collect()), ordered(asked.collect()));
     if tried != asked {
-        return Some(format!("tries: ours {tried:?}, theirs {asked:?}"));
+        return Some(format!("tries: globalps {tried:?}, the kubelet {asked:?}"));
     }
     let same = |crio: &Crio| match crio {
         Crio::Credential(found) => {
@@ -151,7 +151,7 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
         Crio::Error { .. } => theirs.crio.outcome == "error",
     };
     (!ours.crio.iter().any(same))
-        .then(|| format!("CRI-O: ours {:?}, theirs {:?}", ours.crio, theirs.crio))
+        .then(|| format!("CRI-O: globalps {:?}, CRI-O {:?}", ours.crio, theirs.crio))
 }
 
 /// Sorts tries of keys that the kubelet treats as equal, because they come in the random order of a map.

@@ -187,7 +187,7 @@ pub(crate) fn version_flags(full: &str) -> String {
     )
 }
 
-/// Fingerprint of the sources. Without file times, which differ in each clone.
+/// Fingerprint of the module versions and linker flags. Without file times, which differ in each clone.
 fn fingerprint(module: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     for name in ["go.mod", "go.sum"] {

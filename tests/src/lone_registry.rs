@@ -112,7 +112,7 @@ impl LoneRegistry {
                 let ended = registry.process.try_wait()?;
                 anyhow::ensure!(
                     ended.is_none(),
-                    "the registry ended, see `{}`",
+                    "the registry exited, see `{}`",
                     dir.display()
                 );
                 Ok(TcpStream::connect(address).ok())

@@ -226,7 +226,7 @@ impl Node {
 
     fn wait_down(&self, deadline: Duration) -> Result<()> {
         until(
-            &format!("the end of {}", self.name()),
+            &format!("{} to shut down", self.name()),
             deadline,
             Duration::from_millis(50),
             || Ok((!self.is_running()?).then_some(())),

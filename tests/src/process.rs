@@ -158,7 +158,7 @@ pub(crate) fn kill(pid: u32) {
 /// Kills what `find` returns until it returns nothing.
 pub(crate) fn kill_all(what: &str, mut find: impl FnMut() -> Result<Vec<u32>>) -> Result<()> {
     until(
-        &format!("the end of {what}"),
+        &format!("{what} to exit"),
         Duration::from_secs(20),
         Duration::from_millis(20),
         || {

@@ -162,7 +162,7 @@ fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
                 if ours == theirs {
                     return None;
                 }
-                format!("ours {ours:?}, theirs {theirs:?}")
+                format!("globalps {ours:?}, the kubelet {theirs:?}")
             }
         }
     };

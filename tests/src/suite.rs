@@ -197,7 +197,12 @@ mod tests {
             ("the first does not, the second does", &[6, 2], 4, Some(1)),
             ("none does", &[6, 5], 4, None),
             ("larger than everything, alone", &[9], 0, Some(0)),
-            ("larger than everything, beside another", &[9], 1, None),
+            (
+                "larger than everything, with another one running",
+                &[9],
+                1,
+                None,
+            ),
         ] {
             assert_eq!(next(loads, in_use, 8), expected, "{case}");
         }

@@ -56,7 +56,7 @@ impl Changes {
             let (time, object) = self
                 .changes
                 .recv_timeout(left)
-                .with_context(|| format!("{what} was not seen"))?;
+                .with_context(|| format!("{what} was not observed"))?;
             if is_wanted(&object) {
                 return Ok(time);
             }

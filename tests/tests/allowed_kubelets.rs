@@ -217,7 +217,7 @@ impl Answer {
         match expected {
             None => assert_eq!(self.code, Some(0), "{sentence}: {:?}", self.0),
             Some(message) => {
-                assert_ne!(self.code, Some(0), "{sentence} is taken");
+                assert_ne!(self.code, Some(0), "{sentence} is accepted");
                 assert!(self.stderr.contains(message), "{sentence}: {:?}", self.0);
             }
         }

@@ -42,7 +42,7 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
                 let more = product.kubelet_starts(node).unwrap() - before;
                 assert_eq!(more, 1, "{name}: kubelet starts");
             }
-            assert!(killed > 0, "{victim} ran somewhere");
+            assert!(killed > 0, "{victim} ran on some node");
         }
     }
     a_node_whose_power_is_cut_comes_back_to_the_newest_content(

@@ -319,7 +319,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
 
     // An invalid scope blocks no other source, and the last valid one stays.
     scope(cluster, &["team-["]);
-    until("the source is invalid", DEADLINE, POLL, || {
+    until("the source to be invalid", DEADLINE, POLL, || {
         let source = product.status()?["sources"][0].clone();
         let message = source["message"].as_str().unwrap_or_default().to_owned();
         Ok((source["valid"] == false && message.contains("team-[")).then_some(()))

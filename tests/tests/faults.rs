@@ -63,7 +63,7 @@ impl Asked {
 }
 
 /// Groups of rows that run together, one per node. Rows that switch to the provider and back alternate.
-fn rounds(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
+fn groups(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
     let only = std::env::var("ROW").ok();
     let is_wanted = |at: usize| {
         only.as_ref()
@@ -76,15 +76,15 @@ fn rounds(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
             .collect();
         rows.chunks(nodes).map(<[_]>::to_vec).collect()
     };
-    let mut rounds = wanted(Way::Rotation, false);
-    rounds.extend(wanted(Way::Rotation, true));
+    let mut groups = wanted(Way::Rotation, false);
+    groups.extend(wanted(Way::Rotation, true));
     let mut out = wanted(Way::Out, false).into_iter();
     for way_in in wanted(Way::In, false) {
-        rounds.push(way_in);
-        rounds.extend(out.next());
+        groups.push(way_in);
+        groups.extend(out.next());
     }
-    rounds.extend(out);
-    rounds
+    groups.extend(out);
+    groups
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     .unwrap();
     let mut failures = Vec::new();
     let mut delivery = Way::Out;
-    for (round, rows) in rounds(nodes.len()).into_iter().enumerate() {
+    for (group, rows) in groups(nodes.len()).into_iter().enumerate() {
         let way = rows[0].1.way;
         if way == Way::Out && delivery == Way::Out {
             asked = asked.next(Way::In);
@@ -118,7 +118,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
         let begun = Instant::now();
         product
             .wait_synced()
-            .with_context(|| format!("the content after group {round}: {failures:#?}"))
+            .with_context(|| format!("the content after group {group}: {failures:#?}"))
             .unwrap();
         asked = asked.next(way);
         if way != Way::Rotation {
@@ -157,7 +157,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
             }
         }
         println!(
-            "round {round} ({way:?}) took {} s",
+            "group {group} ({way:?}) took {} s",
             begun.elapsed().as_secs()
         );
     }
@@ -181,13 +181,18 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
 
 /// Stops the API server when all nodes have the assignment, and starts it when each node has finished.
 fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u64) {
-    until("the grants", DEADLINE, Duration::from_millis(10), || {
-        let objects = product.get("nodepullsecrets")?;
-        let mut objects = objects["items"].as_array().context("no items")?.iter();
-        Ok(objects
-            .all(|object| object["spec"]["revision"] == revision)
-            .then_some(()))
-    })
+    until(
+        "the assignments",
+        DEADLINE,
+        Duration::from_millis(10),
+        || {
+            let objects = product.get("nodepullsecrets")?;
+            let mut objects = objects["items"].as_array().context("no items")?.iter();
+            Ok(objects
+                .all(|object| object["spec"]["revision"] == revision)
+                .then_some(()))
+        },
+    )
     .unwrap();
     cluster.signal("kube-apiserver", "STOP").unwrap();
     thread::sleep(Duration::from_secs(20));
@@ -230,14 +235,14 @@ fn run(
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watch = scope.spawn(|| watch(row, node, asked, &is_over));
-        let come = comes_round(row, node, product, asked.revision, tracer);
+        let recovered = recovers(row, node, product, asked.revision, tracer);
         is_over.store(true, Ordering::Relaxed);
-        if come.is_err() && !row.heal.is_empty() {
+        if recovered.is_err() && !row.heal.is_empty() {
             // The next rows need a healthy node.
             shell(node, row.heal)?;
         }
         let whole = watch.join().unwrap();
-        come.and(whole)
+        recovered.and(whole)
     })?;
     let file: Value =
         serde_json::from_slice(&std::fs::read(node.kubelet_dir().join("config.json"))?)?;
@@ -276,7 +281,7 @@ fn run(
             "the kubelet runs with a provider"
         );
     }
-    until("the kubelet runs", DEADLINE, POLL, || {
+    until("the kubelet to run", DEADLINE, POLL, || {
         Ok(node
             .exec(&["systemctl", "is-active", "kubelet.service"])?
             .status
@@ -315,7 +320,7 @@ fn place(row: &Row, node: &Node, content: u32) -> Result<Option<Child>> {
     }
 }
 
-fn comes_round(
+fn recovers(
     row: &Row,
     node: &Node,
     product: &Product,

@@ -306,7 +306,7 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
     ];
     hub.management().kubectl(&end).unwrap();
     rotate(hub, 4);
-    until("another hub leads", DEADLINE, POLL, || {
+    until("another hub to lead", DEADLINE, POLL, || {
         let holder = hub.management().kubectl(&lease)?;
         Ok((!holder.is_empty() && holder != leader).then_some(()))
     })

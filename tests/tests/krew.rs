@@ -57,5 +57,5 @@ fn kubectl_runs_what_krew_installs() {
         &other,
         &directory.path().join("x"),
     );
-    assert!(refused.is_err(), "another archive is not installed");
+    assert!(refused.is_err(), "a different archive is rejected");
 }

@@ -44,7 +44,7 @@ fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
     for spec in specs() {
         for object in syncer_objects(NAMESPACE, IMAGE, &spec).values() {
             let title = title(&object);
-            until(&format!("{title} is taken"), SOON, POLL, || {
+            until(&format!("{title} is accepted"), SOON, POLL, || {
                 // The authorizer watches Roles, and the API server watches policies, so both take effect a moment
                 // later.
                 Ok(controller.apply(&object, false).ok())
@@ -71,7 +71,7 @@ fn the_policies_are_well_typed(cluster: &Cluster) {
         });
         Ok(ours)
     };
-    let checked = until("the policies are checked", SOON, POLL, || {
+    let checked = until("the policies to be checked", SOON, POLL, || {
         let policies = policies()?;
         let is_checked = |policy: &Value| policy["status"]["observedGeneration"].is_i64();
         Ok(policies.iter().all(is_checked).then_some(policies))

@@ -187,7 +187,7 @@ fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_with
     {
         let path = directory.path().join(path);
         fs::remove_file(&path).unwrap();
-        until("the file is restored", DEADLINE, POLL, || {
+        until("the file to be restored", DEADLINE, POLL, || {
             Ok(path.exists().then_some(()))
         })
         .unwrap();

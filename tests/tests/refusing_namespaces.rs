@@ -140,7 +140,7 @@ fn sized(registry: &str, bytes: usize) -> String {
 }
 
 fn wait_source_refused(product: &Product) -> String {
-    until("the source is refused", DEADLINE, POLL, || {
+    until("the source to be rejected", DEADLINE, POLL, || {
         let (status, reason, message) = product.condition("SourcesValid")?;
         Ok((status == "False" && reason == "Invalid").then_some(message))
     })
@@ -185,7 +185,7 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     }
     wait_registries(&cluster, "team-1", &["r2.io", "team.io"]);
     team(250_000);
-    until("the source is valid", DEADLINE, POLL, || {
+    until("the source to be valid", DEADLINE, POLL, || {
         Ok((product.condition("SourcesValid")?.0 == "True").then_some(()))
     })
     .unwrap();

@@ -181,7 +181,7 @@ fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
     let lock = fs::File::open(directory.path()).unwrap();
     lock.lock().unwrap();
     let _second = node.syncer(&PROGRAM).unwrap();
-    until("standing by", DEADLINE, POLL, || {
+    until("the second syncer to stand by", DEADLINE, POLL, || {
         Ok((node.log().contains("another syncer") && node.is_ready()).then_some(()))
     })
     .unwrap();
@@ -202,7 +202,7 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     let mut syncer = node.syncer(&PROGRAM).unwrap();
     wait_synced(&node, 1);
     node.reject();
-    until("its end", Duration::from_mins(3), POLL, || {
+    until("the syncer to exit", Duration::from_mins(3), POLL, || {
         Ok(syncer.has_ended()?.then_some(()))
     })
     .unwrap();

@@ -149,7 +149,7 @@ impl Syncer {
         let pid = i32::try_from(self.child.id())?;
         kill_process(Pid::from_raw(pid).context("no pid")?, Signal::TERM)?;
         let status = until(
-            "the end of the syncer",
+            "the syncer to exit",
             Duration::from_secs(20),
             Duration::from_millis(1),
             || Ok(self.child.try_wait()?),
@@ -169,7 +169,7 @@ impl Syncer {
         };
         kill_process(traced(trace).context("nothing was traced")?, Signal::KILL)?;
         until(
-            "the end of strace",
+            "strace to exit",
             Duration::from_secs(20),
             Duration::from_millis(5),
             || Ok(self.child.try_wait()?.map(|_| ())),

@@ -81,11 +81,11 @@ fn bench() -> Result<()> {
         spread(&mut times.all_synced)
     );
     println!(
-        "one node, assigned to file  {}",
+        "assigned to file written    {}",
         spread(&mut times.assigned_to_file)
     );
     println!(
-        "one node, assigned to Synced {}",
+        "assigned to Synced          {}",
         spread(&mut times.assigned_to_synced)
     );
     let mut alone = (0..ROTATIONS)

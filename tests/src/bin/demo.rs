@@ -154,7 +154,7 @@ fn demo() -> Result<()> {
         let kubeconfig = cluster.kubeconfig();
         cluster.keep()?;
         println!(
-            "the cluster runs on; `make cluster-down` ends it\n  export KUBECONFIG={}",
+            "the cluster keeps running; `make cluster-down` stops it\n  export KUBECONFIG={}",
             kubeconfig.display()
         );
         println!("  export PATH=$PATH:{}", parent(&Product::plugin_path()));

@@ -162,7 +162,7 @@ fn hints(cluster: &Cluster, dir: &Path) -> Result<()> {
         "kubectl:    {}/kubectl",
         std::path::absolute(kubernetes::bin_dir())?.display()
     );
-    eprintln!("end it:     testcluster down --dir {}", dir.display());
+    eprintln!("stop it:    testcluster down --dir {}", dir.display());
     // The only line on standard output, so that a shell can evaluate it.
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
     Ok(())

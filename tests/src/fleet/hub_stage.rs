@@ -128,7 +128,7 @@ impl HubStage {
         for index in 0..self.shards {
             self.stage.cluster.signal(&hub_shard(index), "TERM")?;
         }
-        until("the end of the hub", Duration::from_secs(20), POLL, || {
+        until("the hub to exit", Duration::from_secs(20), POLL, || {
             Ok(self.pids()?.is_empty().then_some(()))
         })
     }

@@ -177,7 +177,7 @@ impl Stage {
 
     pub(super) fn stop_controller(&self) -> Result<()> {
         until(
-            "the end of the controller",
+            "the controller to exit",
             Duration::from_secs(10),
             Duration::from_millis(20),
             || {

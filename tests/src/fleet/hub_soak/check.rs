@@ -246,7 +246,7 @@ impl World<'_> {
         let content = BASE64_STANDARD.encode(config(fleet.name, fleet.content));
         ensure!(
             secret["data"][DATA_KEY] == content,
-            "it has other content than {}",
+            "its content is not that of {}",
             fleet.content
         );
         let annotations = &secret["metadata"]["annotations"];
