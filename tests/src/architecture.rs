@@ -1,20 +1,20 @@
-//! Holds the programs to the tables of `docs/architecture.md`, and their files to a length.
+//! Compares the sources with the tables of `docs/architecture.md`, and limits the length of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines of a file before its unit tests.
+/// Maximum number of lines before the unit tests.
 const LIMIT: usize = 400;
 
-/// A module directory: what it is called and which others it imports.
+/// A module directory: its name, and the modules that it imports.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     module: String,
     imports: Vec<String>,
 }
 
-/// A file below `src`, as `leader/lease.rs`, with its module and its text.
+/// A file below `src`, such as `leader/lease.rs`, with its module and its text.
 struct Source {
     path: String,
     module: Vec<String>,
@@ -24,7 +24,7 @@ struct Source {
 /// `mod name;` in a file.
 struct Declaration {
     name: String,
-    /// The file of the module, if it is in `#[path]`.
+    /// The file of the module, if `#[path]` names one.
     file: Option<String>,
     is_test: bool,
 }
@@ -62,7 +62,7 @@ fn module_of(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every `crate::` and `super::` path of a file, and those that begin with a child module, outside of comments.
+/// Every `crate::` and `super::` path in the code of a file, and every path that begins with a child module.
 fn references(source: &Source, modules: &BTreeSet<Vec<String>>) -> Vec<Reference> {
     let module = &source.module;
     let mut inline: Vec<String> = Vec::new();
@@ -104,7 +104,7 @@ fn references(source: &Source, modules: &BTreeSet<Vec<String>>) -> Vec<Reference
     found
 }
 
-/// The `a::b::c` of a line, each as its parts; `a::{b, c}` is `a`.
+/// The `a::b::c` of a line, split into parts; `a::{b, c}` is `a`.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = code.split(|c: char| !is_part(c) && c != ':');
@@ -116,14 +116,14 @@ fn paths(code: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What does not match the table, as sentences.
+/// Every difference from the table, as a sentence.
 fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let above = |import: &String| rows[..at].iter().any(|row| row.module == *import);
         for import in row.imports.iter().filter(|import| !above(import)) {
             found.push(format!(
-                "`{}` imports `{import}`, which is no row above it",
+                "`{}` imports `{import}`, which is not a row above it",
                 row.module
             ));
         }
@@ -135,7 +135,7 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
     let is_root = |path: &str| matches!(path, "main.rs" | "lib.rs") || path.starts_with("bin/");
     for source in sources.iter().filter(|source| !is_root(&source.path)) {
         let Some((directory, _)) = source.path.split_once('/') else {
-            found.push(format!("{} lies in no module directory", source.path));
+            found.push(format!("{} is in no module directory", source.path));
             continue;
         };
         let Some(row) = rows.iter().find(|row| row.module == directory) else {
@@ -205,7 +205,7 @@ fn sources(directory: &str) -> Vec<Source> {
     with_modules(found)
 }
 
-/// The modules that a file declares in files of their own.
+/// The modules that a file declares and that have their own files.
 fn declarations(text: &str) -> Vec<Declaration> {
     let mut found = Vec::new();
     let (mut file, mut is_test) = (None, false);
@@ -231,7 +231,7 @@ fn declarations(text: &str) -> Vec<Declaration> {
     found
 }
 
-/// Path and text of files with the module of each.
+/// Path and text of files, each with its module.
 fn with_modules(files: Vec<(String, String)>) -> Vec<Source> {
     let mut by_attribute = BTreeMap::new();
     for (path, text) in &files {
@@ -269,7 +269,7 @@ fn test_modules(sources: &[Source]) -> BTreeSet<Vec<String>> {
 }
 
 fn lines_of_code(text: &str) -> usize {
-    // A test module of its own file or a test-only import is no end of the code.
+    // A test module in its own file, or a test-only import, does not end the code.
     let end = text.find("#[cfg(test)]\nmod tests {");
     let end = end.or_else(|| text.find("#[cfg(test)]\n#[allow"));
     let end = end.or_else(|| text.find("#[cfg(test)]\npub(crate) mod tests {"));
@@ -334,7 +334,7 @@ fn an_import_that_the_table_does_not_have_is_found() {
     );
     for (sentence, files, expected) in [
         (
-            "as the table says",
+            "imports that match the table",
             &[
                 ("main.rs", "use high::x;\nuse low::y;"),
                 ("low/mod.rs", "mod a;\nuse a::A;\n// crate::high"),
@@ -394,16 +394,16 @@ fn an_import_that_the_table_does_not_have_is_found() {
             "new/mod.rs: no row for `new`",
         ),
         (
-            "a file beside the directories",
+            "a file outside the directories",
             &[
                 ("low/a.rs", ""),
                 ("high/mod.rs", "use crate::low::Y;"),
                 ("flat.rs", ""),
             ],
-            "flat.rs lies in no module directory",
+            "flat.rs is in no module directory",
         ),
         (
-            "a row without a directory, and an import that nobody needs",
+            "a row without a directory, and an unused import",
             &[("high/mod.rs", "")],
             "no file of `high` imports `low`",
         ),

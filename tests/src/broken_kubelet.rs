@@ -1,4 +1,4 @@
-//! A kubelet that does not start, or does not live, with certain content.
+//! Makes a kubelet fail at its start, or later, with certain content.
 
 use std::fs;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use crate::Node;
 
-const FOLDER: &str = "etc/systemd/system/kubelet.service.d";
+const DIRECTORY: &str = "etc/systemd/system/kubelet.service.d";
 const FILE: &str = "broken.conf";
 
-/// From now on the node's kubelet does not start while its file names this registry.
+/// From now on the node's kubelet fails at its start while its credentials file contains this registry.
 pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     drop_in(
         node,
@@ -18,7 +18,7 @@ pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     )
 }
 
-/// The node's kubelet is killed once, so long after the first start at which its file names this registry.
+/// Kills the node's kubelet once: `after` its first start with this registry in its credentials file.
 pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<()> {
     let seconds = after.as_secs();
     drop_in(
@@ -31,14 +31,14 @@ pub fn end_kubelet_once(node: &Node, registry: &str, after: Duration) -> Result<
 }
 
 fn drop_in(node: &Node, line: &str) -> Result<()> {
-    let folder = node.root().join(FOLDER);
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join(FILE), format!("[Service]\n{line}\n"))?;
+    let directory = node.root().join(DIRECTORY);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join(FILE), format!("[Service]\n{line}\n"))?;
     reload(node)
 }
 
 pub fn mend_kubelet(node: &Node) -> Result<()> {
-    fs::remove_file(node.root().join(FOLDER).join(FILE))?;
+    fs::remove_file(node.root().join(DIRECTORY).join(FILE))?;
     reload(node)
 }
 

@@ -1,5 +1,5 @@
-//! Cluster API's own core manager beside a test cluster, and other test clusters that are registered there. Its webhooks are
-//! not: nobody calls them, and the custom resources, as they lie in its module, ask for no conversion.
+//! Cluster API's own core manager next to a test cluster, and other test clusters that are registered with it. Its
+//! webhooks are not installed: the custom resources, as its module ships them, request no conversion.
 
 use std::fs;
 use std::path::Path;
@@ -14,24 +14,25 @@ use crate::process::{spawn, tail};
 use crate::product::{DEADLINE, run};
 use crate::{Cluster, control_plane, kubernetes, secrecy};
 
-/// Of its `Cluster`s, and of what it applies to them, as they are stored.
+/// API version of `Cluster`s and of what they apply, as stored.
 pub const CLUSTERS: &str = "cluster.x-k8s.io/v1beta2";
 pub const ADDONS: &str = "addons.cluster.x-k8s.io/v1beta2";
 /// Key of the manifest in the Secret of a `ClusterResourceSet`.
 pub const MANIFEST: &str = "manifest.yaml";
-/// Its process, and its log.
+/// Name of the manager's process and log.
 const MANAGER: &str = "capi-manager";
-/// The webhooks listen on all addresses of the machine, so each test cluster has a port of its own, from here on.
+/// First webhook port. The webhooks listen on all addresses of the machine, so each test cluster uses a port of its
+/// own.
 const WEBHOOK_PORT: u16 = 9450;
 const HEALTH_PORT: u16 = 9440;
 
-/// The manager, which runs until this is dropped.
+/// The manager; it runs until this is dropped.
 pub struct Capi<'a> {
     management: &'a Cluster,
 }
 
 impl<'a> Capi<'a> {
-    /// Builds the manager where that is needed, installs its custom resources and starts it.
+    /// Builds the manager if necessary, installs its custom resources and starts it.
     pub fn start(management: &'a Cluster) -> Result<Self> {
         let program = kubernetes::build_capi_manager()?;
         install_crds(management)?;
@@ -46,7 +47,7 @@ impl<'a> Capi<'a> {
         let kubeconfig = layout.pki("capi-manager.kubeconfig");
         let admin = authority.kubeconfig(layout, MANAGER, Some("system:masters"))?;
         write_private(&kubeconfig, &admin)?;
-        // It does not start without a certificate for its webhooks.
+        // The manager does not start without a certificate for its webhooks.
         let certificates = layout.pki("capi-webhooks");
         fs::create_dir_all(&certificates)?;
         let webhooks = authority.issue("capi-webhooks", None, &[layout.gateway().to_string()])?;
@@ -60,13 +61,13 @@ impl<'a> Capi<'a> {
             .arg(format!("--webhook-port={webhook_port}"))
             .arg(format!("--health-addr={}:{HEALTH_PORT}", layout.gateway()))
             .arg("--diagnostics-address=0")
-            // The custom resources are new: there is nothing to migrate.
+            // The custom resources are new, so there is nothing to migrate.
             .arg("--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields");
         spawn(layout, MANAGER, &mut command)
     }
 
-    /// Registers a cluster, under this name and with these labels, and returns when the manager is connected to it. The
-    /// namespace is made where there is none.
+    /// Registers a cluster with this name and these labels, and returns when the manager is connected to it. Creates
+    /// the namespace if necessary.
     pub fn register(
         &self,
         member: &Cluster,
@@ -89,8 +90,8 @@ impl<'a> Capi<'a> {
         self.wait_connected(namespace, name)
     }
 
-    /// Writes the Secret with the cluster's kubeconfig, as its control plane's provider does. Each time it has a new client
-    /// certificate; the earlier ones stay good.
+    /// Writes the Secret with the cluster's kubeconfig, as a control plane provider does. Each call issues a new client
+    /// certificate; earlier ones stay valid.
     pub fn give_kubeconfig(&self, member: &Cluster, namespace: &str, name: &str) -> Result<()> {
         let authority = Authority::load(member.layout())?;
         let admin = authority.issue("kubernetes-admin", Some("system:masters"), &[])?;
@@ -104,7 +105,7 @@ impl<'a> Capi<'a> {
         ])
     }
 
-    /// Waits until the manager says that it reaches the cluster.
+    /// Waits until the manager reports that it is connected to the cluster.
     pub fn wait_connected(&self, namespace: &str, name: &str) -> Result<()> {
         let cluster = format!("clusters.cluster.x-k8s.io/{name}");
         let condition = "--for=condition=RemoteConnectionProbe";
@@ -131,12 +132,13 @@ impl<'a> Capi<'a> {
 impl Drop for Capi<'_> {
     fn drop(&mut self) {
         if let Err(error) = control_plane::kill(self.management.layout(), MANAGER) {
-            eprintln!("{MANAGER} could not be ended: {error:#}");
+            eprintln!("could not stop {MANAGER}: {error:#}");
         }
     }
 }
 
-/// A `ClusterResourceSet`, and the Secret of its name with the manifest that it writes into the clusters with these labels.
+/// A `ClusterResourceSet`, and the Secret of the same name with the manifest that it writes into the clusters with
+/// these labels.
 pub fn resource_set(namespace: &str, name: &str, labels: &Value, manifest: &Value) -> [Value; 2] {
     let source = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "addons.cluster.x-k8s.io/resource-set",
@@ -157,8 +159,8 @@ pub fn resource_set(namespace: &str, name: &str, labels: &Value, manifest: &Valu
 
 fn install_crds(management: &Cluster) -> Result<()> {
     let files = kubernetes::capi_crds()?;
-    let folder = files.to_string_lossy();
-    management.kubectl(&["apply", "--server-side", "-f", &folder])?;
+    let directory = files.to_string_lossy();
+    management.kubectl(&["apply", "--server-side", "-f", &directory])?;
     let established = ["wait", "--for=condition=Established", "--timeout=60s"];
     management.kubectl(&[&established[..], &["crd", "--all"]].concat())?;
     Ok(())

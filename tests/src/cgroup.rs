@@ -1,5 +1,5 @@
-//! Control groups of nodes. Each node has its own: in a shared one the systemd of one node would see, and
-//! wait for, the services of another.
+//! Control groups of nodes. Each node has its own: in a shared one, the systemd of one node would see the services of
+//! another node and wait for them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use crate::wait::until;
 
 const PARENT: &str = "globalps-testcluster";
 
-/// Makes the node's group in every hierarchy and gives the files that a process writes its id to.
+/// Creates the node's group in every hierarchy. Returns the files into which a process writes its id to join.
 pub(crate) fn create(bridge: &str, node: &str) -> Result<Vec<PathBuf>> {
     let mut entries = Vec::new();
     for (root, unified) in hierarchies()? {
@@ -25,7 +25,8 @@ pub(crate) fn create(bridge: &str, node: &str) -> Result<Vec<PathBuf>> {
             let child = dir.join(name);
             match fs::create_dir(&child) {
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => {
-                    return Err(e).with_context(|| format!("could not make `{}`", child.display()));
+                    return Err(e)
+                        .with_context(|| format!("could not create `{}`", child.display()));
                 }
                 _ => {}
             }
@@ -51,8 +52,8 @@ fn hierarchies() -> Result<Vec<(PathBuf, bool)>> {
         .collect())
 }
 
-/// Children of a v2 group have the controllers that it hands down. Some cannot be, on some machines, and a
-/// node works without those.
+/// Enables the controllers for the children of a v2 group. Some machines cannot delegate all of them; a node works
+/// without those.
 fn delegate(dir: &Path) {
     let controllers = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
     for controller in controllers.split_whitespace() {
@@ -60,7 +61,7 @@ fn delegate(dir: &Path) {
     }
 }
 
-/// A v1 cpuset takes no process before it is told its processors.
+/// A v1 cpuset accepts no process until its CPUs and memory nodes are set.
 fn inherit_cpuset(parent: &Path, child: &Path) -> Result<()> {
     for name in ["cpuset.cpus", "cpuset.mems"] {
         if child.join(name).exists() && fs::read_to_string(child.join(name))?.trim().is_empty() {
@@ -70,7 +71,7 @@ fn inherit_cpuset(parent: &Path, child: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The processes in the cluster's groups, whatever became of those that started them.
+/// The processes in the cluster's groups, even if their parents are gone.
 pub(crate) fn processes(bridge: &str) -> Result<Vec<u32>> {
     let mut pids = Vec::new();
     for (root, _) in hierarchies()? {
@@ -99,10 +100,10 @@ fn children(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes the groups of one node, or of all; processes that died a moment ago may still hold them.
+/// Removes the groups of one node, or of all nodes. Waits, because processes that just died may still hold them.
 pub(crate) fn remove(bridge: &str, node: Option<&str>) -> Result<()> {
     until(
-        &format!("the end of the control groups of {bridge}"),
+        &format!("the removal of the control groups of {bridge}"),
         Duration::from_secs(10),
         Duration::from_millis(20),
         || {
@@ -111,7 +112,7 @@ pub(crate) fn remove(bridge: &str, node: Option<&str>) -> Result<()> {
                 let cluster = root.join(PARENT).join(bridge);
                 gone &= remove_tree(&node.map_or(cluster.clone(), |node| cluster.join(node)));
                 if node.is_none() {
-                    // Stays while another cluster runs.
+                    // Fails while another cluster runs.
                     let _ = fs::remove_dir(root.join(PARENT));
                 }
             }

@@ -1,4 +1,4 @@
-//! A whole cluster: up, attached to, and down.
+//! A whole cluster: start, attach, stop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,40 +22,40 @@ use crate::teardown::{adopt, clear, take_down};
 use crate::wait::until;
 use crate::{kubernetes, net, pause, preflight};
 
-/// What a new cluster is like.
+/// Options of a new cluster.
 pub struct Options {
-    /// Where its files go, all of them. One directory, one cluster.
+    /// Directory for all files of the cluster. One directory, one cluster.
     pub dir: PathBuf,
-    /// How many nodes: `node-1` and on; 0: a control plane alone.
+    /// Number of nodes, named `node-1` and so on; 0: only a control plane.
     pub nodes: u8,
 }
 
-/// A running cluster. One that this process brought up is taken down when this is dropped.
+/// A running cluster. If this process started it, dropping this stops it.
 pub struct Cluster {
     layout: Layout,
-    /// Only where this process brought the cluster up, and has not given it away.
+    /// `Some` if this process started the cluster and did not call `keep`.
     reaper: Option<Reaper>,
 }
 
-/// Where `testcluster` puts a cluster that is given no directory.
+/// Default directory of `testcluster`.
 pub fn default_dir() -> PathBuf {
     kubernetes::target_dir().join("cluster")
 }
 
 impl Cluster {
-    /// Brings a cluster up, and returns when pods can be created and every node is Ready. What an earlier,
-    /// killed run left in the directory, or under the same number, is cleared first.
+    /// Starts a cluster, and returns when pods can be created and every node is Ready. First removes what a killed run
+    /// left in the directory or under the same cluster number.
     pub fn up(options: &Options) -> Result<Self> {
         let start = Instant::now();
         let say = |what: &str| eprintln!("[{:5.1} s] {what}", start.elapsed().as_secs_f32());
         if options.nodes > MAX_NODES {
-            bail!("a cluster has {MAX_NODES} nodes at most");
+            bail!("a cluster has at most {MAX_NODES} nodes");
         }
         let dir = usable_dir(&options.dir)?;
         preflight::check(&dir)?;
         kubernetes::build()?;
         if is_running(&dir)? {
-            bail!("a cluster is running at `{}`", dir.display());
+            bail!("a cluster is already running in `{}`", dir.display());
         }
         let mut reaper = Reaper::start(&dir)?;
         let claim = instance::claim(&dir, reaper.pid())?;
@@ -66,7 +66,7 @@ impl Cluster {
             dir,
             instance: claim.instance,
         };
-        // From here on a failure drops this, and that takes down what is there by then.
+        // From here on a failure drops this, which removes everything that was started.
         let cluster = Self {
             layout,
             reaper: Some(reaper),
@@ -77,15 +77,15 @@ impl Cluster {
             cluster.layout.dir.display()
         ));
         cluster.start(options.nodes, &say).inspect_err(|_| {
-            eprintln!("the logs stay in `{}`", cluster.logs().display());
+            eprintln!("the logs are kept in `{}`", cluster.logs().display());
         })?;
         Ok(cluster)
     }
 
     fn start(&self, nodes: u8, say: &(impl Fn(&str) + Sync)) -> Result<()> {
         let layout = &self.layout;
-        for folder in ["logs", "pki", "nodes"] {
-            fs::create_dir_all(layout.path(folder))?;
+        for directory in ["logs", "pki", "nodes"] {
+            fs::create_dir_all(layout.path(directory))?;
         }
         let mut state = State {
             instance: layout.instance,
@@ -157,7 +157,7 @@ impl Cluster {
             }
             Ok(Some(()))
         })?;
-        // Pods are refused before their namespace has its service account.
+        // The API server rejects pods until their namespace has its service account.
         for namespace in ["default", "kube-system"] {
             until(
                 &format!("the default service account of {namespace}"),
@@ -173,7 +173,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The cluster that another process left running in a directory.
+    /// Attaches to the cluster that another process left running in a directory.
     pub fn attach(dir: &Path) -> Result<Self> {
         let dir = usable_dir(dir)?;
         match state_of(&dir)? {
@@ -185,7 +185,7 @@ impl Cluster {
                 reaper: None,
             }),
             Some(_) => bail!(
-                "the cluster at `{}` is not up yet, or was killed on its way: `testcluster up` starts it anew",
+                "the cluster at `{}` is not up yet, or its start was killed: `testcluster up` starts a new one",
                 dir.display()
             ),
             None => bail!(
@@ -195,24 +195,25 @@ impl Cluster {
         }
     }
 
-    /// The cluster of a directory, where one came up there and its API server runs.
+    /// The cluster in a directory, if its start is complete and its API server runs.
     pub fn running_at(dir: &Path) -> Result<Option<Self>> {
         let dir = usable_dir(dir)?;
         is_running(&dir)?.then(|| Self::attach(&dir)).transpose()
     }
 
-    /// Takes down whatever a directory has of a cluster, running or not; it is no error where it has none.
+    /// Removes everything that belongs to the cluster of a directory, running or not. A directory without a cluster is
+    /// not an error.
     pub fn down_at(dir: &Path) -> Result<()> {
         take_down(&usable_dir(dir)?, false)
     }
 
-    /// Leaves the cluster running after this process: `testcluster down` ends it.
+    /// Leaves the cluster running after this process ends: `testcluster down` stops it.
     pub fn keep(mut self) -> Result<()> {
         instance::keep(self.layout.instance, &self.layout.dir)?;
         self.reaper.take().map_or(Ok(()), Reaper::dismiss)
     }
 
-    /// Takes the cluster down, whoever brought it up: its processes, mounts, network and files.
+    /// Stops the cluster, also one that another process started: removes its processes, mounts, network and files.
     pub fn down(mut self) -> Result<()> {
         self.end(false)
     }
@@ -226,17 +227,17 @@ impl Cluster {
         &self.layout
     }
 
-    /// Path of a kubeconfig of the cluster's admin.
+    /// Path of the cluster admin's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.layout.kubeconfig()
     }
 
-    /// Runs kubectl as the cluster's admin: its standard output, or an error with its standard error.
+    /// Runs kubectl as the cluster's admin. Returns standard output; an error contains standard error.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         kubectl(&self.layout, args)
     }
 
-    /// A kubectl command that the caller adds to and starts as it likes.
+    /// A kubectl command as the cluster's admin, for the caller to extend and start.
     pub fn kubectl_command(&self) -> Command {
         kubectl_command(&self.layout)
     }
@@ -250,18 +251,18 @@ impl Cluster {
         Registry::new(&self.layout)
     }
 
-    /// One log a component, `node-N.log` with the node's whole journal.
+    /// Directory with one log per component; `node-N.log` is the whole journal of the node.
     pub fn logs(&self) -> PathBuf {
         self.layout.path("logs")
     }
 
-    /// The API server's audit log: one JSON event a line, metadata of every request, and of a `NodePullSecret`'s change
-    /// the object.
+    /// The API server's audit log: one JSON event per line, with the metadata of every request and the object of a
+    /// write to a `NodePullSecret`.
     pub fn audit_log(&self) -> PathBuf {
         self.layout.log("audit")
     }
 
-    /// Every node, those that are down too.
+    /// Every node, including those that are down.
     pub fn nodes(&self) -> Result<Vec<Node>> {
         let state = State::load(&self.layout.dir)?.context("the cluster is gone")?;
         Ok(state
@@ -277,15 +278,20 @@ impl Cluster {
         nodes
             .into_iter()
             .find(|node| node.name() == name)
-            .with_context(|| format!("there is no node `{name}`, but {}", names.join(", ")))
+            .with_context(|| {
+                format!(
+                    "there is no node `{name}`; the nodes are {}",
+                    names.join(", ")
+                )
+            })
     }
 
-    /// Adds a node and boots it; [`Node::wait_ready`] tells when it is in.
+    /// Adds a node and boots it; use [`Node::wait_ready`] to wait until it is Ready.
     pub fn add_node(&self) -> Result<Node> {
         let state = State::update(&self.layout.dir, |state| {
             let node = state.next_node();
             if node.index > MAX_NODES {
-                bail!("a cluster has {MAX_NODES} nodes at most");
+                bail!("a cluster has at most {MAX_NODES} nodes");
             }
             state.nodes.push(node.clone());
             Ok(node)
@@ -296,35 +302,35 @@ impl Cluster {
         Ok(node)
     }
 
-    /// Sends a signal, named as for `kill`, to a component of the control plane.
+    /// Sends a signal to a component of the control plane. The signal's name is as for `kill`.
     pub fn signal(&self, component: &str, signal: &str) -> Result<()> {
         for process in marked(&self.layout.bridge())? {
             if process.component == component {
                 let status = Command::new("kill")
                     .args([&format!("-{signal}"), &process.pid.to_string()])
                     .status()?;
-                anyhow::ensure!(status.success(), "`{component}` took no signal");
+                anyhow::ensure!(status.success(), "could not send a signal to `{component}`");
             }
         }
         Ok(())
     }
 
-    /// Kills the API server, leaves it away for so long, and returns when another one is ready.
+    /// Kills the API server, starts a new one after `pause`, and returns when it is ready.
     pub fn restart_api_server(&self, pause: Duration) -> Result<()> {
         control_plane::restart_api_server(&self.layout, pause)
     }
 
-    /// Keeps a copy of all that etcd has. The API server is away meanwhile.
+    /// Copies etcd's data. The API server is down meanwhile.
     pub fn back_up_etcd(&self) -> Result<()> {
         control_plane::back_up_etcd(&self.layout)
     }
 
-    /// Takes that copy: versions of objects go back. The API server is away meanwhile.
+    /// Restores that copy: objects go back to earlier versions. The API server is down meanwhile.
     pub fn restore_etcd(&self) -> Result<()> {
         control_plane::restore_etcd(&self.layout)
     }
 
-    /// Components of the control plane and the registries that run.
+    /// The running components of the control plane, and the registries.
     pub fn components(&self) -> Result<Vec<String>> {
         let nodes: Vec<_> = self
             .nodes()?
@@ -371,14 +377,14 @@ fn finish(work: thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What the directory says about its cluster, while the cluster's number is still its own: after a reboot of
-/// the machine another may have it.
+/// The state in the directory, if the cluster still owns its number: after a reboot of the machine another cluster may
+/// have it.
 fn state_of(dir: &Path) -> Result<Option<State>> {
     let own = instance::of(dir)?;
     Ok(State::load(dir)?.filter(|state| own == Some(state.instance)))
 }
 
-/// Whether the directory's cluster came up and its API server still runs.
+/// Whether the start of the directory's cluster is complete and its API server runs.
 fn is_running(dir: &Path) -> Result<bool> {
     let Some(state) = state_of(dir)?.filter(|state| state.complete) else {
         return Ok(false);

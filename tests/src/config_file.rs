@@ -1,4 +1,4 @@
-//! A node's credentials file, as a test sees it from outside.
+//! Reads a node's credentials file from outside the node.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Node;
 
-/// What a credentials file is on the disk.
+/// A credentials file on disk.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigFile {
     pub bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl std::fmt::Debug for ConfigFile {
     }
 }
 
-/// The node's credentials file, or `None`: bytes, mode, owner and group.
+/// The node's credentials file with its bytes, mode, owner and group, if it exists.
 pub fn read(node: &Node) -> Result<Option<ConfigFile>> {
     let path = node.kubelet_dir().join("config.json");
     match std::fs::metadata(&path) {
@@ -36,7 +36,7 @@ pub fn read(node: &Node) -> Result<Option<ConfigFile>> {
     }
 }
 
-/// The same as bytes of a registry's `auth` on the node, where there is one.
+/// The `auth` of a registry in the node's file, if it has one.
 pub fn auth(node: &Node, registry: &str) -> Result<Option<String>> {
     let Some(file) = read(node)? else {
         return Ok(None);

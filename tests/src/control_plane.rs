@@ -1,4 +1,4 @@
-//! etcd, the API server, the controller manager and the scheduler, as processes of the machine.
+//! etcd, the API server, the controller manager and the scheduler, as processes on the machine.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -20,8 +20,8 @@ const MEMBERS: [&str; 4] = [
     "kube-scheduler",
 ];
 
-/// Who did what, without contents, for tests of permissions; and what became of each node's object, which holds nothing
-/// secret, for those of limits.
+/// Records the metadata of every request, for tests of permissions. Also records the object of every write to a
+/// `NodePullSecret`, which contains no credential, for tests of limits.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -34,7 +34,7 @@ rules:
 - level: Metadata
 ";
 
-/// Starts all four, and returns when the API server says that it is ready.
+/// Starts all four, and returns when the API server reports that it is ready.
 pub(crate) fn start(layout: &Layout, authority: &Authority) -> Result<()> {
     start_etcd(layout)?;
     start_api_server(layout)?;
@@ -53,7 +53,7 @@ pub(crate) fn start(layout: &Layout, authority: &Authority) -> Result<()> {
             .arg(format!("--kubeconfig={}", file.display()))
             .arg(format!("--bind-address={}", layout.gateway()))
             .args(["--leader-elect=false", "--authentication-skip-lookup=true"])
-            // With the defaults for a shared API server the controllers alone need four seconds to start.
+            // With the default limits of a shared API server, the controllers alone would need four seconds to start.
             .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
         if name == "kube-controller-manager" {
             command
@@ -63,7 +63,7 @@ pub(crate) fn start(layout: &Layout, authority: &Authority) -> Result<()> {
                     layout.pki("service-accounts.key").display()
                 ))
                 .arg("--use-service-account-credentials=true")
-                // A node that is cut off is NotReady soon, and tests need not wait for the default of 50 s.
+                // A disconnected node becomes NotReady sooner than with the default of 50 s.
                 .args([
                     "--node-monitor-grace-period=20s",
                     "--node-monitor-period=2s",
@@ -97,19 +97,19 @@ fn start_etcd(layout: &Layout) -> Result<()> {
     spawn(layout, "etcd", &mut etcd)
 }
 
-/// Kills the API server, and starts another one on the same etcd after a while.
+/// Kills the API server, and starts a new one on the same etcd after `pause`.
 pub(crate) fn restart_api_server(layout: &Layout, pause: Duration) -> Result<()> {
     kill(layout, "kube-apiserver")?;
     std::thread::sleep(pause);
     start_api_server_again(layout)
 }
 
-/// Keeps a copy of all that etcd has, while it and the API server are down for a moment.
+/// Copies etcd's data. etcd and the API server are down for a moment.
 pub(crate) fn back_up_etcd(layout: &Layout) -> Result<()> {
     replace_etcd(layout, ("etcd", "etcd-backup"))
 }
 
-/// Takes the last copy. To every client the cluster is as it was then.
+/// Restores the last copy. To every client the cluster is in the state of that time.
 pub(crate) fn restore_etcd(layout: &Layout) -> Result<()> {
     replace_etcd(layout, ("etcd-backup", "etcd"))
 }
@@ -173,7 +173,7 @@ fn start_api_server(layout: &Layout) -> Result<()> {
             "--enable-admission-plugins=NodeRestriction",
         ])
         .arg("--allow-privileged=true")
-        // Names of nodes are in no DNS.
+        // DNS does not know the names of nodes.
         .arg("--kubelet-preferred-address-types=InternalIP")
         .arg(format!("--audit-policy-file={}", policy.display()))
         .arg(format!(
@@ -186,14 +186,14 @@ fn start_api_server(layout: &Layout) -> Result<()> {
 fn ready(layout: &Layout) -> Result<Option<()>> {
     check_alive(layout)?;
     let address = SocketAddr::from((layout.gateway(), API_PORT));
-    // A connection costs nothing beside a kubectl.
+    // A connection attempt is much cheaper than a kubectl.
     if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
         return Ok(None);
     }
     Ok(kubectl(layout, &["get", "--raw=/readyz"]).ok().map(drop))
 }
 
-/// An error with the end of its log where one of those that were started has died.
+/// Fails with the end of a component's log if a component has died.
 pub(crate) fn check_alive(layout: &Layout) -> Result<()> {
     let running = marked(&layout.bridge())?;
     for member in MEMBERS {
@@ -218,7 +218,7 @@ pub(crate) fn kubectl_command(layout: &Layout) -> Command {
     let mut command = Command::new(bin_dir().join("kubectl"));
     command
         .arg(format!("--kubeconfig={}", layout.kubeconfig().display()))
-        // Its discovery cache goes by address, and the next cluster has the same.
+        // kubectl's discovery cache is keyed by address, and the next cluster has the same address.
         .arg(format!(
             "--cache-dir={}",
             layout.path("kubectl-cache").display()

@@ -1,4 +1,4 @@
-//! Archives of the plugin, one a platform, and the krew manifest that names them.
+//! Archives of the plugin, one per platform, and the krew manifest that refers to them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-/// A platform that krew knows, and the Rust target that makes its program.
+/// A platform that krew supports, and the Rust target of its program.
 #[derive(Clone, Copy, Debug)]
 pub struct Platform {
     pub os: &'static str,
@@ -59,7 +59,7 @@ impl Platform {
         format!("kubectl-globalps-{}-{}.tar.gz", self.os, self.arch)
     }
 
-    /// Where cargo puts the program, below its target folder.
+    /// Path of the built program, below cargo's target directory.
     fn built(&self, target: &Path) -> PathBuf {
         target
             .join(self.target)
@@ -78,8 +78,8 @@ pub fn template() -> Result<String> {
     fs::read_to_string(root().join(".krew.yaml")).context("could not read `.krew.yaml`")
 }
 
-/// Writes an archive for each platform whose program was built below `target`, `checksums.txt`, and `globalps.yaml`. The
-/// archives' names.
+/// Writes an archive for each platform whose program was built below `target`, `checksums.txt`, and `globalps.yaml`.
+/// Returns the archives' names.
 pub fn write(target: &Path, output: &Path) -> Result<Vec<String>> {
     fs::create_dir_all(output)?;
     let license = fs::read(root().join("LICENSE"))?;
@@ -116,7 +116,7 @@ pub fn sum(bytes: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The same bytes for the same files.
+/// A reproducible archive of these files.
 fn archive(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for (name, mode, content) in files {
@@ -133,12 +133,12 @@ fn archive(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     Ok(gzip.finish()?)
 }
 
-/// The template filled in, with the platforms that there is an archive for. `sums`: SHA-256 of each archive.
+/// Fills in the template, with the platforms that have an archive. `sums`: SHA-256 of each archive.
 pub fn manifest(template: &str, version: &str, sums: &BTreeMap<String, String>) -> Result<Value> {
     let mut text = String::new();
     for line in template.replace("{{ .TagName }}", version).lines() {
         if let Some((indent, rest)) = line.split_once("{{addURIAndSha \"") {
-            let (uri, _) = rest.split_once('"').context("an address in quotes")?;
+            let (uri, _) = rest.split_once('"').context("a quoted URI")?;
             let name = uri.rsplit('/').next().unwrap_or_default();
             let sum = sums.get(name).map_or("", String::as_str);
             text.push_str(&format!("{indent}uri: {uri}\n{indent}sha256: \"{sum}\"\n"));
@@ -147,10 +147,10 @@ pub fn manifest(template: &str, version: &str, sums: &BTreeMap<String, String>) 
             text.push('\n');
         }
     }
-    let mut manifest: Value = serde_saphyr::from_str(&text).context("the template is no YAML")?;
+    let mut manifest: Value = serde_saphyr::from_str(&text).context("the template is not YAML")?;
     let platforms = manifest["spec"]["platforms"]
         .as_array_mut()
-        .context("a list of platforms")?;
+        .context("no list of platforms")?;
     platforms.retain(|platform| platform["sha256"] != "");
     Ok(manifest)
 }

@@ -1,4 +1,4 @@
-//! The hub installed on a management cluster, and what a test asks of it.
+//! The hub on a management cluster, and helpers for tests of it.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -7,17 +7,17 @@ use crate::product::{self, DEADLINE, Product, run};
 use crate::{Access, Cluster, kubernetes, until};
 
 const POLL: std::time::Duration = std::time::Duration::from_millis(50);
-/// Namespace of the hub itself.
+/// Namespace of the hub.
 pub const SYSTEM: &str = "globalps-system";
 
-/// The hub on a management cluster, which needs a node.
+/// The hub on a management cluster, which must have a node.
 pub struct Hub<'a> {
     management: &'a Cluster,
 }
 
 impl<'a> Hub<'a> {
-    /// Pushes the hub's image into the open registry and installs it for these namespaces, which are made; none: all. Two hubs
-    /// run then, of which one leads.
+    /// Pushes the hub's image into the open registry, creates these namespaces, and installs the hub for them; without
+    /// namespaces for all. Two hubs run then, and one of them leads.
     pub fn install(management: &'a Cluster, namespaces: &[&str]) -> Result<Self> {
         let hub = Self::attach(management);
         let archive = kubernetes::target_dir().join("images/globalps-hub.tar");
@@ -36,12 +36,12 @@ impl<'a> Hub<'a> {
         Ok(hub)
     }
 
-    /// A hub that is there already.
+    /// Attaches to an installed hub.
     pub fn attach(management: &'a Cluster) -> Self {
         Self { management }
     }
 
-    /// `kubectl globalps fleet` on the management cluster, which must succeed.
+    /// Runs `kubectl globalps fleet` on the management cluster; it must succeed.
     pub fn fleet_command(&self, args: &[&str]) -> Result<String> {
         let product = Product::attach(self.management);
         let ran = product.plugin(&[&["fleet"], args].concat(), "")?;
@@ -68,7 +68,7 @@ impl<'a> Hub<'a> {
         self.get(namespace, &format!("fleetpullsecret/{name}"))
     }
 
-    /// The object about a cluster of that fleet, as JSON.
+    /// The `ClusterPullSecret` of a cluster in this fleet, as JSON.
     pub fn cluster(&self, namespace: &str, fleet: &str, cluster: &str) -> Result<Value> {
         let name = globalps_core::names::cluster_pull_secret(cluster, namespace, fleet);
         self.get(namespace, &format!("clusterpullsecret/{name}"))
@@ -88,7 +88,7 @@ impl<'a> Hub<'a> {
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// Waits until the condition `Ready` is of this status and reason, about the newest spec; returns its message.
+    /// Waits until the condition `Ready` of the newest spec has this status and reason; returns its message.
     pub fn wait_ready(
         &self,
         namespace: &str,
@@ -113,7 +113,7 @@ impl<'a> Hub<'a> {
         .with_context(|| format!("{:#}", last["status"]))
     }
 
-    /// Waits until the object about a cluster says this phase and reason; returns its status.
+    /// Waits until the `ClusterPullSecret` has this phase and reason; returns its status.
     pub fn wait_phase(
         &self,
         (namespace, fleet, cluster): (&str, &str, &str),
@@ -144,7 +144,7 @@ pub fn source(namespace: &str, name: &str, config: &str) -> Value {
     })
 }
 
-/// A `FleetPullSecret` whose source has its name, with more fields of its spec.
+/// A `FleetPullSecret` with a source of the same name, and more fields of its spec.
 pub fn fleet(namespace: &str, name: &str, more: &Value) -> Value {
     let mut fleet = json!({
         "apiVersion": "globalps.io/v1alpha1", "kind": "FleetPullSecret",
@@ -157,7 +157,7 @@ pub fn fleet(namespace: &str, name: &str, more: &Value) -> Value {
     fleet
 }
 
-/// What globalps in a member reports of its nodes, and the Secret there: content and who wrote it.
+/// The hub's Secret in a member, with its content and its field managers.
 pub fn member_secret(member: &Cluster) -> Result<Value> {
     let what = format!("secret/{}", product::ADDITIONAL);
     let args = [

@@ -1,4 +1,4 @@
-//! OCI image archives that hold static programs, the same bytes for the same input.
+//! OCI image archives with static programs; the same input gives the same bytes.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,17 +14,17 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// What an image is made of.
+/// Content of an image.
 pub struct Image<'a> {
-    /// A static ELF program; its header says the architecture.
+    /// A static ELF program; its header determines the architecture.
     pub binary: &'a Path,
-    /// The program's file name in the image, which is `/NAME` and the entrypoint.
+    /// File name of the program in the image: `/NAME` is the entrypoint.
     pub name: &'a str,
-    /// Other programs that lie beside it, by their own file names.
+    /// Additional programs, under their own file names.
     pub beside: &'a [PathBuf],
     /// `UID:GID`.
     pub user: &'a str,
-    /// Name and tag that the archive's index gives the image.
+    /// Name and tag of the image in the archive's index.
     pub reference: &'a str,
 }
 
@@ -32,11 +32,11 @@ pub struct Image<'a> {
 pub struct Written {
     /// Digest of the image's manifest, `sha256:` and hex.
     pub digest: String,
-    /// Bytes of manifest, configuration and layer together, as a registry holds them.
+    /// Size of manifest, configuration and layer together, as in a registry.
     pub size: u64,
 }
 
-/// Writes the image as a tar of an OCI image layout, by a temporary file beside it.
+/// Writes the image as a tar of an OCI image layout, through a temporary file in the same directory.
 pub fn write(image: &Image, output: &Path) -> Result<Written> {
     let read = |path: &Path| {
         fs::read(path).with_context(|| format!("could not read `{}`", path.display()))
@@ -49,9 +49,9 @@ pub fn write(image: &Image, output: &Path) -> Result<Written> {
     }
     let (archive, written) = archive(image, &programs)
         .with_context(|| format!("could not make an image of `{}`", image.binary.display()))?;
-    let folder = output.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let temporary = tempfile::NamedTempFile::new_in(folder)?;
+    let directory = output.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let temporary = tempfile::NamedTempFile::new_in(directory)?;
     fs::write(&temporary, archive)?;
     temporary
         .persist(output)
@@ -69,10 +69,10 @@ fn archive(image: &Image, programs: &[(&str, Vec<u8>)]) -> Result<(Vec<u8>, Writ
     }
     architectures.dedup();
     let [architecture] = architectures[..] else {
-        bail!("its programs are of several architectures: {architectures:?}");
+        bail!("its programs have different architectures: {architectures:?}");
     };
     let layer = tar_of(&files)?;
-    // Keys are in alphabetical order: some builds of serde_json keep the order of the source.
+    // Keys are in alphabetical order, because some builds of serde_json keep the order of the source.
     let config = Blob::new(
         CONFIG,
         json!({
@@ -155,7 +155,7 @@ fn digest(content: &[u8]) -> String {
         })
 }
 
-/// A tar whose entries belong to root and are as old as the epoch.
+/// A tar whose entries belong to root and have the epoch as their time.
 fn tar_of(entries: &[(&str, EntryType, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut builder = Builder::new(Vec::new());
     for (path, kind, mode, content) in entries {
@@ -173,15 +173,15 @@ fn tar_of(entries: &[(&str, EntryType, u32, &[u8])]) -> Result<Vec<u8>> {
     Ok(builder.into_inner()?)
 }
 
-/// The architecture's OCI name, from the program's ELF header.
+/// The OCI name of the architecture in the program's ELF header.
 fn architecture(program: &[u8]) -> Result<&'static str> {
     if !program.starts_with(b"\x7fELF") || program.len() < 20 {
-        bail!("it is no ELF program");
+        bail!("it is not an ELF program");
     }
     match u16::from_le_bytes([program[18], program[19]]) {
         62 => Ok("amd64"),
         183 => Ok("arm64"),
-        other => bail!("its machine type {other} has no image architecture"),
+        other => bail!("no image architecture for machine type {other}"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which clusters this machine has. Each has a number, from which its bridge and addresses follow; the
-//! numbers are given out under a lock, and a record says whose each is.
+//! The clusters on this machine. Each has a number that determines its bridge and addresses. A lock protects the
+//! allocation of numbers, and a record per number names the cluster's directory and owner.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::pki::write_private;
 use crate::process::started;
 use crate::wait::until;
 
-/// Gone after a reboot of the machine, like all that the records tell of.
+/// Cleared by a reboot of the machine, like everything that the records describe.
 const RECORDS: &str = "/run/globalps-testcluster";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     dir: PathBuf,
-    /// The process that takes the cluster down; none where it was left running for a person.
+    /// The process that removes the cluster when it ends; `None` if the cluster was left running.
     owner: Option<Owner>,
 }
 
@@ -32,7 +32,7 @@ struct Owner {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) instance: u8,
-    /// Directory of a cluster that was killed and had this number: its remains are to be cleared.
+    /// Directory of a killed cluster that had this number and must be removed first.
     pub(crate) remains: Option<PathBuf>,
 }
 
@@ -50,10 +50,10 @@ enum Choice {
     Full,
 }
 
-/// Takes a number for the directory. The one it has already is taken again; where a live process owns the
-/// cluster there (a killed test's reaper, most often), its end is awaited for a minute.
+/// Allocates a number for the directory, or reuses its current one. If a live process owns the directory's cluster
+/// (usually the reaper of a killed test), waits up to a minute for that process to end.
 pub(crate) fn claim(dir: &Path, owner: u32) -> Result<Claim> {
-    let start = started(owner).context("the reaper has ended")?;
+    let start = started(owner).context("the reaper has exited")?;
     let record = Record {
         dir: dir.to_owned(),
         owner: Some(Owner {
@@ -61,7 +61,7 @@ pub(crate) fn claim(dir: &Path, owner: u32) -> Result<Claim> {
             started: start,
         }),
     };
-    let what = format!("the end of the other use of `{}`", dir.display());
+    let what = format!("the other process that uses `{}` to exit", dir.display());
     until(
         &what,
         Duration::from_mins(1),
@@ -94,7 +94,7 @@ pub(crate) fn keep(instance: u8, dir: &Path) -> Result<()> {
     )
 }
 
-/// The number of the directory's cluster, where it has one.
+/// The number of the directory's cluster, if it has one.
 pub(crate) fn of(dir: &Path) -> Result<Option<u8>> {
     let _lock = lock()?;
     Ok(in_use()?

@@ -1,5 +1,5 @@
-//! A change of a node's credentials that a power cut interrupts: recorded as it goes without one, and what must hold of
-//! everything that a cut may leave of it.
+//! A change of a node's credentials that a power cut interrupts: records the change without a cut, and checks the
+//! recovery from every state that a cut may leave.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, ensure};
 use globalps_core::provider::{CONFIG_FLAG, Delivery};
 use serde_json::Value;
 
-use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Told};
+use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Reported};
 use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
 
 const FILE: &str = "config.json";
 const FLAGS_FILE: &str = "kubeadm-flags.env";
-/// As kubeadm writes them.
+/// kubeadm's format.
 const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///x\"\n";
-/// Of the credential provider.
+/// Files of the credential provider.
 const PROVIDER_FILES: [&str; 5] = [
     ".globalps/bin",
     ".globalps/bin/globalps-credential-provider",
@@ -25,30 +25,30 @@ const PROVIDER_FILES: [&str; 5] = [
     ".globalps/credentials.json",
     ".globalps/globalps-credential-provider.yaml",
 ];
-/// In every content.
+/// A registry in every content.
 const REGISTRY: &str = "b.example.com";
-/// For one run of the syncer, which takes some 100 ms, or 3 s where restarts fail.
+/// For one run of the syncer, which takes about 100 ms, or 3 s if restarts fail.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A change, and how it ends where nothing is cut.
+/// A change, and how it ends without a power cut.
 pub struct Scenario {
     pub name: &'static str,
     /// The file before globalps.
     pub original: Option<&'static str>,
-    /// What was in force before.
+    /// The assignment before the change.
     pub before: Option<Ask>,
     pub ask: Ask,
-    /// Restarts of the kubelet that fail, but not after a cut.
+    /// Kubelet restarts that fail, but not after a cut.
     pub failures: usize,
     pub phase: &'static str,
-    /// So many cuts, each while what the one before left is recovered.
+    /// Number of power cuts, each during the recovery from the previous one.
     pub cuts: u8,
 }
 
-/// A scenario as it went without a cut.
+/// A scenario as recorded without a power cut.
 pub struct Recording {
     pub scenario: Scenario,
-    /// All that there was before the change and after it.
+    /// All files before and after the change.
     pub before: Tree,
     pub after: Tree,
     pub ops: Vec<Op>,
@@ -56,14 +56,14 @@ pub struct Recording {
     original_flags: Option<Tree>,
 }
 
-/// A node that was started after a cut, and ended as it should.
+/// A node that booted after a power cut and reached the expected state.
 pub struct Recovery {
     pub phase: String,
-    /// What was done on the disk.
+    /// The operations on the disk.
     pub ops: Vec<Op>,
 }
 
-/// Contents of a credentials file that is whole.
+/// Which content an intact credentials file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole {
     Old,
@@ -72,8 +72,8 @@ enum Whole {
 
 impl Recording {
     pub fn make(program: &Program, scenario: Scenario) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().canonicalize()?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().canonicalize()?;
         let file = path.join(FILE);
         if let Some(original) = scenario.original {
             fs::write(&file, original)?;
@@ -83,13 +83,13 @@ impl Recording {
         let original = content(&path)?.at(FILE).cloned();
         let original_flags = content(&path)?.at(FLAGS_FILE).cloned();
         if let Some(before) = &scenario.before {
-            let told = BareNode::start(&path, before, 0, Failures::NONE)?.run(
+            let reported = BareNode::start(&path, before, 0, Failures::NONE)?.run(
                 program,
                 None,
                 DEADLINE,
                 || Ok(()),
             )?;
-            ensure!(told.phase == "Synced", "{told:?}");
+            ensure!(reported.phase == "Synced", "{reported:?}");
         }
         let before = content(&path)?;
         let node = BareNode::start(
@@ -98,14 +98,14 @@ impl Recording {
             1,
             Failures(scenario.failures, "failed"),
         )?;
-        let (told, ops) = recorded(&node, program, &path, || Ok(()))?;
-        ensure!(told.phase == scenario.phase, "{told:?}");
+        let (reported, ops) = recorded(&node, program, &path, || Ok(()))?;
+        ensure!(reported.phase == scenario.phase, "{reported:?}");
         let after = content(&path)?;
         let mut disk = Disk::new(&before);
         ops.iter().try_for_each(|op| disk.apply(op))?;
         ensure!(
             disk.now() == after,
-            "the recording is not complete: {:?}, and not {after:?}",
+            "the recording is incomplete: {:?} instead of {after:?}",
             disk.now()
         );
         Ok(Self {
@@ -118,7 +118,7 @@ impl Recording {
         })
     }
 
-    /// The phase that a node without anything of the change ends with: all restarts work now.
+    /// The phase of a node that starts without any part of the change: all restarts succeed now.
     pub fn phase_from_the_beginning(&self) -> &'static str {
         match self.scenario.ask.revision {
             None => "Restored",
@@ -126,23 +126,23 @@ impl Recording {
         }
     }
 
-    /// An error unless the file that a cut left, or its absence, is that from before the change or that from after it,
-    /// with its mode and owner.
+    /// Fails unless the file after a power cut, or its absence, is that before or after the change, with its mode and
+    /// owner.
     pub fn check_file(&self, left: &Tree) -> Result<()> {
         self.whole_in(left).map(|_| ())
     }
 
-    /// Starts a node with what so many cuts left. An error unless all of this holds:
+    /// Boots a node with the files that the power cuts left. Fails unless all of this holds:
     ///
-    /// - at every moment the file is whole;
-    /// - in the end the node is as it is asked to be, and says so. The one exception: a change whose restarts had failed
-    ///   may be taken back, as far as a cut left the failure on the disk, since it is not tried again by itself;
-    /// - the kubelet was restarted once at most, and runs with the file as it is;
-    /// - nothing lies around that was not there without a cut;
-    /// - the node can be put back as it was before globalps, then, and also where that is asked for at once.
+    /// - at every moment the file is intact;
+    /// - in the end the node has its assigned content and reports it. One exception: a change whose restarts had failed may
+    ///   be rolled back if the cut left the failure on the disk, because the syncer does not retry it by itself;
+    /// - the kubelet restarted at most once, and runs with the current file;
+    /// - no files exist that would not exist without a cut;
+    /// - the node can be restored to its state before globalps, then and also immediately after the boot.
     pub fn recover(&self, program: &Program, left: &Tree, cuts: u8) -> Result<Recovery> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().canonicalize()?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().canonicalize()?;
         left.write(&path)?;
         let file = path.join(FILE);
         let node = BareNode::start(&path, &self.scenario.ask, 1 + cuts, Failures::NONE)?;
@@ -151,14 +151,14 @@ impl Recording {
         let look = || {
             ensure!(
                 !keeps_credential || node.has_credential(REGISTRY)?,
-                "the node lacks a credential that it had"
+                "the node lost a credential"
             );
             self.whole(fs::read(&file).ok().as_deref()).map(|_| ())
         };
-        let (told, ops) = recorded(&node, program, &path, look)?;
+        let (reported, ops) = recorded(&node, program, &path, look)?;
         let tree = content(&path)?;
         let whole = self.whole_in(&tree)?;
-        let is_end = match &*told.phase {
+        let is_end = match &*reported.phase {
             "Synced" => {
                 self.scenario.ask.revision.is_some() && self.is_new(bytes_of(tree.at(FILE)))
             }
@@ -166,9 +166,12 @@ impl Recording {
             "RolledBack" => self.scenario.failures > 0 && whole == Whole::Old,
             _ => false,
         };
-        ensure!(is_end, "{told:?}, and the file is the {whole:?} one");
-        // What would have failed without the cut may be in force now, with all that this takes.
-        let expected = if told.phase == self.scenario.phase {
+        ensure!(
+            is_end,
+            "the status is {reported:?}, but the file has the {whole:?} content"
+        );
+        // What would have failed without the cut may be in effect now, with all its files.
+        let expected = if reported.phase == self.scenario.phase {
             others(&self.after)
         } else {
             self.others_in_force()
@@ -176,16 +179,16 @@ impl Recording {
         has_settled(&node, &tree, &expected, 1)?;
         drop(node);
         if self.scenario.ask.revision.is_some() {
-            self.put_back(program, &path, 1)
-                .context("put back afterwards")?;
-            let folder = tempfile::tempdir()?;
-            left.write(folder.path())?;
-            // The change that was begun is finished before.
-            self.put_back(program, folder.path(), 2)
-                .context("put back at once")?;
+            self.restore_node(program, &path, 1)
+                .context("restore afterwards")?;
+            let directory = tempfile::tempdir()?;
+            left.write(directory.path())?;
+            // The interrupted change is finished first.
+            self.restore_node(program, directory.path(), 2)
+                .context("restore immediately")?;
         }
         Ok(Recovery {
-            phase: told.phase,
+            phase: reported.phase,
             ops,
         })
     }
@@ -206,21 +209,24 @@ impl Recording {
             && tree.at(FLAGS_FILE) == self.original_flags.as_ref()
     }
 
-    fn put_back(&self, program: &Program, path: &Path, most_restarts: usize) -> Result<()> {
+    fn restore_node(&self, program: &Program, path: &Path, most_restarts: usize) -> Result<()> {
         let ask = Ask {
             generation: self.scenario.ask.generation + 1,
             revision: None,
             ..self.scenario.ask.clone()
         };
         let node = BareNode::start(path, &ask, u8::MAX, Failures::NONE)?;
-        let told = node.run(program, None, DEADLINE, || Ok(()))?;
+        let reported = node.run(program, None, DEADLINE, || Ok(()))?;
         let tree = content(path)?;
-        let is_back = told.phase == "Restored" && self.is_original(&tree);
-        ensure!(is_back, "{told:?}, and there is {tree:?}");
+        let is_back = reported.phase == "Restored" && self.is_original(&tree);
+        ensure!(
+            is_back,
+            "the status is {reported:?}, and the files are {tree:?}"
+        );
         has_settled(&node, &tree, &[FLAGS_FILE.to_owned()], most_restarts)
     }
 
-    /// Whether these are the bytes from before the change, or from after it. An error for any others.
+    /// Whether these bytes are from before or after the change. Fails for any other bytes.
     fn whole(&self, bytes: Option<&[u8]>) -> Result<Whole> {
         if bytes == bytes_of(self.before.at(FILE)) {
             return Ok(Whole::Old);
@@ -229,7 +235,7 @@ impl Recording {
         let shown = bytes.map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
         ensure!(
             is_new,
-            "`{FILE}` is neither the old nor the new one: {shown:?}"
+            "`{FILE}` has neither the old nor the new content: {shown:?}"
         );
         Ok(Whole::New)
     }
@@ -247,7 +253,7 @@ impl Recording {
         }
     }
 
-    /// The node's own, and what is granted.
+    /// The node's own entries merged with the assigned ones.
     fn merged(&self, ask: &Ask) -> Value {
         let own = self.scenario.original.unwrap_or(r#"{"auths":{}}"#);
         let mut value: Value = serde_json::from_str(own).unwrap();
@@ -262,7 +268,7 @@ impl Recording {
         let file = tree.at(FILE);
         let whole = self.whole(bytes_of(file))?;
         if let Some(Tree::File { attributes, .. }) = file {
-            // With managed entries in it, the file is for its owner alone.
+            // With managed entries in it, only its owner can read the file.
             let expected = match &self.original {
                 Some(Tree::File { attributes, .. }) if file == self.original.as_ref() => {
                     attributes.clone()
@@ -284,11 +290,11 @@ fn recorded(
     program: &Program,
     path: &Path,
     look: impl FnMut() -> Result<()>,
-) -> Result<(Told, Vec<Op>)> {
+) -> Result<(Reported, Vec<Op>)> {
     let trace = tempfile::NamedTempFile::new()?;
-    let told = node.run(program, Some(trace.path()), DEADLINE, look)?;
+    let reported = node.run(program, Some(trace.path()), DEADLINE, look)?;
     let ops = operations(&fs::read_to_string(trace.path())?, path)?;
-    Ok((told, ops))
+    Ok((reported, ops))
 }
 
 fn has_settled(
@@ -298,7 +304,10 @@ fn has_settled(
     most_restarts: usize,
 ) -> Result<()> {
     let found = others(tree);
-    ensure!(found == expected, "there is {found:?}, not {expected:?}");
+    ensure!(
+        found == expected,
+        "the files are {found:?}, not {expected:?}"
+    );
     let restarts = node.restarts();
     ensure!(
         restarts <= most_restarts,
@@ -311,7 +320,7 @@ fn has_settled(
         "the kubelet runs with other flags"
     );
     if has_provider {
-        // What leaves the file afterwards, the kubelet sees by itself.
+        // The kubelet rereads the file, so it notices removed entries by itself.
         let provided = node.provided(&format!("{REGISTRY}/image"))?;
         ensure!(provided.get(REGISTRY).is_some(), "{provided}");
     } else {
@@ -321,8 +330,8 @@ fn has_settled(
     Ok(())
 }
 
-fn content(folder: &Path) -> Result<Tree> {
-    Tree::read(folder, &[KUBELETS_OWN])
+fn content(directory: &Path) -> Result<Tree> {
+    Tree::read(directory, &[KUBELETS_OWN])
 }
 
 fn bytes_of(tree: Option<&Tree>) -> Option<&[u8]> {
@@ -332,7 +341,7 @@ fn bytes_of(tree: Option<&Tree>) -> Option<&[u8]> {
     }
 }
 
-/// Everything but the credentials file.
+/// Everything except the credentials file.
 fn others(tree: &Tree) -> Vec<String> {
     let names = tree.names().into_iter();
     names.filter(|name| name != FILE).collect()

@@ -1,4 +1,4 @@
-//! Ours against the kubelet's and containers/image's own code.
+//! Compares globalps with the kubelet's and containers/image's own code.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use globalps_core::dockerconfig::{
 use crate::fuzz::{Histogram, case};
 use crate::oracle::{Answer, Case, Image, Oracle, Pair};
 
-/// Cases that are in the pipe at once.
+/// Cases that are sent at once.
 const BATCH: usize = 64;
 
-/// What a run of many cases gave.
+/// Result of many cases.
 pub struct Report {
     pub cases: u64,
     pub kinds: Histogram,
-    /// Cases that were read, of all of them: a generator that only makes bad ones proves little.
+    /// Files that the kubelet accepted: a generator of only invalid files would prove little.
     pub accepted: u64,
-    /// Images for which the kubelet had a credential, and CRI-O.
+    /// Images for which the kubelet had a credential, and images for which CRI-O had one.
     pub tried: u64,
     pub sent: u64,
-    /// At most some of them, each as text.
+    /// The first disagreements, as text.
     pub disagreements: Vec<String>,
 }
 
@@ -68,18 +68,18 @@ pub fn judge(seed: u64, number: u64) -> Result<Report> {
     Ok(report)
 }
 
-/// What ours says otherwise about a case, each as text.
+/// Every difference between globalps and the oracle in a case, as text.
 pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
     let parsed = parse(&case.config);
     let accepted = parsed.as_ref().is_ok_and(DockerConfig::is_kubelet_readable);
     let config = String::from_utf8_lossy(&case.config);
     let mut found = Vec::new();
     if !answer.panic.is_empty() {
-        found.push(format!("the oracle panics: {}: {config:?}", answer.panic));
+        found.push(format!("the oracle panicked: {}: {config:?}", answer.panic));
     }
     if accepted != answer.accepted {
         found.push(format!(
-            "accepted: ours {accepted}, the kubelet {}: {config:?}",
+            "accepted: globalps {accepted}, the kubelet {}: {config:?}",
             answer.accepted
         ));
     }
@@ -87,7 +87,7 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
         let ours = entries(parsed);
         if ours != answer.auths {
             found.push(format!(
-                "entries: ours {ours:?}, theirs {:?}: {config:?}",
+                "entries: globalps {ours:?}, the kubelet {:?}: {config:?}",
                 answer.auths
             ));
         }
@@ -97,8 +97,8 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
         let difference = match ours {
             Ok(Ok(ours)) => differs(&ours, image),
             Ok(Err(_)) => (!image.repository.is_empty())
-                .then(|| format!("refused by ours only, is {}", image.repository)),
-            // Not even JSON, or no `auths` that could be one: nobody has anything of it.
+                .then(|| format!("rejected only by globalps, is {}", image.repository)),
+            // Not JSON, or no usable `auths`: no reader finds any credential.
             Err(_) => (!image.tries.is_empty() || image.crio.outcome != "error")
                 .then(|| format!("{image:?}")),
         };
@@ -109,7 +109,7 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
     found
 }
 
-/// What a kubelet reads of each entry, by key as it is in the file.
+/// What a kubelet reads from each entry, by the key in the file.
 fn entries(config: &DockerConfig) -> BTreeMap<String, Pair> {
     let entries = config.entries().iter();
     entries
@@ -126,7 +126,7 @@ fn entries(config: &DockerConfig) -> BTreeMap<String, Pair> {
 fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
     if ours.repository != theirs.repository {
         return Some(format!(
-            "repository: ours {:?}, theirs {:?}",
+            "repository: globalps {:?}, the kubelet {:?}",
             ours.repository, theirs.repository
         ));
     }
@@ -141,7 +141,7 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
         .zip(theirs.tries.iter().cloned());
     let (tried, asked) = (ordered(tried.collect()), ordered(asked.collect()));
     if tried != asked {
-        return Some(format!("tries: ours {tried:?}, theirs {asked:?}"));
+        return Some(format!("tries: globalps {tried:?}, the kubelet {asked:?}"));
     }
     let same = |crio: &Crio| match crio {
         Crio::Credential(found) => {
@@ -151,10 +151,10 @@ fn differs(ours: &Explanation, theirs: &Image) -> Option<String> {
         Crio::Error { .. } => theirs.crio.outcome == "error",
     };
     (!ours.crio.iter().any(same))
-        .then(|| format!("CRI-O: ours {:?}, theirs {:?}", ours.crio, theirs.crio))
+        .then(|| format!("CRI-O: globalps {:?}, CRI-O {:?}", ours.crio, theirs.crio))
 }
 
-/// Keys that are one to the kubelet come in the random order of a map; all others in a fixed one.
+/// Sorts tries of keys that the kubelet treats as equal, because they come in the random order of a map.
 fn ordered(mut tries: Vec<(String, Pair)>) -> Vec<(String, Pair)> {
     tries
         .chunk_by_mut(|(one, _), (other, _)| canonical_key(one) == canonical_key(other))

@@ -1,4 +1,4 @@
-//! What krew asks of a manifest (`krew.googlecontainertools.github.com/v1alpha2`), and how it installs a plugin.
+//! krew's rules for a manifest (`krew.googlecontainertools.github.com/v1alpha2`), and how it installs a plugin.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use crate::dist::{PLATFORMS, sum};
 
 const API: &str = "krew.googlecontainertools.github.com/v1alpha2";
 
-/// Every rule that the manifest of `file` breaks: krew's own, those of its validation tool, and those of its index.
+/// Every rule that the manifest in `file` breaks: rules of krew itself, of its validation tool, and of its index.
 pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rule = |holds: bool, words: &str| {
@@ -26,7 +26,7 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
         let fields = value.as_object();
         fields.is_some_and(|fields| fields.keys().all(|key| known.contains(&key.as_str())))
     };
-    rule(manifest["apiVersion"] == API, "apiVersion is another one");
+    rule(manifest["apiVersion"] == API, "apiVersion is wrong");
     rule(manifest["kind"] == "Plugin", "kind is not Plugin");
     rule(
         only(manifest, &["apiVersion", "kind", "metadata", "spec"]),
@@ -35,12 +35,12 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
     let name = text(&manifest["metadata"]["name"]);
     rule(
         !name.is_empty() && name.chars().all(is_word),
-        "the name is not of a-z, 0-9 and -",
+        "the name has characters other than a-z, 0-9 and -",
     );
     rule(!name.starts_with("kube"), "the name begins with kube");
     rule(
         file == format!("{name}.yaml"),
-        "the file is not named as the plugin",
+        "the file is not named after the plugin",
     );
     let spec = &manifest["spec"];
     rule(
@@ -86,7 +86,7 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
         let hex = text(&platform["sha256"]);
         rule(
             hex.len() == 64 && hex.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
-            "sha256 is not one",
+            "sha256 is not a SHA-256 in hex",
         );
         rule(
             is_inside(&text(&platform["bin"])),
@@ -112,7 +112,7 @@ pub fn violations(manifest: &Value, file: &str) -> Vec<String> {
         let windows = matches(&platform["selector"], "windows", "amd64");
         rule(
             text(&platform["bin"]).ends_with(".exe") == windows,
-            "a program of Windows ends with .exe, and no other",
+            "bin ends with .exe on Windows only",
         );
         let matched = PLATFORMS
             .iter()
@@ -142,7 +142,7 @@ fn is_version(text: &str) -> bool {
     parts.len() == 3 && parts.iter().all(is_number)
 }
 
-/// A path that leads out of no folder.
+/// A relative path that stays inside its directory.
 fn is_inside(path: &str) -> bool {
     let parts = Path::new(path).components();
     !path.is_empty()
@@ -151,7 +151,7 @@ fn is_inside(path: &str) -> bool {
             .all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Every label that the selector names, as krew sets them; one without any matches nothing.
+/// Whether all labels in the selector match. A selector without labels matches nothing.
 fn matches(selector: &Value, os: &str, arch: &str) -> bool {
     let labels = selector["matchLabels"].as_object();
     labels.is_some_and(|labels| {
@@ -164,8 +164,8 @@ fn matches(selector: &Value, os: &str, arch: &str) -> bool {
     })
 }
 
-/// Installs the plugin for a platform as krew does, below `home`: the archive, which is `archive` instead of what is at its
-/// address, is checked, unpacked, its files moved by `files`, and the program linked. The folder to put on `PATH`.
+/// Installs the plugin for a platform below `home`, as krew does: checks and unpacks the archive, moves files according
+/// to `files`, and links the program. `archive` replaces the download. Returns the directory for `PATH`.
 pub fn install(
     manifest: &Value,
     (os, arch): (&str, &str),
@@ -196,7 +196,7 @@ pub fn install(
             .with_context(|| format!("could not move `{}`", from.display()))?;
     }
     let program = store.join(platform["bin"].as_str().context("bin")?);
-    ensure!(program.is_file(), "`{}` is no file", program.display());
+    ensure!(program.is_file(), "`{}` is not a file", program.display());
     let bin = home.join("bin");
     fs::create_dir_all(&bin)?;
     symlink(
@@ -212,7 +212,7 @@ mod tests {
     use crate::dist;
     use serde_json::json;
 
-    /// As if every platform had been built.
+    /// The manifest when every platform has been built.
     fn complete() -> Value {
         let sums = PLATFORMS
             .iter()
@@ -262,18 +262,15 @@ mod tests {
             manifest
         };
         for (manifest, expected) in [
-            (
-                with("/apiVersion", json!("v1")),
-                "apiVersion is another one",
-            ),
+            (with("/apiVersion", json!("v1")), "apiVersion is wrong"),
             (with("/kind", json!("Plug")), "kind is not Plugin"),
             (
                 with("/metadata/name", json!("global_ps")),
-                "the name is not of a-z, 0-9 and -",
+                "the name has characters other than a-z, 0-9 and -",
             ),
             (
                 with("/metadata/name", json!("other")),
-                "the file is not named as the plugin",
+                "the file is not named after the plugin",
             ),
             (
                 with("/spec/version", json!("1.2.3")),
@@ -292,14 +289,17 @@ mod tests {
                 platform("uri", json!("https://x/a.deb")),
                 "uri is neither .tar.gz nor .zip",
             ),
-            (platform("sha256", json!("00")), "sha256 is not one"),
+            (
+                platform("sha256", json!("00")),
+                "sha256 is not a SHA-256 in hex",
+            ),
             (
                 platform("bin", json!("../x")),
                 "bin is not a file of the plugin",
             ),
             (
                 platform("bin", json!("x.exe")),
-                "a program of Windows ends with .exe, and no other",
+                "bin ends with .exe on Windows only",
             ),
             (platform("files", json!([])), "files is empty"),
             (

@@ -1,5 +1,5 @@
-//! Kubernetes' own programs, built from the Go module proxy: about four minutes the first time on two
-//! processors, nothing to do the next.
+//! Kubernetes' own programs, built from the Go module proxy: about four minutes the first time on two CPUs, and no time
+//! after that.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::until;
 
 const VERSION: &str = "v1.36.3";
-/// etcd's program comes out under the name of its Go package.
+/// etcd's program is named after its Go package.
 pub(crate) const ETCD: &str = "server";
 const PROGRAMS: [&str; 6] = [
     ETCD,
@@ -26,8 +26,8 @@ const PROGRAMS: [&str; 6] = [
 
 const CAPI: &str = "tests/capi";
 const CAPI_MODULE: &str = "sigs.k8s.io/cluster-api";
-const NO_GO: &str = "could not run `go`: Go 1.26 or newer is needed, see https://go.dev/dl";
-/// Several times what the largest takes on two busy processors.
+const NO_GO: &str = "could not run `go`: install Go 1.26 or newer, see https://go.dev/dl";
+/// Several times what the largest program takes on two busy CPUs.
 const BUILD_DEADLINE: Duration = Duration::from_mins(20);
 const BUILD_POLL: Duration = Duration::from_millis(20);
 
@@ -36,7 +36,7 @@ pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
-/// Where the programs are once [`build`] has run.
+/// Directory of the programs after [`build`].
 pub fn bin_dir() -> PathBuf {
     target_dir().join("kubernetes/bin")
 }
@@ -46,8 +46,7 @@ fn workspace() -> PathBuf {
     package.parent().unwrap_or(package).to_owned()
 }
 
-/// Builds the programs unless they are there and of this version. Of several processes one builds and the
-/// others wait.
+/// Builds the programs unless they exist in this version. A lock lets one process build while the others wait.
 pub fn build() -> Result<()> {
     let bin = std::path::absolute(bin_dir())?;
     fs::create_dir_all(&bin)?;
@@ -83,32 +82,32 @@ pub fn build() -> Result<()> {
     Ok(())
 }
 
-/// Builds the oracle of `tests/kubernetes/oracle`, some seconds the first time, and gives its path.
+/// Builds the oracle of `tests/kubernetes/oracle`, which takes some seconds the first time, and returns its path.
 pub fn build_oracle() -> Result<PathBuf> {
-    // Without the tag, containers/image wants a C library.
+    // Without the tag, containers/image needs a C library.
     let flags = ["-tags", "containers_image_openpgp"];
     build_beside("tests/kubernetes", &flags, "./oracle", "oracle")
 }
 
-/// Builds ECR's own credential provider, about a minute the first time, and gives its path.
+/// Builds ECR's own credential provider, which takes about a minute the first time, and returns its path.
 pub fn build_ecr_provider() -> Result<PathBuf> {
     const NAME: &str = "ecr-credential-provider";
     let package = format!("k8s.io/cloud-provider-aws/cmd/{NAME}");
     build_beside("tests/ecr", &[], &package, NAME)
 }
 
-/// Builds Cluster API's own core manager, about two minutes the first time, and gives its path.
+/// Builds Cluster API's own core manager, which takes about two minutes the first time, and returns its path.
 pub fn build_capi_manager() -> Result<PathBuf> {
     let package = format!("{CAPI_MODULE}/core");
     build_beside(CAPI, &["-ldflags", "-s -w"], &package, "capi-manager")
 }
 
-/// The folder with Cluster API's custom resources, as it publishes them.
+/// Directory with Cluster API's published custom resources.
 pub fn capi_crds() -> Result<PathBuf> {
     Ok(module_dir(CAPI, CAPI_MODULE)?.join("core/config/crd/bases"))
 }
 
-/// The custom resources of the Operator Lifecycle Manager that operators are made of, as it publishes them.
+/// The Operator Lifecycle Manager's published custom resources for operators.
 pub fn olm_crds() -> Result<Vec<PathBuf>> {
     let files = module_dir("tests/olm", "github.com/operator-framework/api")?.join("crds");
     let kinds = ["catalogsources", "clusterserviceversions", "subscriptions"];
@@ -116,11 +115,11 @@ pub fn olm_crds() -> Result<Vec<PathBuf>> {
     Ok(kinds.map(file).into())
 }
 
-/// Where a Go module that the one in `folder` needs has its files. It is downloaded the first time.
-fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
-    let folder = workspace().join(folder);
+/// Directory of a Go module that the module in `directory` requires. Downloads it the first time.
+fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
+    let directory = workspace().join(directory);
     let downloaded = Command::new("go")
-        .current_dir(&folder)
+        .current_dir(&directory)
         .args(["mod", "download", "-json", module])
         .stdin(Stdio::null())
         .output()
@@ -129,15 +128,15 @@ fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
         let said = String::from_utf8_lossy(&downloaded.stdout);
         bail!(
             "`go mod download {module}` in `{}` failed: {said}",
-            folder.display()
+            directory.display()
         );
     }
     let module: serde_json::Value = serde_json::from_slice(&downloaded.stdout)?;
-    let dir = module["Dir"].as_str().context("the module's folder")?;
+    let dir = module["Dir"].as_str().context("the module's directory")?;
     Ok(dir.into())
 }
 
-/// A program of a Go module of the tests, beside those of Kubernetes. Of several processes that want it one builds and the
+/// Builds a program of a Go module of the tests, next to those of Kubernetes. A lock lets one process build while the
 /// others wait.
 fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Result<PathBuf> {
     let bin = std::path::absolute(bin_dir())?;
@@ -160,7 +159,7 @@ fn build_beside(module: &str, flags: &[&str], package: &str, name: &str) -> Resu
     let what = format!("`go build` of {name} in `{}`", module.display());
     let ended = until(&what, BUILD_DEADLINE, BUILD_POLL, || Ok(go.try_wait()?));
     if ended.is_err() {
-        // What it started ends with its next step.
+        // Its child processes end at their next step.
         let _ = go.kill();
         let _ = go.wait();
     }
@@ -175,7 +174,7 @@ fn linker_flags() -> String {
     version_flags(VERSION)
 }
 
-/// So that a program knows its version, such as `v1.36.3`.
+/// Linker flags that give a program its version, such as `v1.36.3`.
 pub(crate) fn version_flags(full: &str) -> String {
     let (major, minor) = full
         .trim_start_matches('v')
@@ -188,7 +187,7 @@ pub(crate) fn version_flags(full: &str) -> String {
     )
 }
 
-/// What the programs are made of. Not file times: a clone has new ones each time.
+/// Fingerprint of the module versions and linker flags. Without file times, which differ in each clone.
 fn fingerprint(module: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     for name in ["go.mod", "go.sum"] {

@@ -1,22 +1,22 @@
-//! Where a cluster's files lie and what its parts of the machine are called: all of it follows from its
-//! directory and its instance number.
+//! Paths and names of a cluster's files, network and control groups. All follow from its directory and its instance
+//! number.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// How many clusters fit side by side: their networks are 10.200.0.0/24 to 10.215.0.0/24, and their pods'
+/// Maximum number of clusters at the same time: their networks are 10.200.0.0/24 to 10.215.0.0/24, and their pods'
 /// 10.220.0.0/16 to 10.235.0.0/16.
 pub(crate) const INSTANCES: u8 = 16;
-/// Nodes of a cluster are numbered from 1; .1 of the network is the machine itself.
+/// Nodes are numbered from 1; .1 of the network is the machine itself.
 pub(crate) const MAX_NODES: u8 = 200;
 
-/// The API server's service address, and the network it is the first of.
+/// Service address of the API server, and the network that begins with it.
 pub(crate) const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 pub(crate) const SERVICE_NETWORK: &str = "10.96.0.0/16";
 pub(crate) const API_PORT: u16 = 6443;
-/// Not 5000: Debian's own service of the registry takes that on every address.
+/// Not 5000, because Debian's registry service listens there on every address.
 pub(crate) const OPEN_PORT: u16 = 5050;
 pub(crate) const PRIVATE_PORT: u16 = 5051;
 
@@ -47,7 +47,7 @@ impl Layout {
         self.path("nodes").join(name)
     }
 
-    /// Name of the bridge; it also marks the cluster's processes, machines and control groups.
+    /// Name of the bridge, which also identifies the cluster's processes, machines and control groups.
     pub(crate) fn bridge(&self) -> String {
         bridge(self.instance)
     }
@@ -64,7 +64,7 @@ impl Layout {
         format!("10.{}.{index}.0/24", 220 + self.instance)
     }
 
-    /// etcd asks for no credentials, so it listens where no node and no pod gets to.
+    /// etcd requires no credentials, so it listens on an address that nodes and pods cannot reach.
     pub(crate) fn etcd(&self) -> Ipv4Addr {
         Ipv4Addr::new(127, 90, self.instance, 1)
     }
@@ -86,7 +86,7 @@ pub(crate) fn bridge(instance: u8) -> String {
     format!("gps{instance}")
 }
 
-/// The directory as an absolute path that mount options can carry.
+/// The absolute path of the directory. Fails if mount options cannot contain it.
 pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
     let dir = std::path::absolute(dir)?;
     let Some(text) = dir.to_str() else {
@@ -94,7 +94,7 @@ pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
     };
     if text.contains([':', ',', '\\', '"', '\n', ' ']) {
         bail!(
-            "the path `{text}` has a colon, comma, quote, backslash or blank, which mount options cannot carry: use another directory"
+            "the path `{text}` contains a colon, comma, quote, backslash or blank, which mount options cannot contain: use another directory"
         );
     }
     Ok(dir)
@@ -121,7 +121,7 @@ mod tests {
                 assert!(seen.insert(layout.pod_subnet(index)));
             }
         }
-        // Names of network interfaces have 15 characters at most.
+        // Names of network interfaces have at most 15 characters.
         assert!(bridge(INSTANCES - 1).len() < 15);
         assert!(seen.iter().all(|name| !name.starts_with("10.96.")));
     }

@@ -68,7 +68,7 @@ pub use reaper::reap;
 pub use registry::{Access, Registry};
 pub use wait::until;
 
-/// A program's end: what went wrong, with its causes, is told on standard error.
+/// Exit code of a program. Prints an error, with its causes, to standard error.
 pub fn exit_code(result: &anyhow::Result<()>) -> std::process::ExitCode {
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
-//! A real registry by itself on the loopback, with TLS and a login: a password, or tokens of a server of the test's own.
+//! A real registry on the loopback address, with TLS and a login: a password, or tokens of a token server that the test
+//! starts.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,21 +21,21 @@ use crate::registry::htpasswd;
 use crate::until;
 use crate::web::{Identity, Reply, Server};
 
-/// The one user of every registry here.
+/// The only user of every registry here.
 pub const USER: &str = "puller";
-/// The one repository that a token of the token server is good for.
+/// The only repository that a token of the token server gives access to.
 pub const REPOSITORY: &str = "team/app";
 const SERVICE: &str = "a test's registry";
 const ISSUER: &str = "a test's token server";
 
-/// `docker-registry`, which ends when this is dropped or the thread that started it ends.
+/// A `docker-registry` process, which ends when this is dropped or when the thread that started it ends.
 pub struct LoneRegistry {
     address: SocketAddr,
     process: Child,
 }
 
 impl LoneRegistry {
-    /// One that wants [`USER`] and the password with each request. Without an identity it speaks plain HTTP.
+    /// A registry that requires [`USER`] and the password in each request. Without an identity it speaks plain HTTP.
     pub fn basic(dir: &Path, identity: Option<&Identity>, password: &str) -> Result<Self> {
         Self::basic_at(free_address()?, dir, identity, password)
     }
@@ -53,7 +54,7 @@ impl LoneRegistry {
         Self::start(address, dir, identity, &auth)
     }
 
-    /// One that wants a token of this server.
+    /// A registry that requires a token of this server.
     pub fn bearer(dir: &Path, identity: &Identity, tokens: &TokenServer) -> Result<Self> {
         let bundle = dir.join("tokens.pem");
         fs::create_dir_all(dir)?;
@@ -104,14 +105,14 @@ impl LoneRegistry {
             process: command.spawn().context("could not start the registry")?,
         };
         until(
-            "the registry takes connections",
+            "the registry accepts connections",
             Duration::from_secs(20),
             Duration::from_millis(20),
             || {
                 let ended = registry.process.try_wait()?;
                 anyhow::ensure!(
                     ended.is_none(),
-                    "the registry ended, see `{}`",
+                    "the registry exited, see `{}`",
                     dir.display()
                 );
                 Ok(TcpStream::connect(address).ok())
@@ -121,29 +122,31 @@ impl LoneRegistry {
     }
 }
 
-/// Free a moment ago; whoever takes it now makes the registry end, and the test fail with its log.
+/// An address that was free a moment ago. If another process takes it now, the registry exits, and the test fails with
+/// its log.
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
 impl Drop for LoneRegistry {
     fn drop(&mut self) {
-        // It has ended already, or ends now.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Gives tokens to who knows the password: for nothing, which lets one in, and for pulling [`REPOSITORY`].
+/// Issues tokens to users with the password: a token without access, which is enough to log in, and a token to pull
+/// [`REPOSITORY`].
 pub struct TokenServer {
     pub server: Server,
     realm: String,
-    /// Of the key that signs the tokens.
+    /// Certificate of the key that signs the tokens.
     certificate: String,
 }
 
 impl TokenServer {
-    /// `identity`: for TLS; without one it speaks plain HTTP.
+    /// `identity`: for TLS; without one the server speaks plain HTTP.
     pub fn start(identity: Option<&Identity>, password: &str) -> Result<Self> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
@@ -153,7 +156,7 @@ impl TokenServer {
                 &key.serialize_der(),
                 &SystemRandom::new(),
             )
-            .map_err(|_| anyhow::anyhow!("a key of another kind"))?,
+            .map_err(|_| anyhow::anyhow!("the key is not an ECDSA key"))?,
             certificate: BASE64_STANDARD.encode(certificate.der()),
         };
         let login = format!(

@@ -1,40 +1,40 @@
-//! The map of the test files: what each shows, what it runs on and how long it takes. `tests/README.md` has it as a
-//! table, and the suite starts the longest file first.
+//! The map of the test files: what each one shows, where it runs and how long it takes. It generates the table in
+//! `tests/README.md`, and the suite starts the longest file first.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 
-/// What a test file needs.
+/// Environment of a test file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// The programs themselves, with registries and servers of the test's own.
+    /// Only the programs, with registries and servers that the test starts.
     Programs,
-    /// The real syncer beside a systemd and an API server that the test plays.
+    /// The real syncer with a simulated systemd and API server.
     BareNode,
     /// The kubelet's and containers/image's own code, as a Go program.
     Oracle,
-    /// A real control plane with this many real nodes; 0: an API server alone.
+    /// A real control plane with this many real nodes; 0: only an API server.
     Nodes(u8),
-    /// Two clusters side by side, with this many real nodes in all.
+    /// Two clusters at the same time, with this many real nodes in total.
     TwoClusters(u8),
-    /// So many clusters side by side, with this many real nodes in all.
+    /// This many clusters at the same time, with this many real nodes in total.
     Clusters(u8, u8),
 }
 
 /// One file in `tests/tests`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestFile {
-    /// As `cargo test --test` takes it.
+    /// Name for `cargo test --test`.
     pub name: &'static str,
     pub on: On,
-    /// About how long it takes on two busy cores.
+    /// Approximate duration on two busy cores.
     pub seconds: u16,
     pub shows: &'static str,
 }
 
 impl TestFile {
-    /// How much of the machine it takes: one for a control plane and one for each node.
+    /// Load on the machine: one for a control plane and one for each node.
     pub fn load(&self) -> u32 {
         match self.on {
             On::Programs | On::BareNode | On::Oracle => 2,
@@ -66,7 +66,7 @@ pub const FILES: &[TestFile] = &[
         "allowed_kubelets",
         On::Nodes(0),
         30,
-        "an editor of the GlobalPullSecret names kubelets and their directories only",
+        "an editor of the GlobalPullSecret can configure only kubelets and their directories",
     ),
     file(
         "by_hand",
@@ -78,25 +78,25 @@ pub const FILES: &[TestFile] = &[
         "clusters",
         On::TwoClusters(1),
         80,
-        "many clusters from one without a hub: Cluster API's own manager and a ClusterResourceSet bring the pull secret to another cluster's nodes",
+        "many clusters without a hub: Cluster API's own manager and a ClusterResourceSet deliver the pull secret to the nodes of another cluster",
     ),
     file(
         "crash_states",
         On::BareNode,
         500,
-        "every state that a power cut can leave on the disk, and a second cut during the recovery",
+        "every state in which a power cut can leave the disk, and a second power cut during the recovery",
     ),
     file(
         "crashes",
         On::Nodes(2),
         60,
-        "controllers and syncers killed at random moments",
+        "controllers and syncers are killed at random moments",
     ),
     file(
         "credential_provider",
         On::Nodes(3),
         180,
-        "delivery by the credential provider: one kubelet start in, none for a rotation, one out; scopes; damaged data; drift; nodes where it is not possible",
+        "delivery with the credential provider: one kubelet restart to enable it, none for a rotation, one to disable it; scopes; damaged data; drift; nodes that don't support it",
     ),
     file(
         "credential_sources",
@@ -108,7 +108,7 @@ pub const FILES: &[TestFile] = &[
         "delivery_kills",
         On::Nodes(0),
         180,
-        "the controller is killed at every write into namespaces and for operators: the next one finishes, and nothing of others changes",
+        "the controller is killed at every write into namespaces and for operators: the next controller finishes, and other clients' objects stay unchanged",
     ),
     file(
         "drift",
@@ -120,7 +120,7 @@ pub const FILES: &[TestFile] = &[
         "ecr",
         On::Nodes(1),
         60,
-        "ECR's own credential provider, set up as EKS does, before, beside and after that of globalps",
+        "ECR's own credential provider, configured as on EKS, before, during and after delivery with globalps' credential provider",
     ),
     file(
         "faults",
@@ -138,13 +138,13 @@ pub const FILES: &[TestFile] = &[
         "flow",
         On::Nodes(3),
         45,
-        "the main job: a Secret goes in, every node pulls; it goes, every node has its old bytes",
+        "the main job: after a Secret is created, every node can pull; after it is deleted, every node has its old file, byte for byte",
     ),
     file(
         "healing",
         On::Nodes(3),
         200,
-        "managed objects that are changed or deleted out of band; nodes that are away at the removal",
+        "managed objects that are changed or deleted out of band; nodes that are unreachable during the removal",
     ),
     file(
         "hosted",
@@ -156,43 +156,43 @@ pub const FILES: &[TestFile] = &[
         "hub",
         On::Clusters(4, 4),
         170,
-        "the hub with Cluster API: a rollout through three clusters with real nodes, halted where a node fails, retried, undone, removed; beside a ClusterResourceSet",
+        "the hub with Cluster API: a rollout through three clusters with real nodes halts when a node fails, is retried, undone and removed; a ClusterResourceSet in the same clusters",
     ),
     file(
         "hub_install",
         On::Clusters(2, 2),
         60,
-        "the hub installs globalps in a new cluster, with a pull secret for its own images, and other images as the next revision",
+        "the hub installs globalps in a new cluster, with a pull secret for its own images, and rolls out other images as the next revision",
     ),
     file(
         "hub_kills",
         On::Nodes(0),
         90,
-        "the hub is killed at every write, on the management cluster and in members: the next one finishes, and nothing of others changes",
+        "the hub is killed at every write, on the management cluster and in members: the next hub finishes, and other clients' objects stay unchanged",
     ),
     file(
         "hub_liars",
         On::Nodes(0),
         60,
-        "member clusters that lie to the hub: absurd numbers, redirects, responses without an end, the uid of another cluster",
+        "malicious member clusters: absurd numbers, redirects, endless responses, the UID of another cluster",
     ),
     file(
         "hub_members",
         On::Clusters(3, 1),
         140,
-        "clusters that are away, somebody else's, twice the same or the hub itself; another hub goes on; what is not selected any more",
+        "clusters that are unreachable, managed by another hub, registered twice or the hub itself; failover to another hub; clusters that are no longer selected",
     ),
     file(
         "hub_rights",
         On::TwoClusters(0),
         20,
-        "the hub's RBAC rules and its calls are the same, on the management cluster and in a member; its identity in a member reaches nothing else",
+        "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else",
     ),
     file(
         "judge",
         On::Oracle,
         80,
-        "our reading of credentials files and that of the kubelet and CRI-O agree; the kubelet's own code runs the credential provider",
+        "globalps, the kubelet and CRI-O read credentials files in the same way; the kubelet's own code runs the credential provider",
     ),
     file(
         "krew",
@@ -204,19 +204,19 @@ pub const FILES: &[TestFile] = &[
         "leader",
         On::Nodes(5),
         180,
-        "the leader is killed, frozen, cut off, evicted in the middle of a rollout",
+        "the leader is killed, frozen, disconnected and evicted in the middle of a rollout",
     ),
     file(
         "live_check",
         On::Programs,
         7,
-        "`add` asks the registry first: tokens, certificates, redirects, proxies",
+        "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies",
     ),
     file(
         "namespaces",
         On::Nodes(1),
         150,
-        "pull secrets in namespaces, without anything on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
+        "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal",
     ),
     file(
         "operators",
@@ -228,13 +228,13 @@ pub const FILES: &[TestFile] = &[
         "originals",
         On::Nodes(1),
         60,
-        "the cluster's own pull secret is merged, and never holds the additional one up",
+        "the cluster's own pull secret is merged, and never blocks the additional one",
     ),
     file(
         "permissions",
         On::Nodes(2),
         120,
-        "the RBAC rules and the calls are the same; a syncer's token reads its own node only",
+        "the RBAC rules match the requests exactly; a syncer's token can read only its own node",
     ),
     file(
         "plugin",
@@ -246,49 +246,49 @@ pub const FILES: &[TestFile] = &[
         "plugin_connection",
         On::Nodes(0),
         60,
-        "kubeconfigs, contexts, impersonation, login programs, TLS, as with kubectl",
+        "kubeconfigs, contexts, impersonation, exec plugins and TLS work as in kubectl",
     ),
     file(
         "plugin_holds",
         On::Nodes(1),
         40,
-        "what `status`, `check` and `remove` say where a rollout or a cleanup doesn't get on; `--skip-unreachable`",
+        "what `status`, `check` and `remove` print when a rollout or a cleanup is blocked; `--skip-unreachable`",
     ),
     file(
         "plugin_operations",
         On::Nodes(1),
         60,
-        "pause, resume, retry, history, undo, status and check, on prepared objects",
+        "pause, resume, retry, history, undo, status and check, with prepared objects",
     ),
     file(
         "policies",
         On::Nodes(0),
         60,
-        "each way out of the controller's account is tried and refused",
+        "the admission policies reject every attempt to misuse the controller's service account",
     ),
     file(
         "privileges",
         On::Nodes(1),
         180,
-        "without any one of the syncer's privileges something fails",
+        "the syncer needs each of its privileges: something fails without it",
     ),
     file(
         "provider",
         On::Programs,
         2,
-        "the credential provider answers whatever is wrong with its data or its request, and says why in one line",
+        "the credential provider always responds, even to damaged data or an invalid request, and prints the reason in one line",
     ),
     file(
         "provider_delivery",
         On::BareNode,
         90,
-        "the credential provider comes with one restart, rotates without any, drifts, and goes to the byte; beside a provider of others",
+        "the credential provider is enabled with one restart, rotates without any, is restored after drift, and is removed byte for byte; next to another provider",
     ),
     file(
         "provider_kills",
         On::BareNode,
         60,
-        "the syncer is killed at every step of the way to the credential provider and back",
+        "the syncer is killed at every step of the switch to the credential provider and back",
     ),
     file(
         "reference_cases",
@@ -300,25 +300,25 @@ pub const FILES: &[TestFile] = &[
         "refusals",
         On::Nodes(2),
         90,
-        "invalid Secrets change nothing; a kubelet that does not start gets its file back",
+        "invalid Secrets change nothing; if a kubelet does not start, its old file is restored",
     ),
     file(
         "refusing_namespaces",
         On::Nodes(1),
         25,
-        "namespaces that a webhook refuses, that a webhook without a server holds up, and whose Secret others have filled: named, and the others go on; a source that is too large",
+        "namespaces whose Secret a webhook rejects, an unreachable webhook blocks or another client has filled: reported, and the other namespaces continue; a source that is too large",
     ),
     file(
         "rollout",
         On::Nodes(3),
         220,
-        "retry, rollback of the fleet, pause, history, a node that joins while no controller runs",
+        "retry, rollback of the fleet, pause, history, a node that is added while no controller runs",
     ),
     file(
         "sources",
         On::Nodes(2),
         60,
-        "several sources, each judged by itself; very large and immutable Secrets",
+        "several sources, each validated separately; very large and immutable Secrets",
     ),
     file(
         "static_pods",
@@ -330,7 +330,7 @@ pub const FILES: &[TestFile] = &[
         "syncer",
         On::BareNode,
         90,
-        "one syncer step by step: errors of its node, a kubelet that stays down, modes, readiness, restores by hand",
+        "one syncer, step by step: errors of its node, a kubelet that stays down, file modes, readiness, manual restore",
     ),
     file(
         "terminal",
@@ -360,7 +360,7 @@ pub fn find(name: &str) -> Result<TestFile> {
         .with_context(|| format!("there is no test file `{name}` in the map, `tests/src/map.rs`"))
 }
 
-/// The table for people.
+/// The table as Markdown.
 pub fn table() -> String {
     let mut text = "| file | on | takes | shows |\n|---|---|---|---|\n".to_owned();
     for file in FILES {
@@ -377,7 +377,7 @@ pub fn table() -> String {
             On::Clusters(clusters, nodes) => format!("{clusters} clusters, {nodes} nodes"),
         };
         let (name, seconds, shows) = (file.name, file.seconds, file.shows);
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         let _ = writeln!(
             text,
             "| [`{name}`](tests/{name}.rs) | {on} | {seconds} s | {shows} |"
@@ -401,8 +401,8 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR"))
     }
 
-    fn names(folder: &str) -> BTreeSet<String> {
-        fs::read_dir(package().join(folder))
+    fn names(directory: &str) -> BTreeSet<String> {
+        fs::read_dir(package().join(directory))
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|kind| kind == "rs"))

@@ -1,4 +1,4 @@
-//! The root of a node is an overlay of the machine's own root, so nothing is downloaded.
+//! The root of a node is an overlay on the machine's own root, so nothing is downloaded.
 
 use std::ffi::CString;
 use std::fs;
@@ -36,7 +36,7 @@ fn parse(mountinfo: &str) -> Vec<Mount> {
         .collect()
 }
 
-/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+/// Decodes the kernel's escapes: blanks, tabs, newlines and backslashes are three octal digits.
 fn unescape(text: &str) -> PathBuf {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -72,7 +72,7 @@ pub(crate) fn is_mounted(target: &Path) -> Result<bool> {
     Ok(all()?.iter().any(|mount| mount.target == target))
 }
 
-/// Unmounts everything below the directory, the newest first.
+/// Unmounts everything below the directory, the newest mount first.
 pub(crate) fn unmount_below(dir: &Path) -> Result<()> {
     let below = all()?;
     for mount in below.iter().rev().filter(|m| m.target.starts_with(dir)) {

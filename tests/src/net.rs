@@ -1,5 +1,5 @@
-//! What a cluster adds to the machine's network: one bridge with an address, and one DNAT rule that takes
-//! pods to the API server's service address. There is no kube-proxy.
+//! A cluster's part of the machine's network: a bridge with an address, and a DNAT rule from the API server's service
+//! address, because there is no kube-proxy.
 
 use std::fs;
 use std::process::Command;
@@ -12,11 +12,11 @@ use crate::process::run;
 pub(crate) fn create(layout: &Layout) -> Result<()> {
     let bridge = layout.bridge();
     raise("/proc/sys/net/ipv4/ip_forward", 1)?;
-    // Every systemd, containerd and kubelet watches files: the default of 128 is enough for four nodes.
+    // Every systemd, containerd and kubelet watches files: the default of 128 is enough for only four nodes.
     raise("/proc/sys/fs/inotify/max_user_instances", 8192)?;
     raise("/proc/sys/fs/inotify/max_user_watches", 524_288)?;
-    // An address of its own: else a bridge takes that of one of its ports, and when that node goes, the
-    // others lose the gateway until their neighbour caches have expired.
+    // Fixed, because a bridge otherwise takes the MAC address of one of its ports. When that node is removed, the other
+    // nodes lose the gateway until their neighbour caches expire.
     let mac = format!("02:67:70:73:00:{:02x}", layout.instance);
     ip(&["link", "add", &bridge, "address", &mac, "type", "bridge"])?;
     let address = format!("{}/24", layout.gateway());
@@ -43,14 +43,14 @@ pub(crate) fn create(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Pods of a node are behind the node's own address.
+/// Routes the pods of a node to the node's address.
 pub(crate) fn route(layout: &Layout, index: u8) -> Result<()> {
     let subnet = layout.pod_subnet(index);
     let ip_of_node = layout.node_ip(index).to_string();
     ip(&["route", "replace", &subnet, "via", &ip_of_node])
 }
 
-/// Takes away all that a cluster on this bridge added; what is not there is no error. The routes go with
+/// Removes everything that a cluster on this bridge added; missing parts are not an error. The routes disappear with
 /// the bridge.
 pub(crate) fn remove(bridge: &str) -> Result<()> {
     let rules = iptables(&["-S", "PREROUTING"])?;
@@ -77,13 +77,13 @@ fn rules_of<'a>(listing: &'a str, bridge: &str) -> Vec<Vec<&'a str>> {
         .collect()
 }
 
-/// Sets a number of the kernel's that is lower; never lowers one.
+/// Raises a kernel parameter to at least this number; never lowers it.
 fn raise(path: &str, at_least: u64) -> Result<()> {
     let now: u64 = fs::read_to_string(path)
         .with_context(|| format!("could not read `{path}`"))?
         .trim()
         .parse()
-        .with_context(|| format!("`{path}` holds no number"))?;
+        .with_context(|| format!("`{path}` does not contain a number"))?;
     if now < at_least {
         fs::write(path, at_least.to_string())
             .with_context(|| format!("could not raise `{path}` to {at_least}"))?;
@@ -96,7 +96,7 @@ fn ip(args: &[&str]) -> Result<()> {
 }
 
 fn iptables(args: &[&str]) -> Result<String> {
-    // -w: another cluster may be at it.
+    // -w waits for the lock, because another cluster may use iptables too.
     run(Command::new("iptables")
         .args(["-w", "-t", "nat"])
         .args(args))

@@ -20,14 +20,14 @@ use crate::state::NodeState;
 use crate::wait::until;
 use crate::{cgroup, mounts, net};
 
-/// A node of a cluster. It is a handle: nothing happens when it is dropped.
+/// A node of a cluster. This is a handle: dropping it does nothing.
 #[derive(Clone)]
 pub struct Node {
     layout: Layout,
     state: NodeState,
 }
 
-/// What a command in a node gave.
+/// Output of a command on a node.
 #[derive(Debug)]
 pub struct Output {
     pub status: ExitStatus,
@@ -36,11 +36,11 @@ pub struct Output {
 }
 
 impl Output {
-    /// Standard output, or an error with standard error where the command failed.
+    /// Standard output; an error with standard error if the command failed.
     pub fn ok(self) -> Result<String> {
         if !self.status.success() {
             bail!(
-                "the command in the node failed ({}): {}",
+                "the command on the node failed ({}): {}",
                 self.status,
                 self.stderr.trim()
             );
@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// The node's name, in the cluster and as its host name.
+    /// Name of the Node, which is also its host name.
     pub fn name(&self) -> &str {
         &self.state.name
     }
@@ -66,22 +66,23 @@ impl Node {
         self.layout.node_ip(self.state.index)
     }
 
-    /// The node's `/var/lib/kubelet`, as a path of the machine. It is there while the node is down, too.
+    /// The node's `/var/lib/kubelet`, as a path on the machine. It exists while the node is down too.
     pub fn kubelet_dir(&self) -> PathBuf {
         self.dir().join("kubelet")
     }
 
-    /// The node's root, as a path of the machine; without what the node itself has mounted.
+    /// The node's root, as a path on the machine; without mounts that the node itself made.
     pub fn root(&self) -> PathBuf {
         self.dir().join("root")
     }
 
-    /// What is on the node and not on the machine that it shares its programs with, as paths of the machine.
-    pub(crate) fn own_folders(&self) -> [PathBuf; 3] {
+    /// Directories that belong to the node alone, unlike the programs, which it shares with the machine. Paths on the
+    /// machine.
+    pub(crate) fn own_directories(&self) -> [PathBuf; 3] {
         ["upper", "kubelet", "containerd"].map(|name| self.dir().join(name))
     }
 
-    /// The node's console, with all of its journal since its first start.
+    /// The node's console output: the whole journal since its first boot.
     pub fn log(&self) -> PathBuf {
         self.layout.log(self.name())
     }
@@ -90,7 +91,7 @@ impl Node {
         Ok(self.machine()?.is_some())
     }
 
-    /// Runs a command in the node, as root, to its end.
+    /// Runs a command on the node as root, and waits for its end.
     pub fn exec(&self, command: &[&str]) -> Result<Output> {
         let output = self
             .command(command)?
@@ -104,7 +105,7 @@ impl Node {
         })
     }
 
-    /// A command that runs in the node, for the caller to start with the input and output it likes.
+    /// A command that runs on the node, for the caller to start with its own input and output.
     pub fn command(&self, command: &[impl AsRef<std::ffi::OsStr>]) -> Result<Command> {
         let leader = self
             .leader()?
@@ -133,7 +134,7 @@ impl Node {
         Ok(nsenter)
     }
 
-    /// Starts a node that is down. Returns when its systemd runs; see [`Self::wait_ready`].
+    /// Boots a node that is down. Returns when its systemd runs; see [`Self::wait_ready`].
     pub fn boot(&self) -> Result<()> {
         if self.is_running()? {
             bail!("{} is running", self.name());
@@ -145,7 +146,7 @@ impl Node {
         }
         cgroup::remove(&bridge, Some(name))?;
         let groups = cgroup::create(&bridge, name)?;
-        // nspawn starts in its own control groups: moved later, its children would be in the wrong ones.
+        // nspawn starts in its own control groups: if it moved later, its children would stay in the wrong ones.
         let mut machine = Command::new("sh");
         machine
             .args([
@@ -167,7 +168,7 @@ impl Node {
             ))
             .arg(self.bind("kubelet"))
             .arg(self.bind("containerd"))
-            // The kubelet watches the kernel's log for processes that were killed for memory.
+            // The kubelet watches the kernel's log for processes killed by the OOM killer.
             .arg("--bind=/dev/kmsg")
             .args([
                 "--quiet",
@@ -182,10 +183,10 @@ impl Node {
                 "--system-call-filter=add_key keyctl bpf",
             ])
             .arg("--setenv=SYSTEMD_COLORS=0")
-            // Else /proc/sys is read-only, and the kubelet fails to start its container manager.
+            // Otherwise /proc/sys is read-only, and the kubelet cannot start its container manager.
             .env("SYSTEMD_NSPAWN_API_VFS_WRITABLE", "yes");
         spawn(&self.layout, name, &mut machine)?;
-        // While a program replaces itself, its environment and with it the mark can't be read for a moment.
+        // During an exec, the environment of a process, and with it our variable, is unreadable for a moment.
         let mut unseen = 0;
         until(
             &format!("the start of {name}"),
@@ -206,7 +207,7 @@ impl Node {
         net::route(&self.layout, self.state.index)
     }
 
-    /// Cuts the node's power: its init is killed, and with it all that runs there. It stays down.
+    /// Cuts the node's power: kills its init and with it every process. The node stays down.
     pub fn power_cut(&self) -> Result<()> {
         let leader = self
             .leader()?
@@ -215,9 +216,9 @@ impl Node {
         self.wait_down(Duration::from_secs(20))
     }
 
-    /// Shuts the node down in order and starts it again, as `systemctl reboot` does on any machine.
+    /// Reboots the node in order, with `systemctl reboot`.
     pub fn reboot(&self) -> Result<()> {
-        // No look at the outcome: the call may be cut off by what it asks for.
+        // The outcome is ignored: the reboot may cut off the call.
         self.exec(&["systemctl", "--no-block", "reboot"])?;
         self.wait_down(Duration::from_mins(1))?;
         self.boot()
@@ -225,14 +226,14 @@ impl Node {
 
     fn wait_down(&self, deadline: Duration) -> Result<()> {
         until(
-            &format!("the end of {}", self.name()),
+            &format!("{} to shut down", self.name()),
             deadline,
             Duration::from_millis(50),
             || Ok((!self.is_running()?).then_some(())),
         )
     }
 
-    /// Waits until the cluster says that the node, since its last boot, is Ready and takes pods.
+    /// Waits until the Node, since its last boot, is Ready and accepts pods.
     pub fn wait_ready(&self, deadline: Duration) -> Result<()> {
         until(
             &format!("{} to be Ready", self.name()),
@@ -250,7 +251,7 @@ impl Node {
         Ok(is_ready(&serde_json::from_str(&nodes)?, self.name(), &boot))
     }
 
-    /// Identifies the boot: the kernel's name for it, as the kubelet reports it. `None` where the node is down.
+    /// The kernel's boot id, as the kubelet reports it. `None` if the node is down.
     pub(crate) fn boot_id(&self) -> Result<Option<String>> {
         Ok(self.leader()?.and_then(|leader| {
             let path = format!("/proc/{leader}/root/proc/sys/kernel/random/boot_id");
@@ -258,7 +259,7 @@ impl Node {
         }))
     }
 
-    /// Makes the node's files; it does not run yet.
+    /// Creates the node's files, without booting it.
     pub(crate) fn prepare(&self, authority: &Authority) -> Result<()> {
         let dir = self.dir();
         for name in ["root", "upper", "work", "kubelet", "containerd"] {
@@ -266,11 +267,11 @@ impl Node {
         }
         let root = self.root();
         mounts::overlay(&dir.join("upper"), &dir.join("work"), &root)?;
-        for folder in EMPTIED {
-            if root.join(folder).exists() {
-                fs::remove_dir_all(root.join(folder))?;
+        for directory in EMPTIED {
+            if root.join(directory).exists() {
+                fs::remove_dir_all(root.join(directory))?;
             }
-            fs::create_dir_all(root.join(folder))?;
+            fs::create_dir_all(root.join(directory))?;
         }
         for (path, content) in node_files::all(&self.layout, &self.state, authority)? {
             let path = root.join(path);
@@ -308,7 +309,7 @@ impl Node {
         format!("--bind={}:/var/lib/{name}", self.dir().join(name).display())
     }
 
-    /// The nspawn process. It and its short-lived helpers carry the node's mark; it is their ancestor.
+    /// The nspawn process. It and its short-lived helpers carry the node's variable; it is their ancestor.
     fn machine(&self) -> Result<Option<u32>> {
         let mut all = marked(&self.layout.bridge())?;
         all.retain(|process| process.component == self.state.name);
@@ -333,7 +334,7 @@ impl Node {
     }
 }
 
-/// Whether a list of nodes has this one Ready in this boot, without the taints of a node that is not.
+/// Whether this node is Ready in this boot, according to a list of Nodes, without the taints of an unready node.
 pub(crate) fn is_ready(nodes: &Value, name: &str, boot: &str) -> bool {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     list(&nodes["items"]).iter().any(|node| {

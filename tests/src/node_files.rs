@@ -1,4 +1,4 @@
-//! What a node's root has of its own, over the machine's.
+//! Files in a node's root that differ from the machine's.
 
 use anyhow::Result;
 use serde_json::json;
@@ -7,13 +7,13 @@ use crate::layout::{Layout, SERVICE_ADDRESS};
 use crate::pki::Authority;
 use crate::state::NodeState;
 
-/// Where the built programs appear in a node.
+/// Path of the built programs on a node.
 pub(crate) const BIN: &str = "/opt/kubernetes/bin";
 
-/// Links to units that a node starts.
+/// Units that are enabled on a node.
 pub(crate) const UNITS: [&str; 3] = ["kubelet", "containerd", "node-network"];
 
-/// Folders of the machine's that a node must not see: its own services, and networks of its containers.
+/// Directories of the machine that a node must not see: its own services, and networks of its containers.
 pub(crate) const EMPTIED: [&str; 4] = [
     "etc/systemd/system",
     "etc/cni/net.d",
@@ -21,10 +21,10 @@ pub(crate) const EMPTIED: [&str; 4] = [
     "var/lib/cni",
 ];
 
-/// The kubelet's flags, in its directory.
+/// File with the kubelet's flags, in the kubelet's directory.
 pub(crate) const KUBEADM_FLAGS: &str = "kubeadm-flags.env";
 
-/// As kubeadm writes it.
+/// Content of that file, as kubeadm writes it.
 pub(crate) fn kubeadm_flags(layout: &Layout, node: &NodeState) -> String {
     let ip = layout.node_ip(node.index);
     format!("KUBELET_KUBEADM_ARGS=\"--node-ip={ip}\"\n")
@@ -69,7 +69,7 @@ pub(crate) fn all(
             "etc/systemd/system/node-network.service",
             network_unit(layout, &ip),
         ),
-        // The whole journal comes out at the console, which is a log that outlives the node.
+        // The console shows the whole journal. Its log on the machine outlives the node.
         file(
             "etc/systemd/journald.conf.d/node.conf",
             "[Journal]\nStorage=volatile\nForwardToConsole=yes\nMaxLevelConsole=info\n".to_owned(),
@@ -117,7 +117,7 @@ fn kubelet_config() -> String {
         "tlsPrivateKeyFile": "/etc/kubernetes/kubelet.key",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "clusterDomain": "cluster.local",
-        // Nodes share one machine: its limits, swap, disk and kind of control groups are not theirs.
+        // Nodes share one machine and don't control its limits, swap, disk and cgroup version.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
@@ -126,19 +126,19 @@ fn kubelet_config() -> String {
         "localStorageCapacityIsolation": false,
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
-        // Pulls at once, as many as there are.
+        // No limit on parallel pulls.
         "serializeImagePulls": false,
         "registryPullQPS": 0,
-        // Heartbeats often enough for the controller manager's short grace period.
+        // Heartbeats that are frequent enough for the controller manager's short grace period.
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,
-        // Tests kill containers on purpose, and need not wait five minutes for the sixth start.
+        // Tests kill containers on purpose and should not wait five minutes for the sixth start.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
     })
     .to_string()
 }
 
-/// Flags that are read from a file, as kubeadm's units do it.
+/// The unit reads the kubelet's flags from a file, as kubeadm's unit does.
 fn kubelet_unit() -> String {
     format!(
         "[Unit]
@@ -197,7 +197,7 @@ WantedBy=multi-user.target
 }
 
 fn containerd_config(layout: &Layout) -> String {
-    // A machine may lack CAP_SYS_RESOURCE, and then no pod starts without restrict_oom_score_adj.
+    // Without restrict_oom_score_adj, no pod starts on a machine that lacks CAP_SYS_RESOURCE.
     format!(
         r#"version = 2
 [plugins."io.containerd.grpc.v1.cri"]

@@ -1,4 +1,4 @@
-//! Kubelets of other releases, built from the Go module proxy, each about four minutes the first time.
+//! Kubelets of other releases, built from the Go module proxy. Each takes about four minutes the first time.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,22 +12,22 @@ use crate::kubernetes::{bin_dir, version_flags};
 use crate::node_files::BIN;
 use crate::{Node, product};
 
-/// Where such a kubelet is on a node.
+/// Directory of such a kubelet on a node.
 const PLACE: &str = "/opt/older-kubelet";
 
-/// Builds the kubelet of a release such as `v1.34.4`, unless it is there.
+/// Builds the kubelet of a release such as `v1.34.4`, unless it exists.
 pub fn build(version: &str) -> Result<PathBuf> {
-    let folder = std::path::absolute(bin_dir())?.with_file_name(version);
-    let program = folder.join("kubelet");
+    let directory = std::path::absolute(bin_dir())?.with_file_name(version);
+    let program = directory.join("kubelet");
     if program.exists() {
         return Ok(program);
     }
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("go.mod"), go_mod(&folder, version)?)?;
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("go.mod"), go_mod(&directory, version)?)?;
     eprintln!("building the kubelet {version} (about 4 minutes the first time)");
-    let half = folder.join("kubelet.half");
+    let half = directory.join("kubelet.half");
     let flags = version_flags(version);
-    go(&folder)
+    go(&directory)
         .args(["build", "-mod=mod", "-trimpath", "-ldflags", &flags, "-o"])
         .arg(&half)
         .arg("k8s.io/kubernetes/cmd/kubelet")
@@ -46,10 +46,11 @@ pub fn build(version: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Kubernetes' module names its own parts by folders that only its repository has: their releases are modules, too.
-fn go_mod(folder: &Path, version: &str) -> Result<String> {
+/// Writes a go.mod: the Kubernetes module refers to its parts by directories of its repository, which are published as
+/// modules too.
+fn go_mod(directory: &Path, version: &str) -> Result<String> {
     let module = format!("k8s.io/kubernetes@{version}");
-    let Output { status, stdout, .. } = go(folder)
+    let Output { status, stdout, .. } = go(directory)
         .args(["mod", "download", "-json", &module])
         .output()?;
     ensure!(status.success(), "`go mod download` of {module} failed");
@@ -58,7 +59,7 @@ fn go_mod(folder: &Path, version: &str) -> Result<String> {
     let language = theirs
         .lines()
         .find(|line| line.starts_with("go "))
-        .context("no version of Go")?;
+        .context("no Go version")?;
     let parts = version.replacen("v1.", "v0.", 1);
     let mut text = format!("module older\n\n{language}\n\nrequire k8s.io/kubernetes {version}\n\n");
     for line in theirs.lines().filter(|line| line.contains("=> ./staging/")) {
@@ -72,15 +73,15 @@ fn go_mod(folder: &Path, version: &str) -> Result<String> {
     Ok(text)
 }
 
-fn go(folder: &Path) -> Command {
+fn go(directory: &Path) -> Command {
     let mut go = Command::new("go");
-    go.current_dir(folder)
+    go.current_dir(directory)
         .env("CGO_ENABLED", "0")
         .stdin(Stdio::null());
     go
 }
 
-/// The node runs this kubelet from now on.
+/// From now on the node runs this kubelet.
 pub fn run_on(node: &Node, program: &Path) -> Result<()> {
     let of_node = |path: &str| node.root().join(path.trim_start_matches('/'));
     fs::create_dir_all(of_node(PLACE))?;
@@ -94,11 +95,11 @@ pub fn run_on(node: &Node, program: &Path) -> Result<()> {
     let config = of_node("/etc/kubernetes/kubelet.json");
     let mut fields: Value = serde_json::from_slice(&fs::read(&config)?)?;
     let fields_of = fields.as_object_mut().context("no object")?;
-    // Behind a feature gate.
+    // Requires a feature gate.
     fields_of.remove("crashLoopBackOff");
-    // 1.30 does not know it, and 1.35 takes it for true by default.
-    let folder = program.parent().and_then(Path::file_name);
-    if folder.is_some_and(|it| it.to_string_lossy().starts_with("v1.30.")) {
+    // 1.30 does not have the field, and 1.35 defaults it to true.
+    let directory = program.parent().and_then(Path::file_name);
+    if directory.is_some_and(|it| it.to_string_lossy().starts_with("v1.30.")) {
         fields_of.remove("failCgroupV1");
     }
     fs::write(&config, fields.to_string())?;

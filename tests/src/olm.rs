@@ -1,4 +1,4 @@
-//! Objects of the Operator Lifecycle Manager, as it makes them.
+//! Objects of the Operator Lifecycle Manager, as it creates them.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub fn subscription(namespace: &str, name: &str, (catalogs, catalog): (&str, &st
         "spec": {"name": name, "channel": "stable", "source": catalog, "sourceNamespace": catalogs}})
 }
 
-/// A version of an operator with one Deployment. It is a copy where it says from which namespace.
+/// A version of an operator with one Deployment. With a source namespace, it is a copy from there.
 pub fn version(
     namespace: &str,
     name: &str,
@@ -55,7 +55,7 @@ pub fn version(
     csv
 }
 
-/// The Subscription's versions: the one that is installed, and the one that is being installed.
+/// Sets the Subscription's versions: the installed one, and the one that is being installed.
 pub fn set_versions(
     cluster: &Cluster,
     namespace: &str,

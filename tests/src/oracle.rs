@@ -1,4 +1,4 @@
-//! The kubelet's and containers/image's own code, behind a pipe.
+//! The kubelet's and containers/image's own code, in a separate program behind a pipe.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 use crate::kubernetes;
 
-/// For one answer, on a machine that has much else to do.
+/// Limit for one response, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A credentials file, and images to ask for.
+/// A credentials file, and images to look up.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub config: Vec<u8>,
     pub images: Vec<String>,
 }
 
-/// User and password as bytes; neither need be text.
+/// User and password as bytes, which need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Pair {
     #[serde(deserialize_with = "bytes")]
@@ -44,30 +44,30 @@ pub struct Crio {
     pub pair: Pair,
     #[serde(deserialize_with = "bytes")]
     pub identitytoken: Vec<u8>,
-    /// Why, where the outcome is `error`.
+    /// The error, if the outcome is `error`.
     pub message: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Image {
-    /// Empty: the kubelet refuses the name.
+    /// Empty: the kubelet rejects the name.
     pub repository: String,
     /// In the kubelet's order.
     pub tries: Vec<Pair>,
-    /// The key of each try, as it is in the file.
+    /// The key of each try, as in the file.
     pub keys: Vec<String>,
     pub crio: Crio,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
-    /// The kubelet reads the file.
+    /// The kubelet accepts the file.
     pub accepted: bool,
-    /// What it reads, by key as it is in the file.
+    /// The entries that it reads, by the key in the file.
     pub auths: BTreeMap<String, Pair>,
     /// One for each image of the case.
     pub images: Vec<Image>,
-    /// Why the readers' own code panicked; else empty.
+    /// The panic message of the readers' own code; otherwise empty.
     #[serde(default)]
     pub panic: String,
 }
@@ -79,17 +79,17 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error
         .map_err(serde::de::Error::custom)
 }
 
-/// The program with a question and an answer a line; it ends when this is dropped.
+/// The program, which reads one question and writes one answer per line; it ends when this is dropped.
 struct Pipe {
     child: Child,
     questions: Sender<String>,
     answers: Receiver<String>,
-    /// Asked and not answered yet.
+    /// Number of questions without an answer yet.
     owed: usize,
 }
 
 impl Pipe {
-    /// Builds the program where that is needed, and starts it.
+    /// Builds the program if necessary, and starts it.
     fn start(arguments: &[&Path]) -> Result<Self> {
         let program = kubernetes::build_oracle()?;
         let mut child = Command::new(&program)
@@ -100,7 +100,7 @@ impl Pipe {
             .with_context(|| format!("could not start `{}`", program.display()))?;
         let input = child.stdin.take().context("no pipe")?;
         let output = child.stdout.take().context("no pipe")?;
-        // A thread for each pipe, so that neither side ever waits for the other to read.
+        // One thread per pipe, so that neither side blocks the other.
         let (questions, to_ask) = channel();
         let (answered, answers) = channel();
         thread::spawn(move || write_lines(input, &to_ask));
@@ -117,7 +117,7 @@ impl Pipe {
         let lines = questions.iter().fold(String::new(), |lines, question| {
             lines + &format!("{question}\n")
         });
-        self.questions.send(lines).context("the oracle ended")?;
+        self.questions.send(lines).context("the oracle exited")?;
         self.owed += questions.len();
         Ok(())
     }
@@ -135,16 +135,16 @@ impl Pipe {
             Err(RecvTimeoutError::Timeout) => {
                 bail!("the oracle did not answer within {} s", DEADLINE.as_secs())
             }
-            Err(RecvTimeoutError::Disconnected) => bail!("the oracle ended"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the oracle exited"),
         };
         self.owed -= 1;
-        serde_json::from_str(&line).context("the oracle's answer is of another form")
+        serde_json::from_str(&line).context("the oracle's answer has an unknown format")
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        // It has no files of its own, and may be at a question that it never ends with.
+        // It has no files of its own, and may hang in a question.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -158,13 +158,13 @@ impl Oracle {
         Pipe::start(&[]).map(Self)
     }
 
-    /// The answers to some cases, in their order.
+    /// The answers for some cases, in their order.
     pub fn ask(&mut self, cases: &[Case]) -> Result<Vec<Answer>> {
         self.send(cases)?;
         self.receive(cases.len())
     }
 
-    /// Asks without waiting: other work can be done meanwhile.
+    /// Sends cases without waiting, so that the caller can do other work meanwhile.
     pub fn send(&mut self, cases: &[Case]) -> Result<()> {
         let question = |case: &Case| {
             let config = BASE64_STANDARD.encode(&case.config);
@@ -174,32 +174,32 @@ impl Oracle {
         self.0.send(&questions)
     }
 
-    /// The next answers to what was sent, in its order.
+    /// The next answers, in the order of the questions.
     pub fn receive(&mut self, number: usize) -> Result<Vec<Answer>> {
         self.0.receive(number)
     }
 }
 
-/// A pull by a kubelet that is configured with credential providers.
+/// A pull by a kubelet with credential providers.
 #[derive(Clone, Debug)]
 pub struct Pull {
-    /// What the providers' file holds.
+    /// Content of the providers' file.
     pub data: Vec<u8>,
     pub image: String,
     pub namespace: String,
     /// Empty: a static pod.
     pub service_account: String,
-    /// Another token than the pod's; empty: the API server grants none.
+    /// A token that replaces the pod's; empty: the API server issues none.
     pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Offered {
-    /// Empty: the kubelet refuses the name.
+    /// Empty: the kubelet rejects the name.
     pub repository: String,
     /// In the kubelet's order.
     pub tries: Vec<OfferedTry>,
-    /// Why the kubelet's own code panicked; else empty.
+    /// The panic message of the kubelet's own code; otherwise empty.
     #[serde(default)]
     pub panic: String,
 }
@@ -208,7 +208,7 @@ pub struct Offered {
 pub struct OfferedTry {
     #[serde(flatten)]
     pub pair: Pair,
-    /// It counts as the service account's, not as the node's.
+    /// It belongs to the service account, not to the node.
     pub scoped: bool,
 }
 
@@ -216,13 +216,13 @@ pub struct OfferedTry {
 pub struct Kubelet(Pipe);
 
 impl Kubelet {
-    /// `config`: the kubelet's configuration of providers. `programs`: where they lie. `data`: the file that they read,
-    /// which is written anew for each pull.
+    /// `config`: the kubelet's configuration of providers. `programs`: their directory. `data`: the file that they
+    /// read, which is rewritten for each pull.
     pub fn start(config: &Path, programs: &Path, data: &Path) -> Result<Self> {
         Pipe::start(&[config, programs, data]).map(Self)
     }
 
-    /// What is tried for each pull, one pull after the other.
+    /// The credentials that are tried for each pull, one pull after the other.
     pub fn pull(&mut self, pulls: &[&Pull]) -> Result<Vec<Offered>> {
         let question = |pull: &&Pull| {
             json!({
@@ -241,7 +241,7 @@ impl Kubelet {
 
 fn write_lines(mut input: ChildStdin, lines: &Receiver<String>) {
     for lines in lines {
-        // Who waits for the answer is told by the other pipe, which ends too.
+        // The reader of the other pipe, which ends too, reports the error.
         if input.write_all(lines.as_bytes()).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-/* Holds a pod's namespaces: waits, and ends at once when asked to. */
+/* Holds the namespaces of a pod: waits until it gets a signal. */
 #include <signal.h>
 #include <unistd.h>
 

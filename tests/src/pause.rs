@@ -1,5 +1,5 @@
-//! The smallest image there is: one static program that waits. Pods need it as their sandbox, and it
-//! serves as a private application too.
+//! A minimal image with one static program that waits. Pods need it as their sandbox, and tests use it as a private
+//! application.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,22 +1,22 @@
-//! A terminal's screen as a picture: what a program showed there, in its colours, as SVG.
+//! Renders a terminal's screen as SVG, with its colours.
 
 use std::fmt::Write as _;
 
 use vt100::{Cell, Color, Parser, Screen};
 
-/// Of one character, in the picture's units.
+/// Width of a character, in the picture's units.
 const WIDTH: f32 = 8.4;
 const HEIGHT: u16 = 19;
 const MARGIN: u16 = 14;
 const BACKGROUND: &str = "#1d1f21";
 const FOREGROUND: &str = "#d8dadc";
-/// The terminal's own eight colours, and their bright ones.
+/// The eight standard colours, and their bright variants.
 const PALETTE: [&str; 16] = [
     "#1d1f21", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#d8dadc",
     "#7f848e", "#ff7b86", "#b5e890", "#ffd68a", "#7cc4ff", "#dd92f5", "#6fd6e2", "#ffffff",
 ];
 
-/// The screen of so many columns after these bytes were shown, as high as what is on it.
+/// Renders the screen after these bytes, this many columns wide and as high as its content.
 pub fn svg(shown: &str, columns: u16) -> String {
     let mut parser = Parser::new(200, columns, 0);
     parser.process(shown.as_bytes());
@@ -37,7 +37,7 @@ pub fn svg(shown: &str, columns: u16) -> String {
         for (column, style, text) in runs(screen, row, columns) {
             let x = f32::from(MARGIN) + f32::from(column) * WIDTH;
             let length = WIDTH * f32::from(u16::try_from(text.chars().count()).unwrap_or(u16::MAX));
-            // Writing to a text does not fail.
+            // Writing to a String does not fail.
             let _ = writeln!(
                 svg,
                 "<text x=\"{x:.1}\" y=\"{y}\" textLength=\"{length:.1}\" xml:space=\"preserve\"{style}>{}</text>",
@@ -49,7 +49,7 @@ pub fn svg(shown: &str, columns: u16) -> String {
     svg
 }
 
-/// What a picture says, word by word, but for what is another each time: ages, the pod's name, and the cluster's network.
+/// The words of a picture, without those that vary: ages, the pod's name, and the cluster's network.
 pub fn words(svg: &str) -> Vec<String> {
     let text: Vec<&str> = svg
         .split('<')
@@ -75,7 +75,7 @@ fn is_inked(screen: &Screen, row: u16, column: u16) -> bool {
     cell.is_some_and(|cell| !cell.contents().trim().is_empty())
 }
 
-/// Neighbours of one style: first column, attributes of the style, text. Blank ends of a row are left out.
+/// Neighbouring cells of the same style: first column, style attributes, text. Without trailing blanks.
 fn runs(screen: &Screen, row: u16, columns: u16) -> Vec<(u16, String, String)> {
     let mut runs: Vec<(u16, String, String)> = Vec::new();
     let end = (0..columns)
@@ -153,10 +153,7 @@ mod tests {
             picture.contains("font-weight=\"bold\">bold</text>"),
             "{picture}"
         );
-        assert!(
-            !picture.contains("gone"),
-            "what was wiped away is not there"
-        );
+        assert!(!picture.contains("gone"), "erased text is absent");
         let height = 2 * HEIGHT + 2 * MARGIN;
         assert!(picture.contains(&format!("0 0 196 {height}")), "{picture}");
     }

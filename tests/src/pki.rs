@@ -21,14 +21,14 @@ pub(crate) struct Authority {
     certificate: String,
 }
 
-/// Both PEM.
+/// Certificate and key, both PEM.
 pub(crate) struct Identity {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
 impl Authority {
-    /// Makes the authority, the API server's certificates and the key of service account tokens, below `pki`.
+    /// Creates the authority, the API server's certificates and the signing key of service account tokens below `pki`.
     pub(crate) fn create(layout: &Layout) -> Result<Self> {
         let key = KeyPair::generate()?;
         let certificate = authority_params().self_signed(&key)?.pem();
@@ -68,7 +68,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The authority of a cluster that another process made.
+    /// Loads the authority of a cluster that another process created.
     pub(crate) fn load(layout: &Layout) -> Result<Self> {
         let read = |name: &str| {
             fs::read_to_string(layout.pki(name))
@@ -85,7 +85,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// A certificate for both ends of a connection; `names` are the addresses and host names it serves on.
+    /// Issues a certificate for clients and servers; `names` are the addresses and host names of the server.
     pub(crate) fn issue(
         &self,
         name: &str,
@@ -112,7 +112,7 @@ impl Authority {
         })
     }
 
-    /// A kubeconfig, as JSON, for a new certificate of that name and group.
+    /// A kubeconfig, as JSON, with a new certificate for this user and group.
     pub(crate) fn kubeconfig(
         &self,
         layout: &Layout,
@@ -155,9 +155,9 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-/// Writes a file that only its owner reads.
+/// Writes a file that only its owner can read.
 pub(crate) fn write_private(path: &Path, content: &str) -> Result<()> {
-    // Removed first: the mode of a file that exists would stay.
+    // Removed first: an existing file would keep its mode.
     let _ = fs::remove_file(path);
     File::options()
         .write(true)

@@ -1,4 +1,4 @@
-//! What a machine must have, asked before anything is started, and named all at once.
+//! Checks what a machine must have before anything is started, and reports everything that is missing at once.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::mounts;
 
-/// Debian's packages, and a file by which each is known to be there.
+/// Debian packages, each with a file that shows whether it is installed.
 const PACKAGES: [(&str, &str); 13] = [
     ("systemd-container", "/usr/bin/systemd-nspawn"),
     ("containerd", "/usr/bin/containerd"),
@@ -26,10 +26,10 @@ const PACKAGES: [(&str, &str); 13] = [
     ("strace", "/usr/bin/strace"),
 ];
 
-/// Images hold static programs.
+/// Images contain static programs.
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// An error that names everything a cluster in this directory would lack, with the commands that mend it.
+/// Fails with an error that lists everything a cluster in this directory would lack, with the commands that fix it.
 pub fn check(dir: &Path) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!(
@@ -45,20 +45,20 @@ pub fn check(dir: &Path) -> Result<()> {
         ));
     }
     if !Path::new("/dev/kmsg").exists() {
-        problems.push("there is no /dev/kmsg, which the kubelet reads: run `mknod /dev/kmsg c 1 11`, or use a virtual machine and no container".to_owned());
+        problems.push("there is no /dev/kmsg, which the kubelet reads: run `mknod /dev/kmsg c 1 11`, or use a virtual machine instead of a container".to_owned());
     }
     if !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
         && !Path::new("/sys/fs/cgroup/systemd").exists()
     {
         problems.push("no control groups are mounted at /sys/fs/cgroup: use a machine that systemd or a virtual machine monitor has set up".to_owned());
     }
-    for folder in ["/usr/bin", "/etc", "/usr/lib/systemd"] {
-        if device(Path::new(folder))? != device(Path::new("/"))? {
-            problems.push(format!("`{folder}` is on another file system than `/`, so nodes would not see it: use a machine with one root file system"));
+    for directory in ["/usr/bin", "/etc", "/usr/lib/systemd"] {
+        if device(Path::new(directory))? != device(Path::new("/"))? {
+            problems.push(format!("`{directory}` is on another file system than `/`, so nodes would not see it: use a machine with one root file system"));
         }
     }
     if let Err(error) = try_overlay(dir) {
-        problems.push(format!("nodes need an overlay in `{}`: {error:#}: run `modprobe overlay`, or use a directory on ext4 or xfs", dir.display()));
+        problems.push(format!("overlayfs does not work in `{}`: {error:#}: run `modprobe overlay`, or use a directory on ext4 or xfs", dir.display()));
     }
     if problems.is_empty() {
         return Ok(());
@@ -69,7 +69,7 @@ pub fn check(dir: &Path) -> Result<()> {
     )
 }
 
-/// Installs, on Debian and as root, the packages and the Rust target that are missing, and says so.
+/// Installs the packages and the Rust target that are missing and prints what it installs. Needs root and Debian.
 pub fn install() -> Result<()> {
     let missing = missing_packages();
     if !missing.is_empty() {
@@ -98,7 +98,7 @@ pub fn install() -> Result<()> {
 }
 
 fn missing_packages() -> Vec<&'static str> {
-    // Where /bin and /usr/bin are two folders, a program may be in either.
+    // Where /bin and /usr/bin are separate directories, a program may be in either.
     let there = |file: &str| {
         Path::new(file).exists() || Path::new(file.trim_start_matches("/usr")).exists()
     };
@@ -117,7 +117,8 @@ fn rust_target_is_there() -> bool {
         .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists())
 }
 
-/// Debian starts the services of new packages, here a registry that is open to the network, unless a file says no.
+/// Debian starts the services of newly installed packages, here a registry that listens on every address, unless
+/// `policy-rc.d` forbids it.
 struct NoServices {
     made: bool,
 }
@@ -148,7 +149,7 @@ fn step(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command
         .stdin(Stdio::null())
-        // Data goes to standard output, and this is none.
+        // apt's output is progress, not data, so it goes to standard error.
         .stdout(std::io::stderr())
         .status()
         .with_context(|| format!("could not run `{name}`"))?;
@@ -160,11 +161,11 @@ fn step(command: &mut Command) -> Result<()> {
 
 fn device(path: &Path) -> Result<u64> {
     Ok(fs::metadata(path)
-        .with_context(|| format!("could not look at `{}`", path.display()))?
+        .with_context(|| format!("could not read the metadata of `{}`", path.display()))?
         .dev())
 }
 
-/// Mounts one and unmounts it again: no list of kernels and file systems says whether it works.
+/// Mounts an overlay and unmounts it again: no list of kernels and file systems says whether it works.
 fn try_overlay(dir: &Path) -> Result<()> {
     let existing = dir
         .ancestors()

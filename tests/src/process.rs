@@ -1,5 +1,5 @@
-//! Processes of a cluster are found by a mark in their environment, so no file has to be believed about
-//! which process is which: /proc is the only record.
+//! Finds the processes of a cluster by a variable in their environment, so that /proc is the only record and no PID
+//! file can be wrong.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ pub(crate) struct Running {
     pub(crate) component: String,
 }
 
-/// Runs a command to its end and gives its standard output; the error holds its standard error.
+/// Runs a command to its end. Returns standard output; an error contains standard error.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -53,7 +53,7 @@ fn line(command: &Command) -> String {
     format!("`{}`", words.join(" "))
 }
 
-/// Starts a process that outlives this one, with its output in the component's log.
+/// Starts a process that outlives this one. Its output goes into the component's log.
 pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> Result<()> {
     let log = File::options()
         .create(true)
@@ -65,13 +65,13 @@ pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> 
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
-        // Ctrl-C goes to a whole process group; only the reaper decides when these end.
+        // Ctrl-C signals a whole process group, but only the reaper may end these processes.
         .process_group(0)
         .spawn()
         .with_context(|| format!("could not start {component} ({})", name(command)))?;
     let pid = child.id();
     std::thread::spawn(move || child.wait());
-    // The kernel lets `spawn` return a moment before the new environment can be read.
+    // `spawn` may return a moment before the new environment is visible.
     until(
         &format!("the mark of {component}"),
         Duration::from_secs(5),
@@ -83,7 +83,7 @@ pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> 
     )
 }
 
-/// Every live process that carries the mark of the cluster on this bridge.
+/// Every live process with the variable of the cluster on this bridge.
 pub(crate) fn marked(bridge: &str) -> Result<Vec<Running>> {
     let mut found = Vec::new();
     for pid in pids()? {
@@ -123,13 +123,13 @@ pub(crate) fn pids() -> Result<Vec<u32>> {
         .collect())
 }
 
-/// The parent of a process that is alive; a zombie is not.
+/// The parent of a live process; `None` for a zombie.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
     let (state, parent, _) = stat(pid)?;
     (state != 'Z').then_some(parent)
 }
 
-/// When the process started, in clock ticks since boot: with its id it names one process for ever.
+/// Start time of the process, in clock ticks since boot: together with the process id it identifies a process uniquely.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let (state, _, start) = stat(pid)?;
     (state != 'Z').then_some(start)
@@ -140,7 +140,7 @@ fn stat(pid: u32) -> Option<(char, u32, u64)> {
 }
 
 fn parse_stat(text: &str) -> Option<(char, u32, u64)> {
-    // The command's name is in parentheses and may hold anything, parentheses too.
+    // The command name is in parentheses and may itself contain parentheses.
     let mut fields = text.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
@@ -149,16 +149,16 @@ fn parse_stat(text: &str) -> Option<(char, u32, u64)> {
 }
 
 pub(crate) fn kill(pid: u32) {
-    // A process that is gone already is what was wanted.
+    // It is fine if the process is already gone.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// Kills what `find` finds until it finds nothing.
+/// Kills what `find` returns until it returns nothing.
 pub(crate) fn kill_all(what: &str, mut find: impl FnMut() -> Result<Vec<u32>>) -> Result<()> {
     until(
-        &format!("the end of {what}"),
+        &format!("{what} to exit"),
         Duration::from_secs(20),
         Duration::from_millis(20),
         || {

@@ -1,4 +1,4 @@
-//! globalps installed on a test cluster, the way a user installs it, and what a test asks of it.
+//! globalps on a test cluster, installed as a user installs it, and helpers for tests of it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use crate::secrecy::{self, Search};
 use crate::{Access, Cluster, Node, kubernetes, until};
 
-/// Namespace of everything that a test looks at.
+/// Namespace of globalps.
 pub const NAMESPACE: &str = "kube-system";
 /// The Secret that a user writes.
 pub const ADDITIONAL: &str = "additional-pull-secret";
 const POLL: Duration = Duration::from_millis(50);
-/// How long a start that has failed is looked for in the journal.
+/// How long to wait until the journal has a failed start.
 const JOURNAL: Duration = Duration::from_secs(3);
-/// Characters of an `InvocationID`.
+/// Length of an `InvocationID`.
 const INVOCATION: usize = 32;
-/// Long enough for a busy machine; a test that needs it all has failed.
+/// Long enough for a busy machine; a test that reaches it fails.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// globalps on a cluster.
@@ -29,7 +29,7 @@ pub struct Product<'a> {
     cluster: &'a Cluster,
 }
 
-/// What a run of a program gave.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -37,26 +37,26 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// The credential provider, static, as it is shipped.
+/// The shipped, static credential provider.
 pub fn provider_path() -> PathBuf {
     let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
     release.join(globalps_core::provider::BINARY)
 }
 
 impl<'a> Product<'a> {
-    /// Pushes both images into the open registry and installs with the plugin. `make image` made all three.
+    /// Pushes both images into the open registry and installs with the plugin. Needs the output of `make image`.
     pub fn install(cluster: &'a Cluster) -> Result<Self> {
         Self::install_with(cluster, &[])
     }
 
-    /// The same, with more flags of `install`.
+    /// The same with additional flags of `install`.
     pub fn install_with(cluster: &'a Cluster, flags: &[&str]) -> Result<Self> {
         let product = Self { cluster };
         product.install_again(flags)?;
         Ok(product)
     }
 
-    /// The same once more, with these flags.
+    /// Runs `install` again with these flags.
     pub fn install_again(&self, flags: &[&str]) -> Result<()> {
         let controller = self.push("globalps-controller")?;
         let syncer = self.push("globalps-syncer")?;
@@ -73,7 +73,7 @@ impl<'a> Product<'a> {
         Ok(())
     }
 
-    /// Looks at a cluster where globalps is installed.
+    /// Attaches to a cluster on which globalps is installed.
     pub fn attach(cluster: &'a Cluster) -> Self {
         Self { cluster }
     }
@@ -90,12 +90,12 @@ impl<'a> Product<'a> {
             .push(&archive, Access::Open, &format!("{name}:test"))
     }
 
-    /// The plugin's program, static, as it is shipped.
+    /// The shipped, static plugin.
     pub fn plugin_path() -> PathBuf {
         kubernetes::target_dir().join("x86_64-unknown-linux-musl/release/kubectl-globalps")
     }
 
-    /// A run of the plugin as the cluster's admin; `input` is its standard input.
+    /// Runs the plugin as the cluster's admin; `input` is its standard input.
     pub fn plugin(&self, args: &[&str], input: &str) -> Result<Ran> {
         let mut command = Command::new(Self::plugin_path());
         command
@@ -104,8 +104,8 @@ impl<'a> Product<'a> {
         run(&mut command, input)
     }
 
-    /// `kubectl apply` of the additional Secret with this content. The type is `Opaque` where the content would not be
-    /// taken otherwise.
+    /// Runs `kubectl apply` for the additional Secret with this content. The type is `Opaque` if the API server would
+    /// otherwise reject the content.
     pub fn apply(&self, content: &str) -> Result<()> {
         secrecy::remember_file(content);
         let valid_json =
@@ -118,7 +118,7 @@ impl<'a> Product<'a> {
         self.apply_secret(&json!({"type": type_, "stringData": {".dockerconfigjson": content}}))
     }
 
-    /// `kubectl apply` of the additional Secret with this body.
+    /// Runs `kubectl apply` for the additional Secret with this body.
     pub fn apply_secret(&self, body: &Value) -> Result<()> {
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADDITIONAL, "namespace": NAMESPACE},
@@ -133,7 +133,7 @@ impl<'a> Product<'a> {
         Ok(())
     }
 
-    /// `kubectl delete` of the additional Secret; no error where there is none.
+    /// Runs `kubectl delete` for the additional Secret, which need not exist.
     pub fn delete(&self) -> Result<()> {
         self.cluster.kubectl(&[
             "delete",
@@ -146,10 +146,10 @@ impl<'a> Product<'a> {
         Ok(())
     }
 
-    /// Waits until the additional Secret's rollout, or its withdrawal, is complete, and nothing is left of the latter.
+    /// Waits until the additional Secret's rollout is complete or, after a deletion, until everything is removed.
     pub fn wait_clean(&self) -> Result<()> {
         until(
-            "everything that globalps created is gone",
+            "everything that globalps created to be deleted",
             DEADLINE,
             POLL,
             || {
@@ -175,7 +175,7 @@ impl<'a> Product<'a> {
         )
     }
 
-    /// `kubectl get ... -o json`, or null where there is no such object.
+    /// Runs `kubectl get ... -o json`; null if the object does not exist.
     pub fn get(&self, what: &str) -> Result<Value> {
         let text = self.cluster.kubectl(&[
             "get",
@@ -214,7 +214,7 @@ impl<'a> Product<'a> {
         Ok((text("status"), text("reason"), text("message")))
     }
 
-    /// Waits until the status is about the additional Secret as it is now and the condition has this status.
+    /// Waits until the status is about the current additional Secret and the condition has this status.
     pub fn wait_condition(&self, type_: &str, wanted: &str) -> Result<(String, String, String)> {
         let what = format!("condition {type_}={wanted}");
         let waited = until(&what, DEADLINE, POLL, || {
@@ -230,17 +230,17 @@ impl<'a> Product<'a> {
         waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
     }
 
-    /// Waits until every node has what the additional Secret says now.
+    /// Waits until every node has the content of the current additional Secret.
     pub fn wait_synced(&self) -> Result<()> {
         self.wait_condition("Ready", "True").map(|_| ())
     }
 
-    /// A node's object, `NodePullSecret`.
+    /// Status of a node's `NodePullSecret`.
     pub fn node_status(&self, node: &str) -> Result<Value> {
         Ok(self.get(&format!("nodepullsecret/{node}"))?["status"].clone())
     }
 
-    /// A pod of the image on the node; replaced where there is one already.
+    /// Creates a pod with the image on the node; replaces an existing pod.
     pub fn start_pod(&self, name: &str, image: &str, node: &str) -> Result<()> {
         self.delete_pod(name)?;
         let pod = json!({
@@ -269,7 +269,8 @@ impl<'a> Product<'a> {
         Ok(())
     }
 
-    /// Waits until the pod runs, or, `refused`, until its image was refused. The registry's own words then.
+    /// Waits until the pod runs or, with `refused`, until its image cannot be pulled; then returns the registry's
+    /// message.
     pub fn wait_pod(&self, name: &str, refused: bool) -> Result<String> {
         let what = format!("pod {name} {}", if refused { "refused" } else { "running" });
         until(&what, DEADLINE, POLL, || {
@@ -284,9 +285,9 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Starts of the node's kubelet since the node booted, as its systemd counts them.
+    /// Starts of the node's kubelet since the node booted, counted from its systemd's journal.
     pub fn kubelet_starts(&self, node: &Node) -> Result<usize> {
-        // systemd's own message of a unit that has started.
+        // systemd's MESSAGE_ID of "unit started".
         const STARTED: &str = "39f53479d3a045ac8e11786248231fbf";
         let show = [
             "systemctl",
@@ -312,7 +313,7 @@ impl<'a> Product<'a> {
             let invocation = invocation.unwrap_or_default();
             let journal = node.exec(&journal)?.ok()?;
             let starts = journal.lines().filter(|line| line.contains(STARTED));
-            // On a busy machine the journal is behind, for longer than a few seconds, and `--sync` does not wait for what is
+            // On a busy machine the journal can lag by more than a few seconds, and `--sync` does not wait for messages
             // still in its socket. A start that failed before the program ran has no message.
             let is_complete = starts.clone().any(|line| line.contains(invocation));
             if is_complete || !is_active && begun.elapsed() > JOURNAL {
@@ -326,7 +327,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Fails where one of these texts is found in anything that was logged, told or left for others to read.
+    /// Fails if one of these texts is in a log, an event, a status or a readable file.
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
         Search::for_some(secrets).cluster(self.cluster)
     }
@@ -335,20 +336,20 @@ impl<'a> Product<'a> {
 /// The `GlobalPullSecret`, as kubectl names it.
 pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
 
-/// `kubectl patch --type=merge`, in the pull secrets' namespace.
+/// Runs `kubectl patch --type=merge` in the namespace of globalps.
 pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
     let patch = patch.to_string();
     let args = ["patch", what, "-n", NAMESPACE, "--type=merge", "-p", &patch];
     cluster.kubectl(&args).map(drop)
 }
 
-/// Runs a program to its end with this standard input. It fails where the program shows a credential.
+/// Runs a program to its end with this standard input. Fails if its output contains a credential.
 pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
     let is = |wanted: &str| command.get_args().any(|word| word == wanted);
     if is("--password-stdin") {
         secrecy::remember(input.trim_end());
     }
-    // The one place where that is asked for.
+    // The only command that is asked to show credentials.
     let shows_secrets = (is("yaml") || is("json"))
         && command
             .get_args()

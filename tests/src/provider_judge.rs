@@ -1,4 +1,4 @@
-//! The program that the kubelet runs at a pull, run by the kubelet's own code, against what core says that it gives.
+//! Compares the credential provider, as the kubelet's own code runs it, with what `core` computes.
 
 use std::fmt;
 use std::fs;
@@ -13,21 +13,21 @@ use crate::fuzz::{PullCase, pull_case};
 use crate::oracle::{Kubelet, Offered, Pair};
 use crate::product::provider_path;
 
-/// Pulls that are in the pipe at once.
+/// Pulls that are sent at once.
 const BATCH: usize = 64;
 
-/// What a run of many pulls gave.
+/// Result of many pulls.
 #[derive(Default)]
 pub struct Report {
     pub pulls: u64,
-    /// Pulls for which the kubelet had a credential for every pod, and one for some pods.
+    /// Pulls for which the kubelet had a credential that every pod may use, or one for some pods.
     pub with_node_wide: u64,
     pub with_scoped: u64,
-    /// Pulls that get less than a pod of every scope would.
+    /// Pulls from which a scope keeps a credential.
     pub out_of_scope: u64,
-    /// Names of images that the kubelet refuses.
+    /// Image names that the kubelet rejects.
     pub refused: u64,
-    /// At most some of them, each as text.
+    /// The first disagreements, as text.
     pub disagreements: Vec<String>,
 }
 
@@ -38,9 +38,9 @@ impl fmt::Display for Report {
             (self.with_scoped, "pulls with a credential for some pods"),
             (
                 self.out_of_scope,
-                "pulls that a scope keeps a credential from",
+                "pulls from which a scope keeps a credential",
             ),
-            (self.refused, "pulls of a name that the kubelet refuses"),
+            (self.refused, "pulls of a name that the kubelet rejects"),
         ] {
             writeln!(f, "{number:>10}  {of}")?;
         }
@@ -48,7 +48,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Compares the pulls from this number on, on all processors; each stops after ten disagreements.
+/// Compares the pulls from this number on, with all CPUs; each worker stops after ten disagreements.
 pub fn judge(seed: u64, number: u64) -> Result<Report> {
     let workers = thread::available_parallelism().map_or(1, usize::from) as u64;
     let numbers = |worker: u64| (0..number).filter(move |at| at % workers == worker);
@@ -77,7 +77,7 @@ pub fn judge(seed: u64, number: u64) -> Result<Report> {
 fn run(numbers: impl Iterator<Item = u64> + Clone) -> Result<Report> {
     let dir = tempfile::tempdir()?;
     let (config, data) = (dir.path().join("providers.json"), dir.path().join("data"));
-    // Every port that the content will name: a process registers its providers once.
+    // All ports that the content will use: a process can register its providers only once.
     let mut known = ProviderConfig {
         scopes: true,
         ..ProviderConfig::default()
@@ -129,10 +129,10 @@ impl Report {
     }
 }
 
-/// What a kubelet tries, each with whether it is for some pods only.
+/// The credentials that a kubelet tries, each with whether it is for some pods only.
 type Tries = Vec<(Pair, bool)>;
 
-/// Whether some entry serves the image and not this pod.
+/// Whether some entry serves the image but not this pod.
 fn withholds(case: &PullCase) -> bool {
     case.content.scoped.iter().any(|scoped| {
         let pod = case.pod.as_ref();
@@ -142,7 +142,7 @@ fn withholds(case: &PullCase) -> bool {
     })
 }
 
-/// What core says otherwise about a pull, as text.
+/// How core's result for a pull differs, as text.
 fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
     let ours = offers(&case.content, &case.asked.image, case.pod.as_ref());
     let theirs: Tries = offered
@@ -151,18 +151,18 @@ fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
         .map(|one| (one.pair.clone(), one.scoped))
         .collect();
     let difference = if !offered.panic.is_empty() {
-        format!("the oracle panics: {}", offered.panic)
+        format!("the oracle panicked: {}", offered.panic)
     } else {
         match ours {
             Err(_) if offered.repository.is_empty() => return None,
-            Err(error) => format!("ours refuses the name ({error}), the kubelet does not"),
-            Ok(_) if offered.repository.is_empty() => "the kubelet refuses the name".to_owned(),
+            Err(error) => format!("globalps rejects the name ({error}), the kubelet accepts it"),
+            Ok(_) if offered.repository.is_empty() => "the kubelet rejects the name".to_owned(),
             Ok(ours) => {
                 let (ours, theirs) = ordered(&ours, theirs);
                 if ours == theirs {
                     return None;
                 }
-                format!("ours {ours:?}, theirs {theirs:?}")
+                format!("globalps {ours:?}, the kubelet {theirs:?}")
             }
         }
     };
@@ -173,7 +173,7 @@ fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
     ))
 }
 
-/// Both in an order of their own where the kubelet's is random: keys of one provider that are one to it.
+/// Sorts both where the kubelet's order is random: keys of one provider that the kubelet treats as equal.
 fn ordered(ours: &[Offer], mut theirs: Tries) -> (Tries, Tries) {
     let is_same = |one: &Offer, other: &Offer| {
         one.source.is_some() == other.source.is_some()

@@ -1,5 +1,5 @@
-//! A cluster ends with the process that started it, however that ends. The reaper is a child of that
-//! process, in a process group of its own; the end of the pipe between them is the order to take down.
+//! Removes a cluster when the process that started it ends, for whatever reason. The reaper is a child of that process,
+//! in its own process group. When the pipe between them closes, it removes the cluster.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -29,7 +29,7 @@ impl Reaper {
         Ok(Self(child))
     }
 
-    /// From now on the reaper takes the cluster down when this process ends.
+    /// From now on the reaper removes the cluster when this process ends.
     pub(crate) fn arm(&mut self) -> Result<()> {
         let order = self.0.stdin.as_mut().context("the reaper has no pipe")?;
         Ok(order.write_all(ARMED)?)
@@ -39,7 +39,7 @@ impl Reaper {
         self.0.id()
     }
 
-    /// Ends the reaper without its taking anything down.
+    /// Ends the reaper; the cluster stays.
     pub(crate) fn dismiss(mut self) -> Result<()> {
         let mut order = self.0.stdin.take().context("the reaper has no pipe")?;
         order.write_all(b"dismissed")?;
@@ -49,8 +49,8 @@ impl Reaper {
     }
 }
 
-/// What `testcluster reap` does: waits for the end of its standard input, then takes the cluster down if
-/// that was the last word, and the cluster is still the one it was started for.
+/// Implements `testcluster reap`: waits for the end of standard input. Then removes the cluster if the reaper was armed
+/// and this process still owns the cluster.
 pub fn reap(dir: &Path) -> Result<()> {
     let mut order = Vec::new();
     std::io::stdin().read_to_end(&mut order)?;
@@ -60,18 +60,20 @@ pub fn reap(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `testcluster`, which cargo builds beside every test of this package.
+/// `testcluster`, which cargo builds for every test of this package.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     if own.file_name().is_some_and(|name| name == "testcluster") {
         return Ok(own);
     }
-    // A program is beside it, and a test one folder below.
-    let mut folders = own.ancestors().skip(1).take(2);
-    match folders.find_map(|folder| Some(folder.join("testcluster")).filter(|path| path.exists())) {
+    // For a program it is in the same directory, for a test in the parent directory.
+    let mut directories = own.ancestors().skip(1).take(2);
+    match directories
+        .find_map(|directory| Some(directory.join("testcluster")).filter(|path| path.exists()))
+    {
         Some(program) => Ok(program),
         None => bail!(
-            "no `testcluster` beside `{}`: run `cargo build -p globalps-tests`",
+            "no `testcluster` next to `{}`: run `cargo build -p globalps-tests`",
             own.display()
         ),
     }

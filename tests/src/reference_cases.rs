@@ -1,5 +1,5 @@
-//! The cases that HyperShift's own syncer is tested with, and what ours makes of each: one table, run by the test
-//! `reference_cases` on a bare node and told in `docs/reference-cases.md`.
+//! The test cases of HyperShift's own syncer, and what the syncer of globalps does in each: one table, which the test
+//! `reference_cases` runs on a bare node and `docs/reference-cases.md` shows.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use std::fmt::Write as _;
 pub struct FileCase {
     pub before: Option<&'static str>,
     pub desired: &'static str,
-    /// Restarts of the kubelet that fail.
+    /// Number of kubelet restarts that fail.
     pub failures: usize,
-    /// A system call that fails, as strace's `--inject` says.
+    /// A system call that fails, in the syntax of strace's `--inject`.
     pub injection: Option<&'static str>,
-    /// What their syncer leaves, and how often it asks for a restart.
+    /// What HyperShift's syncer leaves, and how many restarts it requests.
     pub theirs: &'static str,
-    /// What ours leaves.
+    /// What the syncer of globalps leaves.
     pub after: Option<&'static str>,
     pub phase: &'static str,
-    /// Restarts that ours asks for.
+    /// Number of restarts that the syncer of globalps requests.
     pub restarts: usize,
     pub better: &'static str,
 }
@@ -34,16 +34,16 @@ const CASE: FileCase = FileCase {
     desired: NEW,
     failures: 0,
     injection: None,
-    theirs: "the new content alone, 1",
+    theirs: "only the new content, 1",
     after: Some(BOTH),
     phase: "Synced",
     restarts: 1,
     better: OWN_STAYS,
 };
-/// Nobody restarts for it, and nobody writes.
+/// Neither syncer writes or restarts.
 const SAME: FileCase = FileCase {
     before: Some(NEW),
-    theirs: "the file as it was, 0",
+    theirs: "the unchanged file, 0",
     after: Some(NEW),
     restarts: 0,
     better: "",
@@ -51,11 +51,11 @@ const SAME: FileCase = FileCase {
 };
 const FAILS: FileCase = FileCase {
     failures: 3,
-    theirs: "the old content, 3; again and again",
+    theirs: "the old content, 3; repeats forever",
     after: Some(OLD),
     phase: "RolledBack",
     restarts: 4,
-    better: "the kubelet runs again, with the old file; the content is not tried again until it changes",
+    better: "the kubelet runs again, with the old file; globalps does not retry this content",
     ..CASE
 };
 
@@ -68,23 +68,23 @@ pub const FILES: &[FileCase] = &[
     },
     FileCase {
         before: None,
-        theirs: "an empty file, 3; again and again",
+        theirs: "an empty file, 3; repeats forever",
         after: None,
-        better: "there is no file again: with an empty one CRI-O pulls nothing at all",
+        better: "the file is removed again: with an empty file every pull of CRI-O fails",
         ..FAILS
     },
     CASE,
     FAILS,
     SAME,
     FileCase {
-        theirs: "the old content, 3, and a kubelet that is not started with it",
+        theirs: "the old content, 3; the kubelet is not restarted with it",
         ..FAILS
     },
     FileCase {
-        // The second rename puts the new file in place; the seventh, which would put the old one back, fails once.
+        // The second rename installs the new file. The seventh, which restores the old one, fails once.
         injection: Some("rename:error=EIO:when=7"),
-        theirs: "the new content, 3, and two errors",
-        better: "putting it back is tried until it works, and the status says what is in the way",
+        theirs: "the new content, 3; two errors",
+        better: "globalps retries until the file is restored, and reports the error in the status",
         ..FAILS
     },
     FileCase {
@@ -109,7 +109,7 @@ pub const FILES: &[FileCase] = &[
     },
 ];
 
-/// How the restart of the kubelet ends, as systemd or the bus says; `call`: the call itself is refused.
+/// Results of the kubelet's restart, as systemd or the bus reports them; `call`: the request itself fails.
 pub const ENDS: &[&str] = &[
     "call",
     "failed",
@@ -119,7 +119,8 @@ pub const ENDS: &[&str] = &[
     "skipped",
 ];
 
-/// A content of the Secret, whether theirs takes it, and what ours finds: nothing, or the code of the first error.
+/// Content of the Secret, whether HyperShift's syncer accepts it, and what globalps reports: nothing, or the code of
+/// the first error.
 pub const CONTENTS: &[(&str, bool, &str)] = &[
     (r#"{"auths":{"r.io":{"auth":"dTpw"}}}"#, true, ""),
     (
@@ -155,24 +156,24 @@ pub const CONTENTS: &[(&str, bool, &str)] = &[
     ),
 ];
 
-/// The tables for people.
+/// The tables as Markdown.
 pub fn document() -> String {
-    let mut text = "# The cases of HyperShift's own syncer\n\n\
-        Made from the tables in `tests/src/reference_cases.rs` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib \
-        reference_cases`;\nthe test `reference_cases` runs ours, the real program on a node with a systemd of the test's \
-        own. What theirs does is taken from its unit tests.\n\n\
+    let mut text = "# The test cases of HyperShift's own syncer\n\n\
+        Generated from the tables in `tests/src/reference_cases.rs` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib \
+        reference_cases`.\nThe test `reference_cases` runs the syncer of globalps, the real program on a node with a simulated systemd. \
+        The results of HyperShift's syncer are from its unit tests.\n\n\
         ## A credentials file, before and after\n\n\
-        `old` and `new` are one entry each; `⏎` is a line's end.\n\n\
-        | before | granted | restarts that fail | theirs: file, restarts | ours: file, restarts, phase | better |\n\
+        `old` and `new` are one entry each; `⏎` is a final newline.\n\n\
+        | before | assigned | failing restarts | HyperShift: file, restarts | globalps: file, restarts, phase | improvement |\n\
         |---|---|---|---|---|---|\n"
         .to_owned();
     for case in FILES {
         let failures = match (case.failures, case.injection) {
             (0, _) => "none".to_owned(),
             (failures, None) => format!("{failures}"),
-            (failures, Some(_)) => format!("{failures}, and the first try to put the file back"),
+            (failures, Some(_)) => format!("{failures}, and the first attempt to restore the file"),
         };
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         let _ = writeln!(
             text,
             "| {} | {} | {failures} | {} | {}, {}, `{}` | {} |",
@@ -185,27 +186,27 @@ pub fn document() -> String {
             case.better,
         );
     }
-    text += "\n## How the restart ends\n\nTheirs knows `done`, and an error for everything else, without a deadline. \
-        Ours has a deadline on everything, asks whether the kubelet that runs is another one\nand serves, and tells in \
-        the node's status how it ended. Each of these, three times, takes the change back:\n\n";
+    text += "\n## Result of the restart\n\nHyperShift's syncer treats every result except `done` as an error, and waits without a deadline. \
+        globalps has a deadline for every step, checks that a new kubelet process runs\nand accepts connections, and reports \
+        the result in the node's status. Each of these results, three times in a row, causes a rollback:\n\n";
     for end in ENDS {
         let _ = match *end {
-            "call" => writeln!(text, "- the call is refused"),
+            "call" => writeln!(text, "- the request itself fails"),
             end => writeln!(text, "- `{end}`"),
         };
     }
-    text += "\n## A content of the Secret\n\nTheirs looks at it on the node. Ours refuses it before any node sees it, \
-        names each error, and keeps the last good content in force.\n\n\
-        | content | theirs | ours |\n|---|---|---|\n";
+    text += "\n## Content of the Secret\n\nHyperShift's syncer validates it on the node. globalps rejects invalid content before any node gets it, \
+        reports each error, and keeps the last valid content in effect.\n\n\
+        | content | HyperShift | globalps |\n|---|---|---|\n";
     for (content, is_taken, code) in CONTENTS {
         let content = match content.trim() {
-            "" if content.is_empty() => "nothing".to_owned(),
+            "" if content.is_empty() => "empty".to_owned(),
             "" => "spaces".to_owned(),
             content => format!("`{content}`"),
         };
-        let theirs = if *is_taken { "taken" } else { "an error" };
+        let theirs = if *is_taken { "accepted" } else { "error" };
         let ours = if code.is_empty() {
-            "taken".to_owned()
+            "accepted".to_owned()
         } else {
             format!("`{code}`")
         };

@@ -1,4 +1,4 @@
-//! Two registries on the bridge's address: an open one and one with a password.
+//! Two registries on the bridge's address: an open one, and one that requires a password.
 
 use std::fs;
 use std::io::Write;
@@ -20,16 +20,16 @@ use crate::wait::until;
 
 const USER: &str = "puller";
 
-/// Which of a cluster's registries.
+/// One of a cluster's registries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody pulls and pushes.
+    /// Without a password.
     Open,
-    /// Nobody does without the password.
+    /// With a password for every pull and push.
     Private,
 }
 
-/// The registries of a cluster. Both speak plain HTTP; the nodes' containerd knows them.
+/// The registries of a cluster. Both speak plain HTTP, and the nodes' containerd is configured for them.
 pub struct Registry {
     layout: Layout,
 }
@@ -41,7 +41,7 @@ impl Registry {
         }
     }
 
-    /// Host and port, as image references begin.
+    /// Host and port, for image references.
     pub fn address(&self, access: Access) -> String {
         match access {
             Access::Open => self.layout.open_registry(),
@@ -49,7 +49,7 @@ impl Registry {
         }
     }
 
-    /// The one user of the private registry.
+    /// The only user of the private registry.
     pub fn user(&self) -> &'static str {
         USER
     }
@@ -59,7 +59,7 @@ impl Registry {
         fs::read_to_string(self.path("password")).context("could not read the registry's password")
     }
 
-    /// Changes the password; the private registry takes the new one, and only it, at once.
+    /// Changes the password. From now on the private registry accepts only the new one.
     pub fn set_password(&self, password: &str) -> Result<()> {
         secrecy::remember_login(USER, password);
         write_private(&self.path("htpasswd"), &htpasswd(USER, password)?)?;
@@ -67,13 +67,13 @@ impl Registry {
         write_private(&self.path("config.json"), &self.docker_config()?)
     }
 
-    /// A registry credentials file (`config.json`) that holds the private registry's entry alone.
+    /// A registry credentials file (`config.json`) with only the private registry's entry.
     pub fn docker_config(&self) -> Result<String> {
         let auth = STANDARD.encode(format!("{USER}:{}", self.password()?));
         Ok(json!({"auths": {self.address(Access::Private): {"auth": auth}}}).to_string())
     }
 
-    /// Pushes an OCI archive; `name` is as in `team/app:1`. Gives the whole reference.
+    /// Pushes an OCI archive; `name` is like `team/app:1`. Returns the full image reference.
     pub fn push(&self, archive: &Path, access: Access, name: &str) -> Result<String> {
         let reference = format!("{}/{name}", self.address(access));
         let mut command = Command::new("skopeo");
@@ -94,7 +94,7 @@ impl Registry {
         Ok(reference)
     }
 
-    /// Another name for an image of the private registry, in either of the two.
+    /// Tags an image of the private registry, in either registry.
     pub fn tag(&self, image: &str, access: Access, name: &str) -> Result<()> {
         let mut command = Command::new("skopeo");
         command
@@ -117,7 +117,7 @@ impl Registry {
 
     pub(crate) fn start(&self) -> Result<()> {
         fs::create_dir_all(self.path(""))?;
-        // 128 bits from the kernel, and nothing that a shell or a URL would treat in its own way.
+        // 128 random bits, without characters that are special in a shell or a URL.
         let password = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
         self.set_password(&password.trim().replace('-', ""))?;
         for access in [Access::Open, Access::Private] {
@@ -164,9 +164,9 @@ impl Registry {
     }
 }
 
-/// A line of a registry's file of users.
+/// A line of a registry's htpasswd file.
 pub(crate) fn htpasswd(user: &str, password: &str) -> Result<String> {
-    // By standard input: arguments are for everybody to read.
+    // Through standard input, because every user can read arguments.
     let mut child = Command::new("htpasswd")
         .args(["-n", "-i", "-B", user])
         .stdin(Stdio::piped())

@@ -1,5 +1,5 @@
-//! A release of the product as its manifests and images: this tree, or the release before it, which `make previous`
-//! builds. For tests that change from one to the other.
+//! A release of globalps as manifests and images: this tree, or the previous release, which `make previous` builds. For
+//! tests of upgrades and downgrades.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::{Access, Cluster, kubernetes};
 const CONTROLLER_LINE: &str = "image: globalps-controller:";
 const SYNCER_LINE: &str = "- --syncer-image=globalps-syncer:";
 
-/// A release that is built.
+/// A release whose images are built.
 #[derive(Clone, Debug)]
 pub struct Release {
     /// Tag of its images.
@@ -30,7 +30,7 @@ pub struct Pushed {
 }
 
 impl Release {
-    /// This tree, after `make image`.
+    /// This tree; needs `make image`.
     pub fn current() -> Self {
         Self {
             tag: "current",
@@ -39,7 +39,7 @@ impl Release {
         }
     }
 
-    /// The release before, after `make previous`.
+    /// The previous release; needs `make previous`.
     pub fn previous() -> Self {
         let root = kubernetes::target_dir().join("previous");
         Self {
@@ -76,8 +76,8 @@ impl Release {
     }
 }
 
-/// Applies the controller's manifests, with the syncer of the same release or another, and waits until only that
-/// controller runs. The syncers follow when the controller replaces them.
+/// Applies the controller's manifests, with the syncer of this or another release, and waits until only this controller
+/// runs. The controller replaces the syncers later.
 pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Result<()> {
     let manifests = with_images(
         &controller.manifests,
@@ -115,12 +115,12 @@ pub fn syncers_are(cluster: &Cluster, release: &Pushed) -> Result<bool> {
                 && desired == updated
                 && desired == ready
         }
-        // Nothing is updated yet.
+        // The DaemonSet's status is not updated yet.
         _ => false,
     })
 }
 
-/// The manifests with other images than those that they name.
+/// The manifests with these images.
 fn with_images(manifests: &str, controller: &str, syncer: &str) -> Result<String> {
     let mut replaced = 0;
     let lines: Vec<String> = manifests

@@ -1,4 +1,4 @@
-//! Rights that Roles give, and calls that accounts made by the audit log: whether they are the same, both ways.
+//! Compares the rights that Roles grant with the requests in the audit log, in both directions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,18 +8,18 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-/// Paths of no resource that every account may read.
+/// Non-resource paths that every account may read.
 const FOR_ALL: [&str; 2] = ["/api", "/apis"];
 
-/// One verb on one object, or on all of a resource.
+/// One verb on one object, or on all objects of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     user: String,
-    /// Empty: in every namespace.
+    /// Empty: all namespaces.
     namespace: String,
-    /// Group, resource and subresource, with slashes; a path where a call was for no resource.
+    /// Group, resource and subresource, separated by slashes; a path for a non-resource request.
     resource: String,
-    /// Empty: any.
+    /// Empty: any name.
     name: String,
     verb: String,
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// What accounts asked for.
+/// The requests of accounts.
 #[derive(Debug, Default)]
 pub struct Calls {
     allowed: BTreeSet<Right>,
@@ -56,8 +56,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The calls of these users. `counts` looks at every event of the audit log, in order, and says of a refused one whether it
-    /// counts.
+    /// The requests of these users. `counts` sees every event of the audit log in order, and decides for a forbidden
+    /// request whether it counts.
     pub fn read(
         log: &Path,
         users: &[&str],
@@ -71,7 +71,7 @@ impl Calls {
                 continue;
             };
             if event["annotations"]["authorization.k8s.io/decision"] == "allow" {
-                // Server-side apply of what is not there makes it.
+                // Server-side apply of an object that does not exist creates it.
                 if call.verb == "patch" && event["responseStatus"]["code"] == 201 {
                     calls.allowed.insert(Right {
                         verb: "create".to_owned(),
@@ -114,22 +114,22 @@ fn call(event: &Value, users: &[&str]) -> Option<Right> {
     })
 }
 
-/// A part of how a right or a call is shown, and a reason.
+/// A substring of a right or a request as printed, and a reason.
 pub type Table<'a> = &'a [(&'a str, &'a str)];
 
-/// Where rights and calls are not the same, and why.
+/// Expected differences between rights and requests, with reasons.
 pub struct Exceptions<'a> {
-    /// Rights that no call needs.
+    /// Rights that no request needs.
     pub unused: Table<'a>,
-    /// Rights that a call needs now and then, and when.
+    /// Rights that a request needs only sometimes, and when.
     pub sometimes: Table<'a>,
-    /// Calls that are not allowed.
+    /// Requests that are forbidden.
     pub refused: Table<'a>,
 }
 
-/// Panics where a call has no right, a right no call, or an exception is none.
+/// Panics if a request has no right, a right has no request, or an exception is not needed.
 pub fn assert_same(rights: &BTreeSet<Right>, calls: &Calls, exceptions: &Exceptions) {
-    let told = |right: &Right, table: Table| {
+    let matches = |right: &Right, table: Table| {
         let text = right.to_string();
         table.iter().any(|(part, _)| text.contains(part))
     };
@@ -141,12 +141,12 @@ pub fn assert_same(rights: &BTreeSet<Right>, calls: &Calls, exceptions: &Excepti
         .collect();
     assert!(
         uncovered.is_empty(),
-        "no rule of ours allows: {uncovered:#?}"
+        "no rule allows these requests: {uncovered:#?}"
     );
     let unexpected: Vec<String> = calls
         .refused
         .iter()
-        .filter(|call| !told(call, exceptions.refused))
+        .filter(|call| !matches(call, exceptions.refused))
         .map(ToString::to_string)
         .collect();
     assert!(unexpected.is_empty(), "not allowed: {unexpected:#?}");
@@ -156,23 +156,26 @@ pub fn assert_same(rights: &BTreeSet<Right>, calls: &Calls, exceptions: &Excepti
         .collect();
     let needless: Vec<String> = unused
         .iter()
-        .filter(|right| !told(right, exceptions.unused) && !told(right, exceptions.sometimes))
+        .filter(|right| !matches(right, exceptions.unused) && !matches(right, exceptions.sometimes))
         .map(ToString::to_string)
         .collect();
-    assert!(needless.is_empty(), "nobody needs: {needless:#?}");
+    assert!(
+        needless.is_empty(),
+        "no request needs these rights: {needless:#?}"
+    );
     for (part, reason) in exceptions.unused {
         let is_there = unused.iter().any(|right| right.to_string().contains(part));
         assert!(is_there, "it is used: {part} ({reason})");
     }
     println!(
-        "{} rights, {} of them used, by {} different calls",
+        "{} rights, {} of them used, by {} different requests",
         rights.len(),
         rights.len() - unused.len(),
         calls.allowed.len()
     );
 }
 
-/// Every right that these objects give to service accounts, one by one.
+/// Every right that these objects grant to service accounts.
 pub fn rights_of(objects: &[Value]) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for binding in of_kind(objects, "Binding") {
@@ -183,8 +186,8 @@ pub fn rights_of(objects: &[Value]) -> BTreeSet<Right> {
                 && role["metadata"]["name"] == binding["roleRef"]["name"]
                 && role["metadata"]["namespace"].as_str() == namespace
         });
-        let role = role.expect("a binding of a role that is there");
-        // What kubelets may do for the credential provider is no right of an account of globalps'.
+        let role = role.expect("the role of a binding");
+        // The rights of kubelets for the credential provider are not rights of an account of globalps.
         let accounts = list(&binding["subjects"]).iter();
         for subject in accounts.filter(|subject| subject["kind"] == "ServiceAccount") {
             let user = format!(

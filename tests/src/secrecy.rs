@@ -1,5 +1,5 @@
-//! Nothing shows a credential. What tests give to the product is remembered here, and looked for in whatever a program
-//! prints, as soon as it has printed it, and in all that a cluster has logged or left for others to read, at its end.
+//! Checks that no credential is disclosed. Remembers what tests give to the product, and searches the output of every
+//! program when it ends and, at the end of a cluster, everything that the cluster logged or left readable for others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,28 +15,28 @@ use serde_json::Value;
 
 use crate::{Cluster, Node};
 
-/// Shorter ones stand in a log by chance.
+/// Shorter texts occur in a log by chance.
 const SHORTEST: usize = 8;
-/// The same in base64, which is in no word.
+/// The same for base64, which occurs in no word.
 const SHORTEST_BASE64: usize = 7;
 
-/// Of this process: every test of a file counts on the others' silence, too.
+/// Shared by all tests of this process: each test also checks the others' credentials.
 static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// From now on this user's password is shown nowhere, be it alone or with the user.
+/// From now on this password must not appear anywhere, alone or with the user.
 pub fn remember_login(user: &str, password: &str) {
     remember(password);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.extend(forms_of_login(user, password));
 }
 
-/// The same of a password or a token alone.
+/// The same for a password or a token alone.
 pub fn remember(secret: &str) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.extend(forms(secret));
 }
 
-/// The same of everything in a credentials file, as far as it is one.
+/// The same for everything in a credentials file, if it can be parsed.
 pub fn remember_file(content: &str) {
     let file: Value = serde_json::from_str(content).unwrap_or_default();
     for entry in file["auths"]
@@ -54,7 +54,7 @@ pub fn remember_file(content: &str) {
     }
 }
 
-/// What a text looks like where it is shown, and inside of something longer that is shown in base64.
+/// Forms in which a text may appear: itself, and inside longer text in base64.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = inside_base64(secret);
     forms.push(secret.to_owned());
@@ -62,7 +62,7 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// As `auth` of a credentials file, and such a file in the data of a Secret.
+/// As the `auth` of a credentials file, and as such a file in the data of a Secret.
 fn forms_of_login(user: &str, password: &str) -> Vec<String> {
     let auth = BASE64_STANDARD_NO_PAD.encode(format!("{user}:{password}"));
     if password.is_empty() || auth.len() < SHORTEST_BASE64 {
@@ -73,7 +73,7 @@ fn forms_of_login(user: &str, password: &str) -> Vec<String> {
     forms
 }
 
-/// The characters that are the same whatever stands before and behind, for each of the three places where it may begin.
+/// The base64 characters that do not depend on the text before and after, for each of the three possible offsets.
 fn inside_base64(text: &str) -> Vec<String> {
     (0..3)
         .map(|before| {
@@ -86,16 +86,16 @@ fn inside_base64(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is looked for.
+/// The texts to search for.
 pub struct Search(AhoCorasick);
 
 impl Search {
-    /// Everything that was remembered, in every form in which it may be shown.
+    /// Everything that was remembered, in every form.
     pub fn for_all() -> Self {
         Self::of(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).iter())
     }
 
-    /// These texts as they are.
+    /// These texts, literally.
     pub fn for_some(secrets: &[&str]) -> Self {
         Self::of(secrets)
     }
@@ -104,7 +104,7 @@ impl Search {
         Self(AhoCorasick::new(texts).expect("less than a gigabyte of credentials"))
     }
 
-    /// Fails where one is found in the bytes. The error names the place, and not what is there.
+    /// Fails if the bytes contain one of the texts. The error contains the place, but not the text.
     pub fn bytes(&self, place: &str, bytes: &[u8]) -> Result<()> {
         let Some(found) = self.0.find(bytes) else {
             return Ok(());
@@ -114,14 +114,14 @@ impl Search {
         bail!("a credential is shown in {place}, line {line}")
     }
 
-    /// Looks at the logs of the control plane, the nodes and the pods, the audit log, objects that are no Secrets, the
-    /// arguments of processes, and the files of nodes that everybody may read.
+    /// Searches the logs of the control plane, the nodes and the pods, the audit log, all objects except Secrets, the
+    /// arguments of processes, and the nodes' world-readable files.
     pub fn cluster(&self, cluster: &Cluster) -> Result<()> {
         self.logs_and_files(cluster)?;
         self.objects(cluster)
     }
 
-    /// The same at a cluster's end, when its API server may be gone.
+    /// The same at the end of a cluster, when its API server may be gone.
     pub(crate) fn last(&self, cluster: &Cluster) -> Result<()> {
         if self.0.patterns_len() == 0 {
             return Ok(());
@@ -131,7 +131,7 @@ impl Search {
             .kubectl(&["get", "--raw=/readyz", "--request-timeout=5s"])
             .is_err()
         {
-            eprintln!("no API server answers, so no object was searched for credentials");
+            eprintln!("the API server does not respond: objects were not searched for credentials");
             return Ok(());
         }
         self.objects(cluster)
@@ -144,7 +144,7 @@ impl Search {
             self.bytes(&path.display().to_string(), &fs::read(&path)?)?;
             places += 1;
         }
-        ensure!(places > 4, "there are {places} logs only");
+        ensure!(places > 4, "there are only {places} logs");
         for node in cluster.nodes()? {
             self.node(&node).with_context(|| node.name().to_owned())?;
         }
@@ -163,18 +163,18 @@ impl Search {
             let logs = node.exec(&["sh", "-c", all])?;
             self.bytes("the logs of pods", logs.stdout.as_bytes())?;
         }
-        for folder in node.own_folders() {
-            self.files(&folder)?;
+        for directory in node.own_directories() {
+            self.files(&directory)?;
         }
         Ok(())
     }
 
-    /// What everybody can read below the folder, as far as everybody can get there.
-    fn files(&self, folder: &Path) -> Result<()> {
+    /// Searches the world-readable files below a directory, as far as its subdirectories are world-accessible.
+    fn files(&self, directory: &Path) -> Result<()> {
         const LARGEST: u64 = 8 << 20;
-        for entry in fs::read_dir(folder)? {
+        for entry in fs::read_dir(directory)? {
             let path = entry?.path();
-            // Gone meanwhile.
+            // Deleted meanwhile.
             let Ok(meta) = fs::symlink_metadata(&path) else {
                 continue;
             };
@@ -200,7 +200,7 @@ impl Search {
             let kubectl = ["get", kind, "--all-namespaces", "-o", "yaml"];
             match cluster.kubectl(&kubectl) {
                 Ok(text) => self.bytes(kind, text.as_bytes())?,
-                // It is not installed, or not any more.
+                // The resource type is not installed, or not any more.
                 Err(error) if is_unknown(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -218,7 +218,7 @@ fn is_unknown(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// A credentials file with this user and password, and a Secret with it.
+    /// A credentials file with this user and password, and a Secret with this file.
     fn file(pair: &str) -> (String, String) {
         let file = format!(
             r#"{{"auths":{{"r":{{"auth":"{}"}}}}}}"#,

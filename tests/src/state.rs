@@ -1,4 +1,4 @@
-//! What a cluster's directory says about it, so that another process can attach.
+//! The state file in a cluster's directory, which lets another process attach.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use crate::pki::write_private;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) instance: u8,
-    /// Set when every node was Ready for the first time.
+    /// Set when every node has been Ready once.
     pub(crate) complete: bool,
     pub(crate) nodes: Vec<NodeState>,
 }
@@ -20,12 +20,12 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeState {
     pub(crate) name: String,
-    /// From 1; its addresses follow from it.
+    /// Counted from 1; determines the node's addresses.
     pub(crate) index: u8,
 }
 
 impl State {
-    /// The next node, one above the highest: a number is never used twice.
+    /// The next node, one above the highest number: no number is used twice.
     pub(crate) fn next_node(&self) -> NodeState {
         let index = self.nodes.iter().map(|node| node.index).max().unwrap_or(0) + 1;
         NodeState {
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// `None` where the directory holds no cluster.
+    /// Loads the state; `None` if the directory has no cluster.
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join("state.json");
         match fs::read_to_string(&path) {
@@ -47,13 +47,13 @@ impl State {
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
-        // Renamed into place, so that a reader never sees half of it.
+        // Renamed into place, so that no reader sees a partial file.
         let temporary = dir.join("state.json.new");
         write_private(&temporary, &serde_json::to_string_pretty(self)?)?;
         fs::rename(temporary, dir.join("state.json")).context("could not write state.json")
     }
 
-    /// Changes the state of a running cluster, one process at a time.
+    /// Changes the state of a running cluster. A lock allows one process at a time.
     pub(crate) fn update<T>(dir: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = File::create(dir.join("state.lock"))?;
         lock.lock()?;

@@ -1,5 +1,5 @@
-//! The test programs of this package, several at once. Most of a test's time is spent waiting (for a Lease to expire, a
-//! kubelet to start, ten seconds to pass between two restarts), so programs that run side by side finish much sooner.
+//! Runs the test programs of this package in parallel. A test mostly waits (for a Lease to expire, for a kubelet to
+//! start, for ten seconds between two restarts), so parallel programs finish much sooner.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use crate::map::{self, TestFile};
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// One test program, as cargo built it.
+/// One test program that cargo built.
 #[derive(Debug)]
 pub struct Program {
     pub path: PathBuf,
     pub file: TestFile,
 }
 
-/// How one program ended.
+/// Result of one program.
 #[derive(Debug)]
 pub struct Outcome {
     pub name: &'static str,
@@ -30,8 +30,8 @@ pub struct Outcome {
     pub passed: bool,
 }
 
-/// Builds the test programs with cargo and returns those of the named files, or all where none is named. The longest
-/// comes first.
+/// Builds the test programs with cargo and returns those of the named files, or all of them if no file is named. The
+/// longest program comes first.
 pub fn build(names: &[String]) -> Result<Vec<Program>> {
     for name in names {
         map::find(name)?;
@@ -56,7 +56,7 @@ pub fn build(names: &[String]) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The test programs that cargo's messages name.
+/// The test programs in cargo's messages.
 fn programs(messages: &str) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
@@ -73,7 +73,7 @@ fn programs(messages: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// A program that runs.
+/// A running program.
 struct Running {
     file: TestFile,
     child: Child,
@@ -81,11 +81,11 @@ struct Running {
     since: Instant,
 }
 
-/// Runs all programs, at any time as many as their loads fit into `capacity`, and prints the whole output of each when
-/// it ends. A program that runs for longer than `limit` is killed and counts as failed.
+/// Runs all programs, as many at a time as fit into `capacity`, and prints the whole output of each when it ends. Kills
+/// a program that runs longer than `limit`; it counts as failed.
 pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<Vec<Outcome>> {
-    let folder = target_dir().join("suite");
-    fs::create_dir_all(&folder)?;
+    let directory = target_dir().join("suite");
+    fs::create_dir_all(&directory)?;
     let mut running: Vec<Running> = Vec::new();
     let mut outcomes = Vec::new();
     while !waiting.is_empty() || !running.is_empty() {
@@ -94,7 +94,7 @@ pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<
         if let Some(next) = next(&loads, in_use, capacity) {
             let program = waiting.remove(next);
             eprintln!("{} starts", program.file.name);
-            running.push(Running::start(&program, &folder)?);
+            running.push(Running::start(&program, &directory)?);
             continue;
         }
         let mut still = Vec::new();
@@ -110,8 +110,8 @@ pub fn run(mut waiting: Vec<Program>, capacity: u32, limit: Duration) -> Result<
     Ok(outcomes)
 }
 
-/// Position of the next program to start: the first that fits beside those that run. One that is larger than the whole
-/// capacity runs alone.
+/// Index of the next program to start: the first that fits beside the running ones. A program that is larger than the
+/// whole capacity runs alone.
 fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
     loads
         .iter()
@@ -119,10 +119,10 @@ fn next(loads: &[u32], in_use: u32, capacity: u32) -> Option<usize> {
 }
 
 impl Running {
-    fn start(program: &Program, folder: &Path) -> Result<Self> {
-        let log = folder.join(format!("{}.log", program.file.name));
+    fn start(program: &Program, directory: &Path) -> Result<Self> {
+        let log = directory.join(format!("{}.log", program.file.name));
         let output = File::create(&log)?;
-        // However this process ends, the test ends with it, and the test's clusters end with the test.
+        // When this process ends, the test ends with it, and the test's clusters end with the test.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "SIGKILL", "--"])
             .arg(&program.path)
@@ -140,14 +140,10 @@ impl Running {
         })
     }
 
-    /// The exit status, where the program has ended or has run for too long.
+    /// Exit status of a program that has ended or was killed at the time limit.
     fn end(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         if self.since.elapsed() > limit {
-            eprintln!(
-                "{} is killed after {} s",
-                self.file.name,
-                limit.as_secs_f32()
-            );
+            eprintln!("killing {} after {} s", self.file.name, limit.as_secs_f32());
             self.child.kill()?;
             return Ok(Some(self.child.wait()?));
         }
@@ -167,7 +163,7 @@ impl Running {
     }
 }
 
-/// An error that names the programs that failed.
+/// Fails with an error that names the failed programs.
 pub fn verdict(outcomes: &[Outcome]) -> Result<()> {
     let failed: Vec<&str> = outcomes
         .iter()
@@ -201,7 +197,12 @@ mod tests {
             ("the first does not, the second does", &[6, 2], 4, Some(1)),
             ("none does", &[6, 5], 4, None),
             ("larger than everything, alone", &[9], 0, Some(0)),
-            ("larger than everything, beside another", &[9], 1, None),
+            (
+                "larger than everything, with another one running",
+                &[9],
+                1,
+                None,
+            ),
         ] {
             assert_eq!(next(loads, in_use, 8), expected, "{case}");
         }

@@ -1,4 +1,4 @@
-//! The end of a cluster, orderly or not: its processes, control groups, network, mounts and files.
+//! Removes a cluster, after a normal or an abnormal end: its processes, control groups, network, mounts and files.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,10 @@ use crate::layout::bridge;
 use crate::process::{kill_all, marked};
 use crate::{cgroup, mounts, net};
 
-/// A file that says that a directory is a test cluster's.
+/// A file that marks a directory as that of a test cluster.
 const MARK: &str = ".testcluster";
 
-/// Takes down the cluster of a directory, or what is left of it, and forgets it. It is no error where there
-/// is none.
+/// Removes the cluster of a directory, or what is left of it. A directory without a cluster is not an error.
 pub(crate) fn take_down(dir: &Path, keep_logs: bool) -> Result<()> {
     let Some(instance) = instance::of(dir)? else {
         return remove_files(dir, keep_logs);
@@ -24,20 +23,20 @@ pub(crate) fn take_down(dir: &Path, keep_logs: bool) -> Result<()> {
     instance::release(instance)
 }
 
-/// Makes the directory a cluster's. One with files of somebody else's in it is refused: the end of the cluster
-/// would take some of them along.
+/// Marks the directory as a cluster's. Fails if it contains other files, because the removal of the cluster might
+/// delete them.
 pub(crate) fn adopt(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("could not make `{}`", dir.display()))?;
     if !dir.join(MARK).exists() && fs::read_dir(dir)?.next().is_some() {
         bail!(
-            "`{}` has files in it and is no test cluster's: use an empty directory",
+            "`{}` contains files and is not the directory of a test cluster: use an empty directory",
             dir.display()
         );
     }
     fs::write(dir.join(MARK), "").context("could not mark the directory")
 }
 
-/// Clears the way for a new cluster.
+/// Removes leftovers before a new cluster starts.
 pub(crate) fn clear(claim: &Claim, dir: &Path) -> Result<()> {
     stop(&bridge(claim.instance))?;
     if let Some(remains) = &claim.remains {
@@ -56,9 +55,9 @@ fn stop(bridge: &str) -> Result<()> {
     net::remove(bridge)
 }
 
-/// Removes what a cluster puts into its directory.
+/// Removes the files that a cluster creates in its directory.
 fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
-    const FOLDERS: [&str; 7] = [
+    const DIRECTORIES: [&str; 7] = [
         "nodes",
         "pki",
         "etcd",
@@ -78,9 +77,9 @@ fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
         return Ok(());
     }
     mounts::unmount_below(dir)?;
-    for folder in FOLDERS {
-        let path = dir.join(folder);
-        if path.exists() && !(keep_logs && folder == "logs") {
+    for directory in DIRECTORIES {
+        let path = dir.join(directory);
+        if path.exists() && !(keep_logs && directory == "logs") {
             fs::remove_dir_all(&path)
                 .with_context(|| format!("could not remove `{}`", path.display()))?;
         }
@@ -94,7 +93,7 @@ fn remove_files(dir: &Path, keep_logs: bool) -> Result<()> {
     }
     if !keep_logs {
         fs::remove_file(dir.join(MARK))?;
-        // Stays if something else came to be in it.
+        // Fails if the directory contains other files, which stay.
         let _ = fs::remove_dir(dir);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A program on a terminal of its own, as somebody who sits there sees it.
+//! Runs a program on its own terminal, and reads what a user would see.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A pseudo-terminal and the program on it. If it still runs when this is dropped, it is killed with all that it started.
+/// A pseudo-terminal with a program. Dropping this kills the program with all its children.
 pub struct Terminal {
     keyboard: File,
     output: Receiver<Vec<u8>>,
@@ -22,13 +22,13 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it. Its environment is this
-    /// process' own, and what the command says; that a command clears it can't be seen from outside.
+    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it. Its environment is that
+    /// of this process plus the command's; that a command clears its environment cannot be detected.
     pub fn start(command: &Command, columns: u16, rows: u16) -> Result<Self> {
         Self::start_with(Command::new("setsid"), command, columns, rows)
     }
 
-    /// The same, with nothing in its environment but `TERM` and what the command says.
+    /// The same with only `TERM` and the command's environment.
     pub fn start_alone(command: &Command, columns: u16, rows: u16) -> Result<Self> {
         let mut session = Command::new("setsid");
         session.env_clear();
@@ -71,7 +71,7 @@ impl Terminal {
             };
         }
         let child = session.spawn().context("could not run setsid")?;
-        // The command keeps the program's ends open, and there is no end to read before they are closed.
+        // The command holds the program's end of the terminal, and reading ends only when that is closed.
         drop(session);
         let keyboard = File::from(controller);
         let mut reader = keyboard.try_clone()?;
@@ -98,7 +98,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Waits until the text was shown. Everything that was shown by then.
+    /// Waits until the text was shown. Returns everything that was shown by then.
     pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<String> {
         let end = Instant::now() + deadline;
         while !self.shown().contains(text) {
@@ -109,14 +109,14 @@ impl Terminal {
                 Ok(bytes) => self.shown.extend(bytes),
                 Err(RecvTimeoutError::Timeout) => bail!("`{text}` was not shown: {}", self.shown()),
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("it ended without `{text}`: {}", self.shown())
+                    bail!("the program exited without `{text}`: {}", self.shown())
                 }
             }
         }
         Ok(self.shown())
     }
 
-    /// Waits until what is typed is not shown.
+    /// Waits until the terminal's echo is off.
     pub fn wait_hidden(&self, deadline: Duration) -> Result<()> {
         crate::until(
             "a terminal without an echo",
@@ -124,7 +124,7 @@ impl Terminal {
             Duration::from_millis(5),
             || {
                 let modes = tcgetattr(&self.keyboard)?.local_modes;
-                // The echo is off, and the line is still the terminal's to edit.
+                // The echo is off, but the terminal still edits lines.
                 let hidden =
                     !modes.contains(LocalModes::ECHO) && modes.contains(LocalModes::ICANON);
                 Ok(hidden.then_some(()))
@@ -132,7 +132,7 @@ impl Terminal {
         )
     }
 
-    /// Waits for the program's end: its exit status, and everything that was shown.
+    /// Waits until the program exits: its exit status, and everything that was shown.
     pub fn end(mut self, deadline: Duration) -> Result<(Option<i32>, String)> {
         let end = Instant::now() + deadline;
         loop {
@@ -142,7 +142,9 @@ impl Terminal {
             {
                 Ok(bytes) => self.shown.extend(bytes),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => bail!("it does not end: {}", self.shown()),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("the program does not exit: {}", self.shown())
+                }
             }
         }
         let status = self.child.wait()?;
@@ -157,11 +159,11 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // One that has ended is waited for, and its number may be another's by now.
+        // An ended process has been waited for, and its id may be reused.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // It leads a session and with it a group; in its first moments it does not yet.
+        // It leads a session, and thus a process group, except in its first moments.
         if let Ok(Some(leader)) = self.child.id().try_into().map(Pid::from_raw) {
             let _ = kill_process_group(leader, Signal::KILL);
         }
@@ -194,7 +196,7 @@ mod tests {
         for pid in pids {
             let ended = || {
                 let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
-                // Nobody may have waited for it yet.
+                // The process may not have been waited for yet.
                 Ok(status
                     .map_or(true, |status| status.contains("State:\tZ"))
                     .then_some(()))

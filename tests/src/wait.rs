@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Asks `probe` every `poll` until it gives a value. An error of `probe` ends the wait at once; where the
-/// deadline passes first, the error says that `what` did not happen.
+/// Calls `probe` every `poll` until it returns a value. An error of `probe` ends the wait at once. At the deadline the
+/// error says that `what` did not happen.
 pub fn until<T>(
     what: &str,
     deadline: Duration,

@@ -1,4 +1,4 @@
-//! Every change of an object, such as every `NodePullSecret`, in order and with the time at which it was seen.
+//! Records every change of objects, such as every `NodePullSecret`, in order and with the time of observation.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::Cluster;
 use crate::product::{DEADLINE, NAMESPACE};
 
-/// A `kubectl get --watch` that runs until this is dropped: each object as it is and as it becomes.
+/// A `kubectl get --watch` that runs until this is dropped: the current objects and all changes.
 pub struct Changes {
     kubectl: Child,
     changes: Receiver<(SystemTime, Value)>,
 }
 
 impl Changes {
-    /// `what` follows `kubectl get`.
+    /// `what`: arguments of `kubectl get`.
     pub fn start(cluster: &Cluster, what: &[&str]) -> Result<Self> {
         let mut kubectl = cluster
             .kubectl_command()
@@ -42,13 +42,13 @@ impl Changes {
         Ok(Self { kubectl, changes })
     }
 
-    /// The same of one Secret.
+    /// The same for one Secret.
     pub fn of_secret(cluster: &Cluster, namespace: &str, name: &str) -> Result<Self> {
         let named = format!("--field-selector=metadata.name={name}");
         Self::start(cluster, &["secrets", "-n", namespace, &named])
     }
 
-    /// When an object was first seen like this, of what was not yet looked at.
+    /// When an object first matched, among the changes that were not read yet.
     pub fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<SystemTime> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -56,7 +56,7 @@ impl Changes {
             let (time, object) = self
                 .changes
                 .recv_timeout(left)
-                .with_context(|| format!("{what} was not seen"))?;
+                .with_context(|| format!("{what} was not observed"))?;
             if is_wanted(&object) {
                 return Ok(time);
             }
@@ -64,7 +64,7 @@ impl Changes {
     }
 }
 
-/// Zero where the watches saw them in the other order.
+/// Zero if the watches saw them in the opposite order.
 pub fn seconds_between(from: SystemTime, to: SystemTime) -> f32 {
     to.duration_since(from).unwrap_or_default().as_secs_f32()
 }
@@ -82,30 +82,30 @@ impl Drop for Changes {
     }
 }
 
-/// The same of every `NodePullSecret`.
+/// The same for every `NodePullSecret`.
 pub struct Watch {
     changes: Changes,
     nodes: usize,
 }
 
 impl Watch {
-    /// Begins once every node has its object.
+    /// Waits until every node has its object.
     pub fn start(cluster: &Cluster, nodes: usize) -> Result<Self> {
         let changes = Changes::start(cluster, &["nodepullsecrets", "-n", NAMESPACE])?;
-        // The first ones are what is there now.
+        // The first events are the current objects.
         for _ in 0..nodes {
             changes.changes.recv_timeout(DEADLINE)?;
         }
         Ok(Self { changes, nodes })
     }
 
-    /// Most nodes that were granted the revision and not yet `Synced` at the same time, of all that was seen.
+    /// Maximum number of nodes that were assigned the revision and not yet `Synced` at the same time.
     pub fn most_at_once(self, revision: i64) -> Result<usize> {
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         let mut most = 0;
         while let Ok((_, object)) = self.changes.changes.recv_timeout(Duration::from_secs(1)) {
-            let granted = object["spec"]["revision"] == revision;
-            open.insert(name(&object), granted && !is_synced(&object, revision));
+            let assigned = object["spec"]["revision"] == revision;
+            open.insert(name(&object), assigned && !is_synced(&object, revision));
             most = most.max(open.values().filter(|open| **open).count());
         }
         ensure!(
@@ -116,7 +116,7 @@ impl Watch {
         Ok(most)
     }
 
-    /// When each node was first seen `Synced` at the revision.
+    /// When each node was first `Synced` at the revision.
     pub fn all_synced(&self, revision: i64) -> Result<BTreeMap<String, SystemTime>> {
         let mut synced = BTreeMap::new();
         while synced.len() < self.nodes {

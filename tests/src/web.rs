@@ -1,5 +1,5 @@
-//! Servers of a test's own, on the loopback as a rule: one that answers what the test says, with TLS or without; a proxy; and one
-//! that takes connections and says nothing. Each runs until it is dropped.
+//! Servers that a test starts, usually on the loopback address: a web server, with or without TLS; a proxy; and one
+//! that accepts connections and never responds. Each runs until it is dropped.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -42,7 +42,7 @@ pub struct Identity {
     pub key: String,
 }
 
-/// Until when a certificate is good.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
     Now,
@@ -60,12 +60,12 @@ impl Authority {
         })
     }
 
-    /// Its own certificate.
+    /// The authority's own certificate.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for these host names and addresses.
+    /// Issues a certificate for these host names and addresses.
     pub fn issue(&self, names: &[&str], validity: Validity) -> Result<Identity> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
@@ -81,7 +81,7 @@ impl Authority {
     }
 }
 
-/// A certificate that signs itself and says that it is an authority's, as `openssl req -x509` makes it.
+/// A self-signed CA certificate, like that of `openssl req -x509`.
 pub fn self_signed(names: &[&str]) -> Result<Identity> {
     let key = KeyPair::generate()?;
     let mut params = authority_params("a server");
@@ -108,7 +108,7 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// A server, and what it was asked.
+/// A server, and the requests that it received.
 pub struct Server {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -121,12 +121,12 @@ impl Server {
         self.address.to_string()
     }
 
-    /// Of a web server method and URL of each request, of a proxy each target.
+    /// Of a web server the method and URL of each request, of a proxy each target.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Answers each request with what `answer` says.
+    /// Starts a web server that responds to each request with the result of `answer`.
     pub fn web(
         identity: Option<&Identity>,
         answer: impl Fn(&Request<Bytes>) -> Reply + Send + Sync + 'static,
@@ -157,7 +157,7 @@ impl Server {
                     }
                 });
                 let server = http1::Builder::new();
-                // A client that goes away, or does not trust the certificate, is what a test may want.
+                // A test may want a client that disconnects or does not trust the certificate.
                 match acceptor {
                     None => {
                         let _ = server.serve_connection(TokioIo::new(stream), service).await;
@@ -172,7 +172,7 @@ impl Server {
         })
     }
 
-    /// Takes every connection, and never says a word.
+    /// Accepts every connection, and never responds.
     pub fn silent() -> Result<Self> {
         Self::start(LOOPBACK, |mut stream, _| async move {
             let mut sink = [0; 1024];
@@ -180,14 +180,14 @@ impl Server {
         })
     }
 
-    /// Passes everything on to where it is for, be it through `CONNECT` or by whole URLs. With `login`, only for who has
-    /// that `Proxy-Authorization`.
+    /// Forwards every request, by `CONNECT` or by an absolute URL. With `login`, only requests with that
+    /// `Proxy-Authorization`.
     pub fn proxy(login: Option<&str>) -> Result<Self> {
         let login = login.map(str::to_owned);
         Self::start(LOOPBACK, move |stream, asked| {
             let login = login.clone();
             async move {
-                // A broken connection is told by the one at its end.
+                // The client or the server reports a broken connection.
                 let _ = pass_on(stream, login.as_deref(), &asked).await;
             }
         })
@@ -270,7 +270,7 @@ async fn pass_on(
     Ok(())
 }
 
-/// All up to the empty line; a client waits for an answer before it sends more.
+/// Reads up to the empty line; a client waits for the response before it sends more.
 async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

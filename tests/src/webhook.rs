@@ -1,5 +1,5 @@
-//! A validating admission webhook of somebody else's: an HTTPS server on this machine that the API server asks before it
-//! writes. It runs until it is dropped.
+//! A validating admission webhook of another program: an HTTPS server on this machine that the API server calls before
+//! it writes. It runs until it is dropped.
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::web::{Authority, Reply, Server, Validity};
 
-/// Answers every question of the API server, with a certificate of an authority of its own.
+/// Responds to the API server's calls, with a certificate of its own authority.
 pub struct Webhook {
     server: Server,
     authority: Authority,
 }
 
 impl Webhook {
-    /// `refusal`: why a request, the `request` of an `AdmissionReview`, is refused; `None`: it is allowed.
+    /// `refusal` returns why a request (the `request` of an `AdmissionReview`) is denied; `None` allows it.
     pub fn start(
         refusal: impl Fn(&Value) -> Option<String> + Send + Sync + 'static,
     ) -> Result<Self> {
@@ -27,18 +27,19 @@ impl Webhook {
         Ok(Self { server, authority })
     }
 
-    /// Number of requests that it was asked about.
+    /// Number of requests that it received.
     pub fn asked(&self) -> usize {
         self.server.asked().len()
     }
 
-    /// The API server's configuration of it. `rules`: more fields of the webhook, such as what it is asked about.
+    /// The webhook configuration for the API server. `rules` adds fields of the webhook, such as the resources that it
+    /// is called for.
     pub fn configuration(&self, name: &str, rules: &Value) -> Value {
         configuration(name, &self.server, self.authority.pem(), rules)
     }
 }
 
-/// As [`Webhook::configuration`], for any server.
+/// Like [`Webhook::configuration`], for any server.
 pub fn configuration(name: &str, server: &Server, authority: &str, rules: &Value) -> Value {
     let mut webhook = json!({
         "name": format!("{name}.example.com"), "admissionReviewVersions": ["v1"], "sideEffects": "None",

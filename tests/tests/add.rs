@@ -1,4 +1,4 @@
-//! What `kubectl globalps add` does to the Secret of a real API server, and what it leaves alone.
+//! How `kubectl globalps add` changes the Secret on a real API server, and what it does not change.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn add_extends_the_secret_and_takes_it_from_nobody() {
     what_is_immutable_is_not_tried(&cluster, &product);
 }
 
-/// `add ARGS`, without asking a registry; its standard input is the password.
+/// Runs `add ARGS` without a check of the registry; standard input is the password.
 fn add(product: &Product, args: &[&str]) -> Ran {
     product
         .plugin(&[&["add", "--skip-check"], args].concat(), PASSWORD)
@@ -44,7 +44,7 @@ fn add_user(product: &Product, registry: &str, args: &[&str]) -> Ran {
     add(product, &[&flags, args].concat())
 }
 
-/// It did it, and said this on standard output and standard error.
+/// The run succeeded with this standard output and standard error.
 fn done(ran: &Ran, stdout: &str, stderr: &str) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.stdout, stdout);
@@ -58,7 +58,7 @@ fn refused(ran: &Ran, message: &str, hint: &str) {
     assert_eq!(ran.stdout, "");
 }
 
-/// What follows each change in a cluster without globalps.
+/// Printed after each change in a cluster without globalps.
 const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so no node takes this up\n\n\
      hint: `kubectl globalps install --help` shows how to install it\n";
 
@@ -66,7 +66,7 @@ fn secret(product: &Product) -> Value {
     product.get(&format!("secret/{ADDITIONAL}")).unwrap()
 }
 
-/// Registry and `user:password` in base64, of each entry.
+/// Registry and base64 of `user:password` of each entry.
 fn entries(product: &Product) -> Vec<(String, String)> {
     let secret = secret(product);
     let data = secret["data"][".dockerconfigjson"].as_str().unwrap();
@@ -118,7 +118,7 @@ fn the_first_registry_makes_the_secret(cluster: &Cluster, product: &Product) {
     assert_eq!(
         version(&made),
         version(&secret(product)),
-        "what is there is not written again"
+        "an existing entry is not rewritten"
     );
 }
 
@@ -151,7 +151,7 @@ fn the_next_one_leaves_it_and_everything_else(cluster: &Cluster, product: &Produ
     let secret = secret(product);
     assert_eq!(secret["metadata"]["labels"]["mine"], "yes");
     assert_eq!(secret["data"]["other"], "c3RheXM=");
-    // Docker Hub has two names and is one registry.
+    // Docker Hub is one registry with two names.
     let hub = product.plugin(
         &[
             "add",
@@ -207,7 +207,7 @@ fn a_dry_run_changes_nothing_and_shows_everything(product: &Product) {
         assert_eq!(name.stdout, "secret/additional-pull-secret\n");
     }
     assert_eq!(secret(product), before);
-    // What is changed for real shows nothing that is secret.
+    // Output about a real change contains no credential.
     let ran = add_user(product, "two.example.com", &["-o", "yaml"]);
     assert!(
         ran.stdout.contains("  .dockerconfigjson: \"***\"\n"),
@@ -371,7 +371,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
             ("*.example.com", &good),
         ]))
         .unwrap();
-    // What is in force on the nodes: the same, and one that the user has mended since.
+    // Content on the nodes: one entry is the same, and one was corrected by the user since.
     let in_force = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE},
         "stringData": {".dockerconfigjson": docker_config(&[(&bearer, &good), (&format!("{bearer}/team"), "puller:0ld-s3cret")])},

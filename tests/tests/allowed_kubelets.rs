@@ -1,5 +1,5 @@
-//! An editor of the `GlobalPullSecret` names kubelets and nothing else, by the API server's own validation. `install` widens
-//! the lists, and an object from before there were lists stays as it is.
+//! An editor of the `GlobalPullSecret` can configure only kubelets, by the API server's own validation. `install`
+//! extends the lists, and an object from before the lists stays valid.
 
 mod common;
 
@@ -20,20 +20,20 @@ const SOON: Duration = Duration::from_secs(30);
 #[test]
 fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     let cluster = cluster("allowed-kubelets", 0);
-    // As the release before left it.
+    // The CRD of the previous release.
     apply(&cluster, &json!(GlobalPullSecret::crd())).taken("the definition from before");
     cluster
         .kubectl(&["wait", "--for=condition=Established", CRD])
         .unwrap();
     let old =
         json!({"kubelet": {"unit": "systemd-poweroff.service", "configFile": "/etc/shadow.d/x"}});
-    until("an object from before", SOON, POLL, || {
+    until("an object of the previous release", SOON, POLL, || {
         Ok((apply(&cluster, &config(&old)).code == Some(0)).then_some(()))
     })
     .unwrap();
     define(&cluster, Allowed::default(), "my-kubelet.service");
 
-    // It keeps what it has: others write its status and its other fields.
+    // It keeps its value: other clients can write its status and its other fields.
     let status = json!({"status": {"revision": 3}}).to_string();
     patch(
         &cluster,
@@ -58,7 +58,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
             None,
         ),
         (
-            "no way back",
+            "no way back to the old value",
             json!({"kubelet": {"unit": "systemd-poweroff.service"}}),
             Some("--allow-unit"),
         ),
@@ -106,7 +106,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     ] {
         create(&cluster, field, value).is(value, expected);
     }
-    // What the field's form allows is not what the lists do.
+    // The field's format allows some values that the lists forbid.
     define(
         &cluster,
         Allowed::with(
@@ -135,7 +135,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     }
 }
 
-/// The definition with these lists; returns when `refused` is known to be none of its units.
+/// Applies the CRD with these lists; returns when the API server rejects `refused` as a unit.
 fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
     let install = Install {
         controller_image: "c".to_owned(),
@@ -155,7 +155,7 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
         apply(cluster, &crd).taken("the definition");
     }
     let last = allowed.units().last().cloned().unwrap_or_default();
-    until("the definition is in force", SOON, POLL, || {
+    until("the CRD to take effect", SOON, POLL, || {
         let is_refused = create(cluster, "unit", refused).code != Some(0);
         let is_taken = create(cluster, "unit", &last).code == Some(0);
         Ok((is_refused && is_taken).then_some(()))
@@ -170,7 +170,7 @@ fn config(spec: &Value) -> Value {
     })
 }
 
-/// A new object, checked and not stored.
+/// Validates a new object with a dry run.
 fn create(cluster: &Cluster, field: &str, value: &str) -> Answer {
     let mut object = config(&json!({"kubelet": {field: value}}));
     object["metadata"]["name"] = json!("another");
@@ -196,7 +196,7 @@ fn patch(cluster: &Cluster, args: &[&str]) -> Answer {
     Answer(run(kubectl.args(args), "").unwrap())
 }
 
-/// The API server's answer.
+/// The API server's response.
 struct Answer(Ran);
 
 impl std::ops::Deref for Answer {
@@ -212,12 +212,12 @@ impl Answer {
         self.is(sentence, None);
     }
 
-    /// `expected`: part of the message; `None`: it is taken.
+    /// `expected`: part of the message; `None`: the object is accepted.
     fn is(&self, sentence: &str, expected: Option<&str>) {
         match expected {
             None => assert_eq!(self.code, Some(0), "{sentence}: {:?}", self.0),
             Some(message) => {
-                assert_ne!(self.code, Some(0), "{sentence} is taken");
+                assert_ne!(self.code, Some(0), "{sentence} is accepted");
                 assert!(self.stderr.contains(message), "{sentence}: {:?}", self.0);
             }
         }

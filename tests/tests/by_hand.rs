@@ -35,7 +35,7 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     );
     assert_eq!(ran.status.code(), Some(2));
 
-    // Nothing starts its container again.
+    // Without a kubelet, nothing restarts the syncer's container.
     let end = "systemctl stop kubelet.service && pkill -9 -x globalps-syncer && \
                while pgrep -x globalps-syncer; do sleep 0.1; done";
     node.exec(&["sh", "-c", end]).unwrap().ok().unwrap();
@@ -50,7 +50,7 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     assert_eq!(ran.status.code(), Some(2));
     assert_eq!(config_file::read(node).unwrap(), synced);
 
-    // Under another name, by what it runs.
+    // The unit has another name, but runs a kubelet.
     let alias = "cp /etc/systemd/system/kubelet.service /run/systemd/system/own-agent.service 2>/dev/null || \
                  cp $(systemctl show -p FragmentPath --value kubelet.service) /run/systemd/system/own-agent.service; \
                  systemctl daemon-reload";
@@ -67,7 +67,7 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     let start = "systemctl is-active own-agent.service && systemctl stop own-agent.service && \
                  systemctl start kubelet.service";
     node.exec(&["sh", "-c", start]).unwrap().ok().unwrap();
-    // The syncer that comes back does what the cluster asks for.
+    // The restarted syncer follows its assignment again.
     until("the entries", DEADLINE, Duration::from_millis(100), || {
         Ok(config_file::auth(node, "by-hand.example.com")?.map(drop))
     })
@@ -77,7 +77,7 @@ fn a_node_is_restored_by_hand_with_its_own_kubelet_and_no_other_unit() {
     assert_eq!(config_file::read(node).unwrap(), before);
 }
 
-/// A process that may be dumped belongs to its own user in `/proc`, which is not root for the controller.
+/// In `/proc`, a dumpable process belongs to its own user, which is not root for the controller.
 fn no_memory_is_dumped_or_read(node: &Node) {
     for program in ["globalps-contro", "globalps-syncer"] {
         let look = format!(
@@ -94,7 +94,7 @@ fn no_memory_is_dumped_or_read(node: &Node) {
     }
 }
 
-/// The one of the image, as somebody would copy it.
+/// Copies the program from the image to the node, as an admin would.
 fn install_binary(node: &Node) {
     let release = kubernetes::target_dir().join("x86_64-unknown-linux-musl/release");
     let to = node.root().join("root").join(SYNCER_BINARY);

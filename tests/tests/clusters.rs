@@ -1,5 +1,6 @@
-//! Many clusters from one without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and
-//! globalps brings it to their nodes. Cluster API's own manager, on a management cluster; one member, with a real node.
+//! Many clusters without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and
+//! globalps delivers it to their nodes. Cluster API's own manager, on a management cluster; one member, with a real
+//! node.
 
 mod common;
 
@@ -14,19 +15,19 @@ use globalps_tests::{Access, Cluster, config_file, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-/// On the management cluster: where the member is registered, and the `ClusterResourceSet` with the Secret of its name.
+/// Namespace on the management cluster of the registered member, and of the `ClusterResourceSet` with its Secret.
 const FLEET: &str = "fleet";
 const SOURCE: &str = "pull-secret";
 const MEMBER: &str = "member";
 const SET: &str = "clusterresourceset/pull-secret";
 const MARKER: &str = "round.example.com";
 const ROUNDS: usize = 5;
-/// Cluster API looks at a `ClusterResourceSet` once a second at most; a change that comes sooner after another waits.
+/// Cluster API reconciles a `ClusterResourceSet` at most once a second; a change that follows sooner waits.
 const BETWEEN: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster() {
-    // Minutes, the first time.
+    // Takes minutes the first time.
     kubernetes::build_capi_manager().unwrap();
     let management = cluster("clusters-management", 0);
     let member = cluster("clusters-member", 1);
@@ -34,7 +35,7 @@ fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster
     let capi = Capi::start(&management).unwrap();
     capi.register(&member, FLEET, MEMBER, &[]).unwrap();
 
-    // In: the label is what selects the cluster.
+    // The label selects the cluster, and the Secret is delivered.
     let registry = member.registry();
     let private = registry.address(Access::Private);
     let image = format!("{private}/team/app:1");
@@ -46,14 +47,14 @@ fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster
     wait_content(&member, &registry.docker_config().unwrap());
     assert_nodes_pull(&member, &product, &image);
 
-    // A new password, at the registry and on the management cluster.
+    // A new password, in the registry and on the management cluster.
     registry.set_password("r0tated-s3cret").unwrap();
     let begun = Instant::now();
     apply(&management, &[source(&registry.docker_config().unwrap())]);
     wait_content(&member, &registry.docker_config().unwrap());
     assert_nodes_pull(&member, &product, &image);
     println!(
-        "the source, changed on the management cluster, is in force on every node of the member after {:.1} s",
+        "the source, changed on the management cluster, is in effect on every node of the member after {:.1} s",
         begun.elapsed().as_secs_f32()
     );
 
@@ -74,7 +75,7 @@ fn a_cluster_resource_set_brings_the_pull_secret_to_the_nodes_of_another_cluster
     what_was_written_stays(&management, &member);
 }
 
-/// The Secret that holds the manifest of the member's Secret, and the `ClusterResourceSet`.
+/// The Secret with the manifest of the member's Secret, and the `ClusterResourceSet`.
 fn resource_set(config: &str) -> [Value; 2] {
     let manifest = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -100,7 +101,7 @@ fn login(round: usize) -> String {
     format!("robot:r0und-{round}-s3cret")
 }
 
-/// The registry's own login, and one that says which round it is.
+/// The registry's own login, and one with the number of the rotation.
 fn content(member: &Cluster, round: usize) -> String {
     let registry = member.registry();
     let private = registry.address(Access::Private);
@@ -117,13 +118,13 @@ fn member_secret(member: &Cluster) -> Value {
 }
 
 fn wait_content(member: &Cluster, config: &str) {
-    until("the Secret is in the member", DEADLINE, POLL, || {
+    until("the Secret to be in the member", DEADLINE, POLL, || {
         Ok(has_content(&member_secret(member), config).then_some(()))
     })
     .unwrap();
 }
 
-/// Every node of the member is `Synced`, and a pod with a private image runs there.
+/// Checks that every node of the member is `Synced`, and that a pod with a private image runs.
 fn assert_nodes_pull(member: &Cluster, product: &Product<'_>, image: &str) {
     product.wait_synced().unwrap();
     for node in member.nodes().unwrap() {
@@ -135,8 +136,8 @@ fn assert_nodes_pull(member: &Cluster, product: &Product<'_>, image: &str) {
     }
 }
 
-/// Some changes, one after the other, each measured from the moment at which the management cluster has it to the one at which
-/// the member has it, as two watches see them.
+/// Measures some changes, one after the other: from the moment when a watch sees it on the management cluster to the
+/// moment when a watch sees it in the member.
 fn changes_arrive(management: &Cluster, member: &Cluster) {
     let there = Changes::of_secret(management, FLEET, SOURCE).unwrap();
     let here = Changes::of_secret(member, NAMESPACE, ADDITIONAL).unwrap();
@@ -164,8 +165,8 @@ fn changes_arrive(management: &Cluster, member: &Cluster) {
     println!("median: {:.3} s", median(seconds));
 }
 
-/// Cluster API compares its source with what it applied, and not with the member: what somebody does to the Secret there stays
-/// until the source changes, and goes then, keys of others too.
+/// Cluster API compares its source with what it applied, not with the member: another client's change of the Secret
+/// there stays until the source changes. Then it is overwritten, including other clients' keys.
 fn what_the_member_changes_is_seen_at_the_next_change_only(management: &Cluster, member: &Cluster) {
     let theirs = json!({"data": {"theirs": base64("key")}});
     merge_in(member, NAMESPACE, &format!("secret/{ADDITIONAL}"), &theirs);
@@ -185,20 +186,20 @@ fn what_the_member_changes_is_seen_at_the_next_change_only(management: &Cluster,
     wait_content(member, &next);
 }
 
-/// Makes the manager look at the cluster again, and gives it several times as long as a change takes.
+/// Makes the manager reconcile the cluster again, and waits several times as long as a change takes.
 fn apply_again(management: &Cluster) {
     label(management, "other");
     label(management, "shared");
     std::thread::sleep(Duration::from_secs(3));
 }
 
-/// Without its label, and without the `ClusterResourceSet`, the member keeps the Secret: who takes it away does so in the member.
-/// The source goes with the `ClusterResourceSet`, which made itself its owner.
+/// Without its label, and without the `ClusterResourceSet`, the member keeps the Secret: it must be deleted in the
+/// member. The source is deleted with the `ClusterResourceSet`, which made itself its owner.
 fn what_was_written_stays(management: &Cluster, member: &Cluster) {
     label(management, "other");
     let delete = ["delete", SET, "-n", FLEET, "--timeout=60s"];
     management.kubectl(&delete).unwrap();
-    until("the source is gone", DEADLINE, POLL, || {
+    until("the source to be deleted", DEADLINE, POLL, || {
         let source = get(management, FLEET, &format!("secret/{SOURCE}"));
         Ok(source.is_null().then_some(()))
     })

@@ -1,8 +1,9 @@
-//! Whatever a power cut leaves of a node's files, at any moment of a change: the credentials file is whole, and the next
-//! syncer brings the node to what it is asked for. So it is where the power is cut again while it does that, and once more.
+//! Checks every state in which a power cut can leave a node's files at any moment of a change: the credentials file is
+//! intact, and the next syncer brings the node to its assigned state. The same holds for a second and a third power cut
+//! during the recovery.
 //!
-//! The real program is recorded on a node without a cluster, every state of the disk that a cut may leave is made from
-//! the recording, and the same program is started on each, which is recorded again.
+//! The test records the real program on a bare node, computes from the recording every state of the disk that a power
+//! cut may leave, starts the same program on each state, and records it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ use globalps_tests::interrupted::{Recording, Recovery, Scenario};
 use globalps_tests::power_cut::{Op, Tree, crash_states};
 use serde_json::{Value, json};
 
-/// The node's own entries, in a form that nobody would write again in just this way.
+/// The node's own entries, formatted in a way that no program would reproduce.
 const OWN: &str = "{ \"auths\": {\"own.example.com\": {\"auth\": \"bzpv\"}},\n  \"credHelpers\": {\"h.example.com\": \"h\"} }\n";
 
 fn scenarios() -> Vec<Scenario> {
@@ -40,31 +41,31 @@ fn scenarios() -> Vec<Scenario> {
         ..sync(name, original)
     };
     vec![
-        sync("first sync, onto a file", Some(OWN)),
+        sync("first sync, existing file", Some(OWN)),
         sync("first sync, no file", None),
         Scenario {
             before: Some(ask(1, Some(1))),
             ask: ask(2, Some(2)),
             ..sync("update", Some(OWN))
         },
-        rollback("rollback, onto a file", Some(OWN)),
+        rollback("rollback, existing file", Some(OWN)),
         rollback("rollback, no file", None),
         Scenario {
             ask: by_provider(1, 1),
-            ..sync("provider, onto nothing", None)
+            ..sync("provider, no file", None)
         },
         Scenario {
             before: Some(ask(1, Some(1))),
             ask: by_provider(2, 2),
             cuts: 2,
-            ..sync("provider, in from the file", Some(OWN))
+            ..sync("switch from the file to the provider", Some(OWN))
         },
         Scenario {
             before: Some(ask(1, Some(1))),
             ask: by_provider(2, 2),
-            // Another cut has some hundred states, of which the way in above has most.
+            // Each power cut has some hundred states; the switch to the provider above has most.
             cuts: 1,
-            ..rollback("provider, in and rolled back", Some(OWN))
+            ..rollback("switch to the provider, rolled back", Some(OWN))
         },
         Scenario {
             before: Some(by_provider(1, 1)),
@@ -74,7 +75,7 @@ fn scenarios() -> Vec<Scenario> {
         Scenario {
             before: Some(by_provider(1, 1)),
             ask: ask(2, Some(2)),
-            ..sync("provider, out to the file", Some(OWN))
+            ..sync("switch from the provider to the file", Some(OWN))
         },
         Scenario {
             before: Some(by_provider(1, 1)),
@@ -89,7 +90,7 @@ fn ask(generation: i64, revision: Option<i64>) -> Ask {
     Ask {
         generation,
         revision,
-        credentials: granted(revision).to_string(),
+        credentials: assigned(revision).to_string(),
         kubelet_version: "v1.36.3",
         ..Ask::default()
     }
@@ -102,8 +103,8 @@ fn by_provider(generation: i64, revision: i64) -> Ask {
     }
 }
 
-/// The second revision takes a registry away, adds one and changes one.
-fn granted(revision: Option<i64>) -> Value {
+/// The second revision removes a registry, adds one and changes one.
+fn assigned(revision: Option<i64>) -> Value {
     let (one, two) = (json!({"auth": "dTox"}), json!({"auth": "dToy"}));
     match revision {
         None => json!({"auths": {}}),
@@ -112,7 +113,7 @@ fn granted(revision: Option<i64>) -> Value {
     }
 }
 
-/// States of a disk to start from: how each came about.
+/// States of a disk to start from, each with a description of how it came about.
 type States = BTreeMap<Tree, String>;
 
 #[test]
@@ -130,13 +131,13 @@ fn whatever_a_power_cut_leaves_the_file_is_whole_and_the_next_syncer_finishes_th
     }
     assert!(
         failures.is_empty(),
-        "{} failures, the first of them:\n\n{}",
+        "{} failures, the first are:\n\n{}",
         failures.len(),
         failures[..failures.len().min(3)].join("\n\n")
     );
 }
 
-/// What went wrong, from the change on, over cut after cut.
+/// Checks the change with one more power cut at a time. Returns the failures.
 fn check(program: &Program, recording: &Recording) -> Vec<String> {
     println!("{}", recording.scenario.name);
     let mut failures = Vec::new();
@@ -179,7 +180,7 @@ fn check(program: &Program, recording: &Recording) -> Vec<String> {
     failures
 }
 
-/// How many there are, and those that differ.
+/// Number of states after a power cut, and the distinct ones.
 fn after_cut(earlier: &str, before: &Tree, ops: &[Op]) -> (usize, States) {
     let states = crash_states(before, ops).unwrap();
     let how = |done: usize| {
@@ -192,7 +193,7 @@ fn after_cut(earlier: &str, before: &Tree, ops: &[Op]) -> (usize, States) {
     (states.all, distinct)
 }
 
-/// How each state ended, but for those that did not end as they should: these are added to the failures.
+/// The result of each recovery. Failed recoveries are added to the failures.
 fn recover_all<'a>(
     program: &Program,
     recording: &Recording,
@@ -226,10 +227,10 @@ fn recover_all<'a>(
     ended
 }
 
-/// The order of the results is that in which they were ready.
+/// The results are in the order in which they were ready.
 fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let (items, results) = (Mutex::new(items.into_iter()), Mutex::new(Vec::new()));
-    // Mostly a worker waits, for an answer or for the syncer, which lets a kubelet rest between two restarts.
+    // A worker mostly waits, for a response or for the syncer's interval between two restarts.
     let workers = 8 * std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {

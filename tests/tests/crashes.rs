@@ -1,4 +1,4 @@
-//! A controller or a syncer that is killed at any moment goes on where it was.
+//! A controller or a syncer that is killed at any moment continues where it was.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{base64, cluster, docker_config};
 use globalps_tests::product::{DEADLINE, Product};
 use globalps_tests::{Cluster, Node, config_file, until};
 
-/// Milliseconds after a rotation at which something is killed. A rotation of two nodes takes about two seconds.
+/// Milliseconds from a rotation to a kill. A rotation of two nodes takes about two seconds.
 const MOMENTS: [u64; 8] = [0, 60, 120, 250, 500, 900, 1300, 1800];
 
 #[test]
@@ -23,8 +23,8 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
     for victim in ["globalps-controller", "globalps-syncer"] {
         for moment in MOMENTS {
             round += 1;
-            // The ones that were killed before wait out the kubelet's pause first; a kill of nothing proves nothing. There
-            // are two controllers, and as many syncers as nodes.
+            // Earlier killed containers first wait out the kubelet's backoff; a kill without a running process would
+            // prove nothing. There are two controllers, and as many syncers as nodes.
             wait_running(&nodes, victim, nodes.len());
             let starts: Vec<_> = nodes
                 .iter()
@@ -42,7 +42,7 @@ fn whatever_is_killed_whenever_every_node_comes_to_the_newest_content() {
                 let more = product.kubelet_starts(node).unwrap() - before;
                 assert_eq!(more, 1, "{name}: kubelet starts");
             }
-            assert!(killed > 0, "{victim} ran somewhere");
+            assert!(killed > 0, "{victim} ran on some node");
         }
     }
     a_node_whose_power_is_cut_comes_back_to_the_newest_content(
@@ -77,8 +77,8 @@ fn is_as_it_should_be(node: &Node, round: u32, name: &str) {
         .unwrap()
         .ok()
         .unwrap();
-    let folder = node.kubelet_dir();
-    let strays: Vec<_> = std::fs::read_dir(&folder)
+    let directory = node.kubelet_dir();
+    let strays: Vec<_> = std::fs::read_dir(&directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|file| file.contains("config.json") && file != "config.json")
@@ -86,7 +86,7 @@ fn is_as_it_should_be(node: &Node, round: u32, name: &str) {
     assert!(strays.is_empty(), "{name}: {strays:?}");
 }
 
-/// SIGKILL to every process of that name on the nodes: how many there were.
+/// Sends SIGKILL to every process with that name on the nodes; returns their number.
 fn kill(nodes: &[Node], program: &str) -> usize {
     on_each(nodes, program, "kill -9 $p && echo killed")
 }
@@ -101,9 +101,9 @@ fn wait_running(nodes: &[Node], program: &str, number: usize) {
     .unwrap();
 }
 
-/// Runs a command for each process `$p` of that name on the nodes: how many lines that printed.
+/// Runs a command for each process `$p` with that name on the nodes; returns the number of output lines.
 fn on_each(nodes: &[Node], program: &str, command: &str) -> usize {
-    // The name that the kernel keeps has 15 bytes.
+    // The kernel truncates names to 15 bytes.
     let script = format!(
         "for p in $(pgrep -x {}); do {command}; done",
         &program[..15]

@@ -1,5 +1,5 @@
-//! Delivery by the kubelet's credential provider, on real nodes: one restart in, none for a rotation, one out, and
-//! credentials for some namespaces only.
+//! Delivery with the kubelet's credential provider, on real nodes: one restart to enable it, none for a rotation, one
+//! to disable it, and credentials for some namespaces only.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize
     after.iter().zip(before).map(|(a, b)| a - b).collect()
 }
 
-/// The status of each node says that it has what is asked for, in this way.
+/// Waits until the status of each node reports this delivery of the current content.
 fn wait_delivered(product: &Product, nodes: &[Node], delivery: &str) {
     product.wait_synced().unwrap();
     let what = format!("delivery by {delivery}");
@@ -64,7 +64,7 @@ fn flags(node: &Node) -> String {
     fs::read_to_string(node.kubelet_dir().join("kubeadm-flags.env")).unwrap()
 }
 
-/// A pod of this namespace and service account; replaced where there is one already.
+/// Creates a pod in this namespace with this service account; replaces an existing one.
 fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, policy: &str) {
     let gone = [
         "delete",
@@ -92,13 +92,13 @@ fn apply(cluster: &Cluster, object: &Value) {
         let mut kubectl = cluster.kubectl_command();
         kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
         let ran = run(&mut kubectl, &object.to_string())?;
-        // The service account of a namespace that was just made is not there yet.
+        // A new namespace does not have its service account yet.
         Ok((ran.code == Some(0)).then_some(()))
     })
     .unwrap();
 }
 
-/// Waits until the pod of this namespace runs, or its image was refused.
+/// Waits until the pod in this namespace runs, or until its image cannot be pulled.
 fn wait_pod(cluster: &Cluster, namespace: &str, runs: bool) {
     let what = format!(
         "the pod of {namespace} {}",
@@ -115,7 +115,7 @@ fn wait_pod(cluster: &Cluster, namespace: &str, runs: bool) {
         let is_running = pod["status"]["phase"] == "Running";
         anyhow::ensure!(
             !(runs && is_refused || !runs && is_running),
-            "it is not so: {seen}"
+            "the pod's state is {seen}"
         );
         Ok((is_running || is_refused).then_some(()))
     })
@@ -141,18 +141,18 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     product.apply(&registry.docker_config().unwrap()).unwrap();
     wait_delivered(product, nodes, "ConfigFile");
 
-    // In.
+    // Enable.
     let known = starts(product, nodes);
     deliver(cluster, "CredentialProvider");
     wait_delivered(product, nodes, "CredentialProvider");
     assert_eq!(
         more_starts(product, nodes, &known),
         [1, 1, 1],
-        "one start a node"
+        "one start per node"
     );
     for (node, (file, _)) in nodes.iter().zip(&before) {
         let has = config_file::auth(node, &private).unwrap();
-        assert_eq!(has, None, "the file has nothing of ours");
+        assert_eq!(has, None, "the file has no managed entries");
         let now = config_file::read(node).unwrap().map(|file| file.bytes);
         assert_eq!(
             now,
@@ -169,7 +169,7 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
             .unwrap();
     }
 
-    // A rotation: the old password is refused from now on, and the very next pull has the new one.
+    // A rotation: the registry rejects the old password from now on, and the very next pull uses the new one.
     let known = starts(product, nodes);
     registry.set_password("rotated-in-place").unwrap();
     let begun = Instant::now();
@@ -186,7 +186,7 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     }
     assert_eq!(more_starts(product, nodes, &known), [0, 0, 0], "no start");
 
-    // A registry at a port that the provider does not serve yet.
+    // A registry with a port that the provider does not serve yet.
     product
         .apply(&docker_config(&[
             (
@@ -203,14 +203,14 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
         "one start for a new port"
     );
 
-    // Back to the file, and in again.
+    // Back to the file, and enable again.
     let known = starts(product, nodes);
     deliver(cluster, "ConfigFile");
     wait_delivered(product, nodes, "ConfigFile");
     assert_eq!(
         more_starts(product, nodes, &known),
         [1, 1, 1],
-        "one start out"
+        "one start to disable it"
     );
     for (node, (_, before)) in nodes.iter().zip(&before) {
         assert_eq!(flags(node), *before);
@@ -221,16 +221,20 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
     deliver(cluster, "CredentialProvider");
     wait_delivered(product, nodes, "CredentialProvider");
 
-    // Out.
+    // Disable.
     let known = starts(product, nodes);
     product.delete().unwrap();
     product.wait_clean().unwrap();
     assert_eq!(
         more_starts(product, nodes, &known),
         [1, 1, 1],
-        "one start out"
+        "one start to disable it"
     );
-    assert_eq!(files(nodes), before, "the very bytes of both files");
+    assert_eq!(
+        files(nodes),
+        before,
+        "both files are restored byte for byte"
+    );
     for node in nodes {
         assert!(!node.kubelet_dir().join(".globalps").exists());
     }
@@ -281,7 +285,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
         start_pod(cluster, "team-b", &image, node, policy);
         wait_pod(cluster, "team-b", false);
     }
-    // Where the image lies on the node already, the kubelet asks the same.
+    // The kubelet makes the same check for an image that is already on the node.
     start_pod(cluster, "team-a", &image, node, "IfNotPresent");
     wait_pod(cluster, "team-a", true);
     assert!(
@@ -289,7 +293,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
         "never in the file"
     );
 
-    // A namespace that is a second old.
+    // A namespace that is only a second old.
     cluster
         .kubectl(&["create", "namespace", "team-a-new"])
         .unwrap();
@@ -297,7 +301,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     wait_pod(cluster, "team-a-new", true);
 
     scope(cluster, &["team-b"]);
-    until("the other scope", DEADLINE, POLL, || {
+    until("the other scope to be in effect", DEADLINE, POLL, || {
         let status = product.status()?;
         Ok((status["sources"][0]["scope"] == "team-b").then_some(()))
     })
@@ -310,12 +314,12 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     assert_eq!(
         more_starts(product, nodes, &known),
         [0, 0, 0],
-        "scopes restart nothing"
+        "scopes restart no kubelet"
     );
 
-    // One that can't be used holds up nobody, and the last one stays.
+    // An invalid scope blocks no other source, and the last valid one stays.
     scope(cluster, &["team-["]);
-    until("the source is invalid", DEADLINE, POLL, || {
+    until("the source to be invalid", DEADLINE, POLL, || {
         let source = product.status()?["sources"][0].clone();
         let message = source["message"].as_str().unwrap_or_default().to_owned();
         Ok((source["valid"] == false && message.contains("team-[")).then_some(()))
@@ -360,7 +364,7 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
         product.start_pod("open", &open, node.name()).unwrap();
         product.wait_pod("open", false).unwrap();
         until(
-            &format!("{case}: the syncer puts it right"),
+            &format!("{case}: the syncer to repair it"),
             DEADLINE,
             POLL,
             || Ok((fs::read(&data).ok().as_ref() == Some(&good)).then_some(())),
@@ -368,11 +372,11 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
         .unwrap();
     }
     assert_eq!(more_starts(product, nodes, &known), [0, 0, 0]);
-    // So that the limit of conflicts of this node is another test's.
+    // Keeps clear of the limit of conflicts, which another test covers.
     sleep(Duration::from_secs(1));
 }
 
-/// A hundred pods of one node, each with a tag of its own, half of them from the private registry.
+/// A hundred pods on one node, each with its own tag, half of them from the private registry.
 fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     cluster: &Cluster,
     product: &Product,
@@ -442,8 +446,8 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
         &json!({"apiVersion": "v1", "kind": "List", "items": pods}),
     );
     let begun = Instant::now();
-    // Four in ten minutes are repaired at once; at the fifth the syncer leaves the file alone. Every other one comes while
-    // the repair of the one before is still tried.
+    // Four conflicts in ten minutes are repaired at once; at the fifth the syncer gives up. Every second one follows
+    // while the repair of the previous one is still in progress.
     let damages: [(Duration, &dyn Fn() -> io::Result<()>); 4] = [
         (Duration::ZERO, &|| fs::remove_file(&data)),
         (Duration::ZERO, &|| {
@@ -453,7 +457,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
         (Duration::ZERO, &|| fs::write(&data, b"")),
     ];
     for (number, (pause, damage)) in damages.into_iter().enumerate() {
-        let what = format!("the data is right after {number} damages");
+        let what = format!("intact data after {number} damages");
         let at_once = Duration::from_millis(1);
         until(&what, DEADLINE, at_once, || {
             Ok(fs::read(&data).is_ok_and(|data| data == good).then_some(()))
@@ -467,7 +471,10 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     until("the public images", Duration::from_mins(5), POLL, || {
         let (now, refused) = pulled("open")?;
         running = now;
-        anyhow::ensure!(refused.is_empty(), "a public image waits: {refused:?}");
+        anyhow::ensure!(
+            refused.is_empty(),
+            "a public image was not pulled: {refused:?}"
+        );
         Ok((running == PODS / 2).then_some(()))
     })
     .unwrap_or_else(|error| panic!("{error:#}: {running} run"));
@@ -511,13 +518,13 @@ fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, 
     let with = flags(node);
     let without = format!("KUBELET_KUBEADM_ARGS=\"--node-ip={} --v=1\"\n", node.ip());
     fs::write(node.kubelet_dir().join("kubeadm-flags.env"), &without).unwrap();
-    until("the flags are back", DEADLINE, POLL, || {
+    until("the flags to be restored", DEADLINE, POLL, || {
         let flags = flags(node);
         Ok((flags != without && flags.contains("--v=1")).then_some(()))
     })
     .unwrap();
     assert!(with.contains("--image-credential-provider-bin-dir="));
-    until("the repair is told", DEADLINE, POLL, || {
+    until("the repair to be reported", DEADLINE, POLL, || {
         let status = product.node_status(node.name())?;
         Ok((status["reason"] == "DriftRepaired" && status["phase"] == "Synced").then_some(()))
     })
@@ -526,7 +533,11 @@ fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, 
     product.wait_pod("drift", false).unwrap();
     product.delete().unwrap();
     product.wait_clean().unwrap();
-    assert_eq!(flags(node), without, "what somebody wrote later stays");
+    assert_eq!(
+        flags(node),
+        without,
+        "later changes of another process stay"
+    );
 }
 
 fn a_kubelet_without_flags_keeps_the_file_and_says_why(
@@ -544,26 +555,32 @@ fn a_kubelet_without_flags_keeps_the_file_and_says_why(
     );
     product.apply(&registry.docker_config().unwrap()).unwrap();
     wait_delivered(product, nodes, "ConfigFile");
-    // Its kubelet would not start with them, and is not restarted here: the file has the same content.
+    // Its kubelet would not start with these flags. It is not restarted here, because the file has the same content.
     fs::write(&path, &foreign).unwrap();
     let known = product.kubelet_starts(node).unwrap();
     deliver(cluster, "CredentialProvider");
-    until("the node says why not", DEADLINE, POLL, || {
-        let status = product.node_status(node.name())?;
-        let message = status["message"].as_str().unwrap_or_default().to_owned();
-        let is_said = status["reason"] == "ProviderNotPossible" && message.contains("/etc/x.yaml");
-        Ok(
-            (is_said && status["delivery"] == "ConfigFile" && status["phase"] == "Synced")
-                .then_some(()),
-        )
-    })
+    until(
+        "the node to report why it can't switch",
+        DEADLINE,
+        POLL,
+        || {
+            let status = product.node_status(node.name())?;
+            let message = status["message"].as_str().unwrap_or_default().to_owned();
+            let is_said =
+                status["reason"] == "ProviderNotPossible" && message.contains("/etc/x.yaml");
+            Ok(
+                (is_said && status["delivery"] == "ConfigFile" && status["phase"] == "Synced")
+                    .then_some(()),
+            )
+        },
+    )
     .unwrap_or_else(|error| panic!("{error:#}: {:#}", product.node_status(node.name()).unwrap()));
-    assert_eq!(flags(node), foreign, "nothing is changed");
+    assert_eq!(flags(node), foreign, "nothing changes");
     assert_eq!(product.kubelet_starts(node).unwrap(), known);
     let private = registry.address(Access::Private);
     assert!(
         config_file::auth(node, &private).unwrap().is_some(),
-        "the file goes on"
+        "delivery to the file continues"
     );
     fs::write(&path, &before).unwrap();
 }

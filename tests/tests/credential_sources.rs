@@ -1,4 +1,4 @@
-//! Where `kubectl globalps add` takes credentials from, and what it says to what makes no sense. No cluster is needed.
+//! Where `kubectl globalps add` takes credentials from, and how it rejects invalid input. Needs no cluster.
 
 mod common;
 
@@ -18,9 +18,9 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
     let address = registry.address();
     let names = [
         (address.as_str(), "R"),
-        (desk.folder.path().to_str().unwrap(), "HOME"),
+        (desk.directory.path().to_str().unwrap(), "HOME"),
     ];
-    // The server comes by standard input and nothing but it, and the answer is docker's.
+    // The helper gets only the server on standard input, and responds in docker's format.
     desk.helper(
         "good",
         &format!(
@@ -52,7 +52,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         let by_name = ["--authfile", &file, "--registry", &address, "--insecure"];
         goes_on(&desk.add_with(&by_name, &[], ""), &names, &good);
     }
-    // A file as it is, or a manifest, on standard input.
+    // A credentials file, or a manifest, on standard input.
     let manifest = format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData:\n  .dockerconfigjson: '{inline}'\n"
     );
@@ -205,7 +205,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
     ] {
         refuses(&flags(line, input), &[], message, hint);
     }
-    // Docker Hub has one name, whichever of its own the user knows.
+    // Docker Hub gets one name in the Secret, whichever of its names the user gives.
     for name in [
         "docker.io",
         "index.docker.io",

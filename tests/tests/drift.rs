@@ -1,4 +1,4 @@
-//! What somebody else does to the file, and rotations that come faster than a kubelet can bear.
+//! Changes of the file by another process, and rotations that are faster than a kubelet can restart.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() 
     product.wait_synced().unwrap();
     product.delete().unwrap();
     until(
-        "a restore that waits for its restart",
+        "a restore that waited for its restart",
         DEADLINE,
         POLL,
         || {
@@ -52,10 +52,10 @@ fn what_others_take_out_is_back_within_a_second_and_a_storm_is_three_restarts() 
         "own.example.com": {"auth": base64("own:own")},
         "theirs.example.com": {"auth": base64("theirs:own")},
     }});
-    assert_eq!(file, expected, "what others put there stays");
+    assert_eq!(file, expected, "other processes' entries stay");
 }
 
-/// Entries of the node itself. They were never given to the product, and everybody may read them in the end.
+/// Entries of the node itself. The product never gets them, and in the end every user can read them.
 fn own_file(owners: &[&str]) -> String {
     let entries = owners.iter().map(|owner| {
         let auth = base64(&format!("{owner}:own"));
@@ -69,7 +69,7 @@ fn content(number: u32) -> String {
 }
 
 fn a_storm_of_rotations_is_three_restarts_at_most(product: &Product, node: &Node) {
-    // The first rotation is not one that comes right after another.
+    // The first rotation must not follow another one immediately.
     thread::sleep(Duration::from_secs(11));
     let starts = product.kubelet_starts(node).unwrap();
     let begun = Instant::now();
@@ -90,12 +90,12 @@ fn a_storm_of_rotations_is_three_restarts_at_most(product: &Product, node: &Node
     assert_eq!(
         in_force,
         Some(base64("u:50")),
-        "the last content is in force"
+        "the last content is in effect"
     );
 }
 
-/// Replaces the whole file as a configuration management agent does, for its owner alone: a mode for others is a conflict of
-/// its own.
+/// Replaces the whole file like a configuration management agent. Only its owner can read it, because a wider mode
+/// would be another conflict.
 fn overwrite(path: &Path, content: &str) {
     let temporary = path.with_file_name("theirs.tmp");
     fs::write(&temporary, content).unwrap();
@@ -105,9 +105,12 @@ fn overwrite(path: &Path, content: &str) {
 
 fn wait_back(node: &Node) -> Duration {
     let begun = Instant::now();
-    until("ours is back", DEADLINE, Duration::from_millis(5), || {
-        Ok(config_file::auth(node, REGISTRY)?.map(|_| ()))
-    })
+    until(
+        "the managed entries to be restored",
+        DEADLINE,
+        Duration::from_millis(5),
+        || Ok(config_file::auth(node, REGISTRY)?.map(|_| ())),
+    )
     .unwrap();
     begun.elapsed()
 }
@@ -117,7 +120,7 @@ fn a_mode_is_narrowed_again_without_a_restart(product: &Product, node: &Node, pa
     assert_eq!(
         mode().unwrap(),
         0o600,
-        "others could read the node's own file"
+        "other users could read the node's own file"
     );
     assert_eq!(
         product.node_status(node.name()).unwrap()["reason"],
@@ -125,9 +128,12 @@ fn a_mode_is_narrowed_again_without_a_restart(product: &Product, node: &Node, pa
     );
     let starts = product.kubelet_starts(node).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
-    until("a narrow file", Duration::from_secs(1), POLL, || {
-        Ok((mode()? == 0o600).then_some(()))
-    })
+    until(
+        "a file that only its owner can read",
+        Duration::from_secs(1),
+        POLL,
+        || Ok((mode()? == 0o600).then_some(())),
+    )
     .unwrap();
     assert_eq!(product.kubelet_starts(node).unwrap(), starts);
 }
@@ -138,22 +144,27 @@ fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, pa
     for times in 1..=3 {
         match times {
             1 => overwrite(path, &theirs),
-            // Not by a rename, and changed rather than taken out.
+            // In place rather than by a rename, and a changed rather than a removed entry.
             2 => fs::write(path, theirs.replace("theirs", REGISTRY)).unwrap(),
             _ => fs::remove_file(path).unwrap(),
         }
         if times == 2 {
-            until("ours is back", Duration::from_secs(1), POLL, || {
-                let auth = config_file::auth(node, REGISTRY)?;
-                Ok((auth == Some(base64("u:50"))).then_some(()))
-            })
+            until(
+                "the managed entries to be restored",
+                Duration::from_secs(1),
+                POLL,
+                || {
+                    let auth = config_file::auth(node, REGISTRY)?;
+                    Ok((auth == Some(base64("u:50"))).then_some(()))
+                },
+            )
             .unwrap();
         } else {
             let took = wait_back(node);
-            println!("back after {} ms", took.as_millis());
+            println!("restored after {} ms", took.as_millis());
             assert!(took < Duration::from_secs(1), "{took:?}");
         }
-        until("it is told", DEADLINE, POLL, || {
+        until("the drift to be reported", DEADLINE, POLL, || {
             let status = product.node_status(node.name())?;
             let told = status["drifts"] == times + 1
                 && status["phase"] == "Synced"
@@ -175,13 +186,13 @@ fn what_was_taken_out_is_back_within_a_second(product: &Product, node: &Node, pa
 
 fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, path: &Path) {
     let theirs = own_file(&["own", "theirs"]);
-    // Four times before; five are a fight, and the sixth is left alone.
+    // This is the fifth conflict, after four above. It is reported, and the next change stays.
     for _ in 0..1 {
         overwrite(path, &theirs);
         wait_back(node);
     }
     overwrite(path, &theirs);
-    until("the fight is told", DEADLINE, POLL, || {
+    until("the conflict to be reported", DEADLINE, POLL, || {
         let status = product.node_status(node.name())?;
         Ok((status["phase"] == "ForeignOwner" && status["reason"] == "Fought").then_some(()))
     })
@@ -190,7 +201,7 @@ fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, p
     assert_eq!(
         fs::read_to_string(path).unwrap(),
         theirs,
-        "it is left to them"
+        "the other process's content stays"
     );
     let (_, reason, message) = product.wait_condition("Degraded", "True").unwrap();
     assert!(message.contains(node.name()), "{reason}: {message}");

@@ -1,5 +1,5 @@
-//! A real second provider: ECR's own goes on, on a node that is set up as EKS sets up its nodes, before, beside and after that
-//! of globalps. Only the API that it asks for a password is a stand-in.
+//! A real second provider: ECR's own keeps working on a node that is set up like a node of EKS, before, during and
+//! after delivery with globalps' provider. Only the ECR API that returns the password is simulated.
 
 mod common;
 
@@ -19,7 +19,7 @@ const ECR: &str = "123456789012.dkr.ecr.eu-central-1.amazonaws.com";
 const BIN_DIR: &str = "/etc/eks/image-credential-provider";
 const CONFIG_PATH: &str = "/etc/eks/image-credential-provider/config.json";
 
-/// Says what the password of the cluster's private registry is, to whoever asks as ECR's provider does.
+/// Returns the password of the cluster's private registry in ECR's format.
 fn ecr_api(cluster: &Cluster) -> Server {
     let registry = cluster.registry();
     let address: SocketAddr = registry.address(Access::Open).parse().unwrap();
@@ -30,7 +30,7 @@ fn ecr_api(cluster: &Cluster) -> Server {
             return (400, Vec::new(), String::new());
         }
         let login = format!("{}:{}", registry.user(), registry.password().unwrap());
-        // The kubelet may keep it for half of this, and then each pull asks again.
+        // The kubelet may cache it for half of this time; after that each pull requests it again.
         let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(1);
         let body = json!({"authorizationData": [{
             "authorizationToken": base64(&login), "expiresAt": soon.as_secs(),
@@ -46,7 +46,8 @@ fn of_node(node: &Node, path: &str) -> PathBuf {
     node.root().join(path.trim_start_matches('/'))
 }
 
-/// ECR's provider with its configuration and the kubelet's flags; images of ECR are those of the private registry.
+/// Installs ECR's provider with its configuration and the kubelet's flags; images of ECR are those of the private
+/// registry.
 fn set_up(cluster: &Cluster, node: &Node, api: &Server) {
     let bin_dir = of_node(node, BIN_DIR);
     fs::create_dir_all(&bin_dir).unwrap();
@@ -92,7 +93,7 @@ fn set_up(cluster: &Cluster, node: &Node, api: &Server) {
     node.wait_ready(DEADLINE).unwrap();
 }
 
-/// Says in one step what is asked for and where.
+/// Configures the provider and its paths in one write.
 fn by_provider(cluster: &Cluster) {
     let patch = json!({"spec": {"kubelet": {
         "delivery": "CredentialProvider",
@@ -165,8 +166,11 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
     by_provider(&cluster);
     wait_delivered(&product, node, "CredentialProvider");
     let beside = files();
-    assert_ne!(beside.0, before.0, "ours is in the configuration, too");
-    assert_eq!(beside.1, before.1, "the flags are EKS' own");
+    assert_ne!(
+        beside.0, before.0,
+        "the configuration has globalps' provider too"
+    );
+    assert_eq!(beside.1, before.1, "the flags are those of EKS");
     assert!(beside.2.contains(&"ecr-credential-provider".to_owned()));
     pulls_from_ecr("beside");
     product.start_pod("ours", &our_image, node.name()).unwrap();
@@ -180,10 +184,11 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
     assert_eq!(
         product.kubelet_starts(node).unwrap() - starts,
         2,
-        "the file, and the way in"
+        "the file, and the switch to the provider"
     );
 
-    // The spec forgets at once where the provider is: it goes all the same, and only then the syncer loses its directories.
+    // The spec no longer names the provider's paths. The provider is removed all the same, and only then the syncer
+    // loses the directories.
     let patch =
         json!({"spec": {"kubelet": {"delivery": "ConfigFile", "credentialProvider": null}}});
     merge(&cluster, CONFIG, &patch).unwrap();
@@ -191,15 +196,15 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
     assert_eq!(
         files(),
         before,
-        "the very bytes of both files, and no program of ours"
+        "both files byte for byte, and no program of globalps"
     );
     assert_eq!(
         product.kubelet_starts(node).unwrap() - starts,
         3,
-        "and the way out"
+        "the switch back"
     );
     until(
-        "the syncer without those directories",
+        "the syncer to run without these directories",
         DEADLINE,
         POLL,
         || {
@@ -220,7 +225,7 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
     .unwrap();
     pulls_from_ecr("after");
 
-    // In again, and a restore.
+    // Enabled again, then a manual restore.
     by_provider(&cluster);
     wait_delivered(&product, node, "CredentialProvider");
     product.delete().unwrap();

@@ -1,4 +1,4 @@
-//! Every row of the table of faults, on real nodes: several at once, one on each, in each rotation.
+//! Runs every row of the table of faults on real nodes: in each rotation several rows, one per node.
 
 mod common;
 
@@ -20,14 +20,14 @@ const PROVIDER_FLAG: &str = "--image-credential-provider-config=";
 const REGISTRY: &str = "faults.example.com";
 const OWN: &str = "{ \"auths\": { \"own.example.com\": { \"auth\": \"b3duOm93bg==\" } } }\n";
 
-/// What the nodes are asked for.
+/// The assignment of all nodes.
 #[derive(Clone, Copy)]
 struct Asked {
     way: Way,
-    /// The password that they have then, and the one before: the same on the way in and out.
+    /// Number in the current password, and in the previous one: the same while the delivery is switched.
     content: u32,
     before: u32,
-    /// The fleet's.
+    /// The fleet's revision.
     revision: u64,
 }
 
@@ -62,8 +62,8 @@ impl Asked {
     }
 }
 
-/// Rows that come at once, one on each node. Those in and out of the provider follow each other.
-fn rounds(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
+/// Groups of rows that run together, one per node. Rows that switch to the provider and back alternate.
+fn groups(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
     let only = std::env::var("ROW").ok();
     let is_wanted = |at: usize| {
         only.as_ref()
@@ -76,15 +76,15 @@ fn rounds(nodes: usize) -> Vec<Vec<(usize, &'static Row)>> {
             .collect();
         rows.chunks(nodes).map(<[_]>::to_vec).collect()
     };
-    let mut rounds = wanted(Way::Rotation, false);
-    rounds.extend(wanted(Way::Rotation, true));
+    let mut groups = wanted(Way::Rotation, false);
+    groups.extend(wanted(Way::Rotation, true));
     let mut out = wanted(Way::Out, false).into_iter();
     for way_in in wanted(Way::In, false) {
-        rounds.push(way_in);
-        rounds.extend(out.next());
+        groups.push(way_in);
+        groups.extend(out.next());
     }
-    rounds.extend(out);
-    rounds
+    groups.extend(out);
+    groups
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     }
     let mut asked = Asked::FIRST;
     asked.ask(&cluster, &product);
-    // Every node changes at once, and whatever fails on one does not hold up the others.
+    // All nodes change at once, and a failure of one must not block the others.
     until("the GlobalPullSecret", DEADLINE, POLL, || {
         let patch = json!({"spec": {"rollout": {"maxUnavailable": "100%", "maxFailures": 1000}}});
         Ok(merge(&cluster, CONFIG, &patch).ok())
@@ -105,20 +105,20 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     .unwrap();
     let mut failures = Vec::new();
     let mut delivery = Way::Out;
-    for (round, rows) in rounds(nodes.len()).into_iter().enumerate() {
+    for (group, rows) in groups(nodes.len()).into_iter().enumerate() {
         let way = rows[0].1.way;
         if way == Way::Out && delivery == Way::Out {
             asked = asked.next(Way::In);
             asked.ask(&cluster, &product);
             product.wait_synced().unwrap();
         }
-        // From a good start, and after the last round's faults: the next content is taken.
+        // Rotate on healthy nodes: this shows that the next content is applied after the faults of the last group.
         asked = asked.next(Way::Rotation);
         asked.ask(&cluster, &product);
         let begun = Instant::now();
         product
             .wait_synced()
-            .with_context(|| format!("the content after round {round}: {failures:#?}"))
+            .with_context(|| format!("the content after group {group}: {failures:#?}"))
             .unwrap();
         asked = asked.next(way);
         if way != Way::Rotation {
@@ -134,7 +134,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
                     scope.spawn(move || run(row, node, product, asked, placed, applied))
                 })
                 .collect();
-            // All faults that come before are there, and had time to be noticed.
+            // All faults that precede the change are in place, and the syncer had time to notice them.
             until("the faults", DEADLINE, POLL, || {
                 Ok((placed.load(Ordering::Relaxed) == rows.len()).then_some(()))
             })
@@ -157,7 +157,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
             }
         }
         println!(
-            "round {round} ({way:?}) took {} s",
+            "group {group} ({way:?}) took {} s",
             begun.elapsed().as_secs()
         );
     }
@@ -171,7 +171,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
             flags(node),
             format!("KUBELET_KUBEADM_ARGS=\"--node-ip={}\"\n", node.ip())
         );
-        // A file that was set aside stays.
+        // A quarantined file stays.
         for name in ["state.json", "credentials.json", "bin"] {
             let left = node.kubelet_dir().join(".globalps").join(name);
             assert!(!left.exists(), "{}: {name}", node.name());
@@ -179,15 +179,20 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_comes_round() {
     }
 }
 
-/// Takes the API server away once all nodes are granted the content. Each has come to its end when it is back.
+/// Stops the API server when all nodes have the assignment, and starts it when each node has finished.
 fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u64) {
-    until("the grants", DEADLINE, Duration::from_millis(10), || {
-        let objects = product.get("nodepullsecrets")?;
-        let mut objects = objects["items"].as_array().context("no items")?.iter();
-        Ok(objects
-            .all(|object| object["spec"]["revision"] == revision)
-            .then_some(()))
-    })
+    until(
+        "the assignments",
+        DEADLINE,
+        Duration::from_millis(10),
+        || {
+            let objects = product.get("nodepullsecrets")?;
+            let mut objects = objects["items"].as_array().context("no items")?.iter();
+            Ok(objects
+                .all(|object| object["spec"]["revision"] == revision)
+                .then_some(()))
+        },
+    )
     .unwrap();
     cluster.signal("kube-apiserver", "STOP").unwrap();
     thread::sleep(Duration::from_secs(20));
@@ -197,7 +202,7 @@ fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u
         let step = &state["change"]["step"];
         assert!(
             step.is_null() || step == "Watching",
-            "{} did not come to an end without the API server: {step}",
+            "{} did not finish without the API server: {step}",
             node.name()
         );
     }
@@ -230,14 +235,14 @@ fn run(
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watch = scope.spawn(|| watch(row, node, asked, &is_over));
-        let come = comes_round(row, node, product, asked.revision, tracer);
+        let recovered = recovers(row, node, product, asked.revision, tracer);
         is_over.store(true, Ordering::Relaxed);
-        if come.is_err() && !row.heal.is_empty() {
-            // The rows after this one start from a good node.
+        if recovered.is_err() && !row.heal.is_empty() {
+            // The next rows need a healthy node.
             shell(node, row.heal)?;
         }
         let whole = watch.join().unwrap();
-        come.and(whole)
+        recovered.and(whole)
     })?;
     let file: Value =
         serde_json::from_slice(&std::fs::read(node.kubelet_dir().join("config.json"))?)?;
@@ -269,14 +274,14 @@ fn run(
     } else {
         ensure!(
             *in_file == auth(expected).as_str(),
-            "the content is not that of {expected}"
+            "the file does not have the content of {expected}"
         );
         ensure!(
             row.way == Way::Rotation || !kubelet_flags(node)?.contains(PROVIDER_FLAG),
             "the kubelet runs with a provider"
         );
     }
-    until("the kubelet runs", DEADLINE, POLL, || {
+    until("the kubelet to run", DEADLINE, POLL, || {
         Ok(node
             .exec(&["systemctl", "is-active", "kubelet.service"])?
             .status
@@ -290,14 +295,14 @@ fn run(
     Ok(())
 }
 
-/// What systemd and the syncers on the node last logged.
+/// The last log lines of systemd and the syncers on the node.
 fn logs(node: &Node) -> Result<String> {
     let script = "journalctl -u kubelet.service -o short-precise --no-pager | grep 'systemd\\[' | tail -12; \
         tail -n 20 /var/log/pods/*globalps*syncer*/*/*.log";
     Ok(node.exec(&["sh", "-c", script])?.stdout)
 }
 
-/// The fault, where it comes before the rotation; the tracer that brings it about, if one does.
+/// Causes the fault if it precedes the rotation. Returns the tracer if one causes it.
 fn place(row: &Row, node: &Node, content: u32) -> Result<Option<Child>> {
     let before = |command: &str| shell(node, &command.replace("$NEW", &auth(content)));
     let kill = |call: &str, nth: u32| trace(node, call, &format!("signal=KILL:when={nth}"));
@@ -315,7 +320,7 @@ fn place(row: &Row, node: &Node, content: u32) -> Result<Option<Child>> {
     }
 }
 
-fn comes_round(
+fn recovers(
     row: &Row,
     node: &Node,
     product: &Product,
@@ -346,10 +351,10 @@ fn comes_round(
     if let Fault::Kill(..) | Fault::BeforeAndKill(..) = row.fault
         && let Some(mut tracer) = tracer
     {
-        // It ends with the process that it killed.
+        // strace exits with the process that it killed.
         until("the kill", DEADLINE, POLL, || Ok(tracer.try_wait()?))?;
     }
-    // Where nobody but the admin could help, the admin does, and then it comes round.
+    // Where only an admin could help, the test helps as an admin, and the node recovers.
     let helped = row.ends != "RolledBack";
     if helped && !row.heal.is_empty() {
         shell(node, row.heal)?;
@@ -365,7 +370,7 @@ fn comes_round(
     if !helped && !row.heal.is_empty() {
         shell(node, row.heal)?;
     }
-    // The API server may be away for a while.
+    // The API server may be unavailable for a while.
     until("a Ready node", DEADLINE, POLL, || {
         Ok(node.is_ready().unwrap_or_default().then_some(()))
     })
@@ -392,7 +397,8 @@ fn wait(product: &Product, node: &Node, what: &str, is: impl Fn(&Value) -> bool)
     })
 }
 
-/// At every moment the file is whole, and means the old or the new content, or the kubelet has it from its provider.
+/// Checks repeatedly that the file is intact and has the old or the new content, or that the kubelet has the content
+/// from its provider.
 fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<()> {
     let path = node.kubelet_dir().join("config.json");
     let mut seen = 0_u32;
@@ -401,12 +407,12 @@ fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<(
         if row.is_replaced {
             continue;
         }
-        // Before the file: what the kubelet that started meanwhile needs is there by then.
+        // Read before the file: what a kubelet needs exists before it starts.
         let kubelet = (row.way != Way::Rotation)
             .then(|| kubelet_flags(node))
             .transpose()?;
-        let bytes = std::fs::read(&path).context("the file is not there")?;
-        let file: Value = serde_json::from_slice(&bytes).context("the file is not whole")?;
+        let bytes = std::fs::read(&path).context("the file does not exist")?;
+        let file: Value = serde_json::from_slice(&bytes).context("the file is not intact")?;
         let content = &file["auths"][REGISTRY]["auth"];
         let is_in_file = [asked.before, asked.content]
             .iter()
@@ -431,23 +437,23 @@ fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<(
         );
         seen += 1;
     }
-    // A look at the kubelet's flags takes its time.
+    // Reading the kubelet's flags takes longer.
     let enough = if row.way == Way::Rotation { 10 } else { 2 };
     ensure!(
         row.is_replaced || seen > enough,
-        "the file was looked at {seen} times only"
+        "the file was checked only {seen} times"
     );
     Ok(())
 }
 
-/// With its process; empty while none runs. One that ends, or has only been forked, has no arguments, and one that the kubelet
-/// starts has its name at first.
+/// Flags and id of the process; empty while no kubelet runs. A process that exits or was only forked has no arguments,
+/// and a new one still has another name.
 fn kubelet_flags(node: &Node) -> Result<String> {
     if !node.is_running()? {
         return Ok(String::new());
     }
     let script = "p=$(pgrep --exact --parent 1 kubelet) && grep -q . /proc/$p/cmdline && echo $p && cat /proc/$p/cmdline";
-    // The node may go down meanwhile.
+    // The node may shut down meanwhile.
     let output = node.exec(&["sh", "-c", script]);
     let whole = output.ok().filter(|output| output.status.success());
     Ok(whole.map_or_else(String::new, |output| output.stdout))
@@ -469,8 +475,8 @@ fn shell(node: &Node, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tampers with the syncer's system calls from now on. A syncer that is only about to start is waited for, and so is the next
-/// one where the tracer's kill came before it was seen.
+/// Changes the syncer's system calls from now on. Waits for a syncer that is about to start, and for the next one if
+/// the tracer killed the first before it was seen.
 fn trace(node: &Node, call: &str, injection: &str) -> Result<Child> {
     let script = format!(
         "exec strace -f -qq -o /dev/null -e trace={call} -e inject={call}:{injection} -p $(pgrep -x globalps-syncer)"

@@ -1,5 +1,5 @@
-//! What a fleet meets, on real nodes: new nodes during a rollout that stands, a deleted configuration, a recreated Secret,
-//! deletions in the wrong order, nodes with trouble of their own, hostile statuses, syncers without pods.
+//! Events in a fleet of real nodes: new nodes during a halted rollout, a deleted configuration, a recreated Secret,
+//! deletions in the wrong order, failing nodes, hostile statuses, syncers without pods.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn configure(cluster: &Cluster, spec: &Value) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// Every node has this password, with this configuration. The revision.
+/// Rolls out this password to every node, with this configuration. Returns the revision.
 fn in_force(cluster: &Cluster, product: &Product, spec: &Value, password: &str) -> i64 {
     configure(cluster, spec);
     product.apply(&content(password)).unwrap();
@@ -92,7 +92,7 @@ fn set_paused(cluster: &Cluster, paused: bool) {
     merge(cluster, CONFIG, &patch).unwrap();
 }
 
-/// The rollout is paused, and the controller has seen this content.
+/// Pauses the rollout, and waits until the controller has seen this content.
 fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
     set_paused(cluster, true);
     product.apply(&content(password)).unwrap();
@@ -129,7 +129,7 @@ fn a_new_node_does_not_get_a_revision_that_halted(
 ) {
     let spec = json!({"rollout": {"maxUnavailable": 2}});
     let before = in_force(cluster, product, &spec, "one");
-    // Whichever goes first fails.
+    // The node that goes first fails, whichever it is.
     for node in nodes {
         break_kubelet(node, "broken.example.com").unwrap();
     }
@@ -178,7 +178,7 @@ fn nothing_changes_while_the_configuration_is_deleted(
     assert_eq!(revision(product), before + 1);
 }
 
-/// `kubectl replace --force`: a deletion, and a creation right after it.
+/// `kubectl replace --force`: a deletion, immediately followed by a creation.
 fn recreate(cluster: &Cluster, password: &str) {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -192,7 +192,7 @@ fn recreate(cluster: &Cluster, password: &str) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let took = begun.elapsed();
     println!("deleted and created within {:.2} s", took.as_secs_f32());
-    assert!(took < Duration::from_secs(2), "too slow to show anything");
+    assert!(took < Duration::from_secs(2), "too slow for this test");
 }
 
 fn a_secret_that_is_recreated_with_the_same_content_changes_nothing(
@@ -206,7 +206,7 @@ fn a_secret_that_is_recreated_with_the_same_content_changes_nothing(
     let begun = SystemTime::now();
     recreate(cluster, "one");
     product.wait_synced().unwrap();
-    // Longer than an absence takes to count.
+    // Longer than the controller waits before it treats the Secret as deleted.
     sleep(Duration::from_secs(4));
     product.wait_synced().unwrap();
     assert_eq!(revision(product), before);
@@ -232,7 +232,7 @@ fn a_secret_that_is_recreated_with_other_content_is_one_change(
     let once: Vec<_> = starts_before.iter().map(|starts| starts + 1).collect();
     assert_eq!(starts(product, nodes), once);
     let restored = specs(cluster, begun).any(|write| write.object["spec"]["restore"] == true);
-    assert!(!restored, "no restore in between");
+    assert!(!restored, "no node was restored in between");
 }
 
 fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
@@ -253,9 +253,9 @@ fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
         .unwrap();
     product.delete().unwrap();
     let begun = SystemTime::now();
-    // Longer than an absence takes to count.
+    // Longer than the controller waits before it treats the Secret as deleted.
     sleep(Duration::from_secs(4));
-    assert!(all_have(nodes, "one"), "nobody asks for a restore");
+    assert!(all_have(nodes, "one"), "no restore is requested");
     scale_controllers(cluster, 2);
     product.wait_clean().unwrap();
     for node in nodes {
@@ -279,7 +279,7 @@ fn nodes_whose_objects_were_deleted_are_restored_within_the_limit(
         }
         assert!(restoring.len() <= 1, "at the same time: {restoring:?}");
     }
-    // And so it was on the nodes.
+    // The order of kubelet starts shows the same on the nodes.
     let mut last_starts: Vec<_> = nodes
         .iter()
         .map(|node| (last_start(node), node.name()))
@@ -309,14 +309,19 @@ fn a_symbolic_link_on_the_first_node_stops_only_that_node(
     let link = "cd /var/lib/kubelet && cp -p config.json kept && ln -s kept link && mv -T link config.json";
     first.exec(&["sh", "-c", link]).unwrap().ok().unwrap();
     product.apply(&content("two")).unwrap();
-    until("the others to have the revision", DEADLINE, POLL, || {
-        let mut synced = true;
-        for node in others {
-            let status = product.node_status(node.name())?;
-            synced &= status["phase"] == "Synced" && status["revision"] == before + 1;
-        }
-        Ok(synced.then_some(()))
-    })
+    until(
+        "the other nodes to have the revision",
+        DEADLINE,
+        POLL,
+        || {
+            let mut synced = true;
+            for node in others {
+                let status = product.node_status(node.name())?;
+                synced &= status["phase"] == "Synced" && status["revision"] == before + 1;
+            }
+            Ok(synced.then_some(()))
+        },
+    )
     .unwrap();
     assert!(all_have(others, "two"));
     assert_eq!(assigned(cluster, begun, before + 1)[0], first.name());
@@ -399,7 +404,7 @@ fn a_kubelet_that_dies_ten_seconds_after_the_change_stops_the_rollout_at_the_can
     nodes: &[Node],
 ) {
     let spec = json!({"rollout": {"maxUnavailable": "100%", "canary": {"minReadySeconds": 20}}});
-    // Without the wait, since this is not what is tested.
+    // Without `minReadySeconds`, whose wait would only cost time here.
     in_force(
         cluster,
         product,
@@ -469,12 +474,15 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
         let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!(shown["revision"], before, "{ran:?}");
         product.apply(&content(rotation)).unwrap();
-        until("the honest nodes to have it", DEADLINE, POLL, || {
-            Ok(all_have(&honest, rotation).then_some(()))
-        })
+        until(
+            "the honest nodes to have the revision",
+            DEADLINE,
+            POLL,
+            || Ok(all_have(&honest, rotation).then_some(())),
+        )
         .unwrap();
         assert_eq!(revision(product), before + 1, "{status}");
-        // Its syncer reports again, and the fleet is whole.
+        // Its syncer reports again, and every node is synced.
         product.wait_synced().unwrap();
     }
     assert_eq!(revision(product), before + 2);
@@ -503,7 +511,7 @@ fn syncers_whose_pods_the_api_server_refuses_are_a_condition() {
     assert!(message.contains("kubectl describe daemonset"), "{message}");
     assert!((30..100).contains(&took.as_secs()), "{took:?}");
     kubectl(&["delete", "quota", "none"]);
-    // The control plane tries more and more seldom; any change of the DaemonSet makes it try at once.
+    // The control plane retries with a growing delay; any change of the DaemonSet makes it retry at once.
     kubectl(&[
         "annotate",
         "daemonset/global-pull-secret-syncer",
@@ -527,7 +535,7 @@ fn label(cluster: &Cluster, node: &Node, label: &str) {
         .unwrap();
 }
 
-/// One write of a `NodePullSecret` that the API server accepted, with the whole object after it.
+/// A write to a `NodePullSecret` that the API server accepted, with the whole object after it.
 struct Write {
     time: SystemTime,
     node: String,
@@ -535,7 +543,7 @@ struct Write {
     object: Value,
 }
 
-/// Every creation and change since then, in order.
+/// Every creation and change after `since`, in order.
 fn writes(cluster: &Cluster, since: SystemTime) -> Vec<Write> {
     let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
     let mut found = Vec::new();
@@ -543,7 +551,7 @@ fn writes(cluster: &Cluster, since: SystemTime) -> Vec<Write> {
         .lines()
         .filter(|line| line.contains("\"nodepullsecrets\""))
     {
-        // The last line may be half written.
+        // The last line may be incomplete.
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue;
         };
@@ -584,7 +592,7 @@ fn is_synced(object: &Value, revision: i64) -> bool {
     is_about_its_spec(object) && status["phase"] == "Synced" && status["revision"] == revision
 }
 
-/// The nodes that were assigned the revision since then, in this order.
+/// The nodes that were assigned the revision after `since`, in this order.
 fn assigned(cluster: &Cluster, since: SystemTime, revision: i64) -> Vec<String> {
     let mut order = Vec::new();
     for write in specs(cluster, since) {
@@ -614,7 +622,7 @@ fn time(value: &Value) -> SystemTime {
     time.into()
 }
 
-/// When the node's kubelet started for the last time.
+/// When the node's kubelet last started.
 fn last_start(node: &Node) -> SystemTime {
     let started = "MESSAGE_ID=39f53479d3a045ac8e11786248231fbf";
     let journal = ["journalctl", "-u", "kubelet.service", started];

@@ -1,5 +1,5 @@
-//! The main job with plain kubectl: a Secret goes in and every node can pull a private image; the Secret goes out and
-//! every node is as it was.
+//! The main job with plain kubectl: after a Secret is created, every node can pull a private image; after it is
+//! deleted, every node has its original state.
 
 mod common;
 
@@ -14,7 +14,7 @@ use globalps_tests::{Access, Cluster, Node, config_file, until};
 use serde_json::Value;
 
 const OTHERS: &str = "own.example.com";
-/// For everybody to read, in the end too, so its password is no other file's.
+/// Every user can read this file in the end, so no other file has its password.
 const OWN_FILE: &str = "{\n\t\"auths\": {\n\t\t\"own.example.com\": { \"auth\": \"b3duOmZpbGU=\" }\n\t},\n\t\"credsStore\": \"none\"\n}\n";
 
 #[test]
@@ -30,7 +30,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     let image = format!("{private}/team/app:1");
     let password = registry.password().unwrap();
 
-    // The first has no file; the second has one of its own; the third one that names the registry, with a wrong password.
+    // The first node has no file; the second has its own; the third has one with this registry and a wrong password.
     own_file(second, OWN_FILE, 0o644);
     let overridden = docker_config(&[(&private, "puller:wrong"), (OTHERS, "own:own")]);
     own_file(third, &overridden, 0o640);
@@ -54,7 +54,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     );
     product.delete_pod("before").unwrap();
 
-    // In.
+    // Create.
     let starts = kubelet_starts(&product, &nodes);
     let good = registry.docker_config().unwrap();
     product.apply(&good).unwrap();
@@ -62,7 +62,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     assert_eq!(
         more_starts(&product, &nodes, &starts),
         [1, 1, 1],
-        "one kubelet start a node"
+        "one kubelet start per node"
     );
     for node in &nodes {
         let name = format!("on-{}", node.name());
@@ -84,13 +84,13 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     let second_file = config_file::read(second).unwrap().unwrap();
     assert!(
         String::from_utf8_lossy(&second_file.bytes).contains("credsStore"),
-        "and its other members"
+        "the file's other members survive"
     );
 
     the_standard_checks_hold(&cluster, &nodes);
     status_tells_the_truth(&product, 1);
 
-    // The same in another form: nothing happens.
+    // The same content in another form changes nothing.
     let starts = kubelet_starts(&product, &nodes);
     product.apply(&format!("{{ \"auths\": {{ \"https://{private}/v1/\": {{\"username\": \"puller\", \"password\": \"{password}\"}} }} }}"))
         .unwrap();
@@ -114,12 +114,12 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
     assert_eq!(
         more_starts(&product, &nodes, &starts),
         [1, 1, 1],
-        "one kubelet start a node and rotation"
+        "one kubelet start per node and rotation"
     );
     assert_eq!(
         watch.most_at_once(2).unwrap(),
         1,
-        "never two nodes between grant and `Synced`"
+        "at most one node between assignment and `Synced`"
     );
     for node in &nodes {
         assert_eq!(
@@ -128,7 +128,7 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         );
     }
 
-    // Out.
+    // Delete.
     let starts = kubelet_starts(&product, &nodes);
     product.delete().unwrap();
     product.wait_clean().unwrap();
@@ -136,11 +136,11 @@ fn a_secret_goes_in_and_out_with_plain_kubectl_and_every_node_is_as_it_was() {
         .iter()
         .map(|node| config_file::read(node).unwrap())
         .collect();
-    assert_eq!(after, before, "the very bytes, mode and owner, or no file");
+    assert_eq!(after, before, "the same bytes, mode and owner, or no file");
     for node in &nodes {
         assert!(
             !node.kubelet_dir().join(".globalps").exists(),
-            "nothing of ours is left on {}",
+            "nothing of globalps is left on {}",
             node.name()
         );
     }
@@ -197,7 +197,7 @@ fn more_starts(product: &Product, nodes: &[Node], before: &[usize]) -> Vec<usize
         .collect()
 }
 
-/// What the users of the reference implementation look at.
+/// The checks that users of the reference implementation make.
 fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
     let ready = until(
         "every pod of the DaemonSet is ready",

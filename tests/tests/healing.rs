@@ -1,5 +1,5 @@
-//! What the controller made and somebody else changes or deletes is put back, told, and never fought over; and what it made
-//! goes, whatever was away at that moment.
+//! Managed objects that are changed or deleted out of band are reverted and reported, without an endless conflict. At
+//! the end they are all removed, whatever was unavailable at that moment.
 
 mod common;
 
@@ -62,11 +62,11 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_node_that_is_away_is_put_back_when_it_returns(product, &nodes[2]);
     a_node_that_is_away_is_let_go_of_with_its_object(cluster, product, nodes);
     an_etcd_from_a_backup_is_seen_at_once(cluster, product, nodes);
-    // It comes last: nothing is installed afterwards.
+    // This comes last, because it uninstalls globalps.
     an_uninstall_that_skips_unreachable_nodes_ends(cluster, product, nodes);
 }
 
-/// What each test begins with.
+/// Start of each test.
 fn in_force(product: &Product) {
     product.apply(&content(1)).unwrap();
     product.wait_synced().unwrap();
@@ -77,7 +77,7 @@ fn what_somebody_else_does_is_put_back(cluster: &Cluster, product: &Product, nod
     for (what, deed) in table(nodes[1].name()) {
         it_is_put_back_at_once_and_told(cluster, product, &what, &deed);
     }
-    // Not only the objects: what they are for works too, with the tokens of another ServiceAccount.
+    // Not only do the objects exist: a rotation works too, with the tokens of the new ServiceAccount.
     product.apply(&content(2)).unwrap();
     product.wait_synced().unwrap();
 }
@@ -119,7 +119,7 @@ fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &
         panic!("{error:#}\nfound: {found}\nbefore: {before}")
     });
     let took = back_at.duration_since(deed_at).unwrap();
-    println!("{what} {done}: put back {:.3} s later", took.as_secs_f32());
+    println!("{what} {done}: reverted {:.3} s later", took.as_secs_f32());
     assert!(took <= AT_ONCE, "{what} {done}: {took:?}");
     until(&format!("an event of {what}"), DEADLINE, POLL, || {
         let told = put_back_events(cluster, begun)?;
@@ -130,7 +130,7 @@ fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &
     })
     .unwrap();
     product.wait_synced().unwrap();
-    // What follows from it ends: the same object is not written again and again.
+    // The writes end: the controller does not write the same object again and again.
     let number = writes(cluster, begun, &resource, name)
         .iter()
         .filter(|(_, user)| user == CONTROLLER)
@@ -138,18 +138,18 @@ fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &
     assert!(number <= 5, "{what} {done}: {number} writes");
 }
 
-/// What of an object matters to the one who made it.
+/// The part of an object that the controller defines.
 fn meaning(object: &Value) -> Value {
     let mut spec = object["spec"].clone();
     if object["kind"] == "NodePullSecret" {
-        // Of a Secret that was changed there is a new revision.
+        // After a change of the Secret there is a new revision.
         spec = spec["restore"].clone();
     }
     if let Some(template) = spec
         .pointer_mut("/template/metadata")
         .and_then(Value::as_object_mut)
     {
-        // Another ServiceAccount is another one.
+        // The recreated ServiceAccount has another UID.
         template.remove("annotations");
     }
     json!({
@@ -161,7 +161,7 @@ fn meaning(object: &Value) -> Value {
     })
 }
 
-/// Who wrote the object since then, and when the API server had answered.
+/// Writers of the object after `since`, and when the API server responded.
 fn writes(
     cluster: &Cluster,
     since: SystemTime,
@@ -171,7 +171,7 @@ fn writes(
     let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
     let mut writes = Vec::new();
     for line in log.lines().filter(|line| line.contains(resource)) {
-        // The last line may be half written.
+        // The last line may be incomplete.
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue;
         };
@@ -184,7 +184,7 @@ fn writes(
             && target["subresource"].is_null();
         let time: Timestamp = event["stageTimestamp"].as_str().unwrap().parse().unwrap();
         let user = event["user"]["username"].as_str().unwrap_or_default();
-        // The garbage collector and the DaemonSet's controller have their own business.
+        // Writes of the garbage collector and the DaemonSet controller don't count.
         let is_of_system = user.starts_with("system:") && user != CONTROLLER;
         if is_write && is_it && !is_of_system && SystemTime::from(time) >= since {
             writes.push((SystemTime::from(time), user.to_owned()));
@@ -238,13 +238,16 @@ fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
     }
     let ours = by.get(CONTROLLER).copied().unwrap_or_default();
     let told = put_back_events(cluster, begun.0).unwrap().len();
-    println!("{fought} changes of a Role in 20 s: put back {ours} times, {told} events");
+    println!("{fought} changes of a Role in 20 s: reverted {ours} times, {told} events");
     assert!((1..=10).contains(&ours) && told <= 10, "{ours}, {told}");
-    until("the Role, after the fight", DEADLINE, POLL, || {
-        Ok((meaning(&product.get(&what)?) == before).then_some(()))
-    })
+    until(
+        "the Role to be reverted after the conflict",
+        DEADLINE,
+        POLL,
+        || Ok((meaning(&product.get(&what)?) == before).then_some(())),
+    )
     .unwrap();
-    // Its patience with this Role ends with the process.
+    // A restart resets the controller's rate limit for this Role.
     scale_controllers(cluster, 0);
     scale_controllers(cluster, 2);
 }
@@ -271,7 +274,7 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
     product.wait_synced().unwrap();
     for (node, starts) in nodes.iter().zip(starts) {
         let now = product.kubelet_starts(node).unwrap();
-        assert_eq!(now, starts, "what means the same restarts nothing");
+        assert_eq!(now, starts, "equivalent content restarts no kubelet");
     }
 }
 
@@ -291,7 +294,7 @@ fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &
         "{}",
         ran.stderr
     );
-    assert_eq!(everything(), before, "nothing is half done");
+    assert_eq!(everything(), before, "nothing is partly removed");
     scale_controllers(cluster, 2);
 }
 
@@ -305,11 +308,11 @@ fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Nod
         let restored = |object: &&Value| object["status"]["phase"] == "Restored";
         Ok((objects.iter().filter(restored).count() == 2).then_some(objects.len()))
     };
-    let number = until("the others as they were", DEADLINE, POLL, || {
+    let number = until("the other nodes to be restored", DEADLINE, POLL, || {
         others(product)
     })
     .unwrap();
-    assert_eq!(number, 3, "the one that is away is waited for");
+    assert_eq!(number, 3, "the cleanup waits for the unreachable node");
     assert!(config_file::read(node).unwrap().is_some());
     node.boot().unwrap();
     product.wait_clean().unwrap();
@@ -333,8 +336,8 @@ fn a_node_that_is_away_is_let_go_of_with_its_object(
     }
 }
 
-/// The last: it leaves nothing in the cluster.
-/// Watches hang at a version of the future then, and every cache is of a cluster that is no more.
+/// The last test, because it leaves nothing in the cluster. After the restore, watches use a version from the future,
+/// and every cache has objects that no longer exist.
 fn an_etcd_from_a_backup_is_seen_at_once(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     in_force(product);
     cluster.back_up_etcd().unwrap();
@@ -376,7 +379,7 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
 ) {
     product.apply(&content(4)).unwrap();
     product.wait_synced().unwrap();
-    // Not a node that runs a controller: its namespace would be held by a pod that nobody sees end.
+    // A node without a controller: its pod would block the namespace's deletion, because no kubelet reports its end.
     scale_controllers(cluster, 1);
     let gone = until("a node without a controller", DEADLINE, POLL, || {
         let busy = cluster.kubectl(&[
@@ -408,7 +411,7 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
     let skipped = format!("unreachable nodes were skipped: `{}`", gone.name());
     assert!(ran.stderr.contains(&skipped), "{ran:?}");
     assert_eq!(config_file::read(other).unwrap(), None);
-    assert!(config_file::read(gone).unwrap().is_some(), "as it was said");
+    assert!(config_file::read(gone).unwrap().is_some(), "as announced");
     assert!(gone.kubelet_dir().join(".globalps").exists());
     let left = kubectl(cluster, &["get", "crd", "-o", "name"]);
     assert!(!left.contains("globalps"), "{left}");

@@ -1,5 +1,6 @@
-//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in force on the hosted cluster's
-//! nodes. Two control planes, each with an API server of its own; the hosted one's controller knows the other by a kubeconfig.
+//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in effect on the hosted
+//! cluster's nodes. Two control planes with an API server each; the hosted one's controller connects to the other with
+//! a kubeconfig.
 
 mod common;
 
@@ -56,13 +57,13 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
     wait_auth(&nodes, PASSWORDS[0]);
     product.wait_condition("OriginalValid", "True").unwrap();
 
-    // A kubelet is restarted again only after 10 seconds, which is no part of the way that is measured.
+    // The syncer restarts a kubelet again only after 10 seconds; this wait must not count.
     std::thread::sleep(Duration::from_secs(11));
     original(&management, "pull-secret", PASSWORDS[1]);
     let begun = Instant::now();
     wait_auth(&nodes, PASSWORDS[1]);
     println!(
-        "the original, rotated on the management cluster, is in force on {} nodes after {:.2} s",
+        "the original, rotated on the management cluster, is in effect on {} nodes after {:.2} s",
         nodes.len(),
         begun.elapsed().as_secs_f32()
     );
@@ -75,7 +76,7 @@ fn the_pull_secret_of_a_hosted_control_plane_is_in_force_on_its_nodes() {
         &good,
     );
 
-    // Another Secret, by name.
+    // Another Secret, by its name.
     original(&management, "next", PASSWORDS[0]);
     let patch = r#"{"spec":{"pullSecret":{"name":"next"}}}"#;
     management
@@ -107,7 +108,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
     kubeconfig: &Value,
 ) {
     management.signal("kube-apiserver", "STOP").unwrap();
-    // Spelled otherwise, so that the connection is made anew: one that is silent is taken for dead only after minutes.
+    // A different spelling forces a new connection: a silent connection counts as dead only after minutes.
     let mut again = kubeconfig.clone();
     again["preferences"] = json!({});
     give(hosted, &again);
@@ -118,22 +119,27 @@ fn the_original_stays_while_the_management_cluster_is_away(
             Some(&*base64(&format!("o:{}", PASSWORDS[1])))
         );
     }
-    // What else changes still flows.
+    // Other changes are still rolled out.
     product
         .apply(&docker_config(&[("additional.example.com", "u:p2")]))
         .unwrap();
-    until("the additional one flows", DEADLINE, POLL, || {
-        let all = nodes.iter().all(|node| {
-            config_file::auth(node, "additional.example.com").unwrap() == Some(base64("u:p2"))
-        });
-        Ok(all.then_some(()))
-    })
+    until(
+        "the additional Secret to be rolled out",
+        DEADLINE,
+        POLL,
+        || {
+            let all = nodes.iter().all(|node| {
+                config_file::auth(node, "additional.example.com").unwrap() == Some(base64("u:p2"))
+            });
+            Ok(all.then_some(()))
+        },
+    )
     .unwrap();
     management.signal("kube-apiserver", "CONT").unwrap();
     let begun = Instant::now();
     product.wait_condition("OriginalValid", "True").unwrap();
     println!(
-        "the original is known again {:.1} s after the management cluster came back",
+        "the original was read again {:.1} s after the management cluster came back",
         begun.elapsed().as_secs_f32()
     );
     original(management, "pull-secret", PASSWORDS[2]);
@@ -147,7 +153,7 @@ fn apply(cluster: &Cluster, manifest: &Value) {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
-/// A control plane with its pull secret, and a user who may read these two. Returns the user's token.
+/// Creates a control plane with its pull secret, and a user who can read these two. Returns the user's token.
 fn prepare(management: &Cluster) -> String {
     let spec = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "pullSecret": {"type": "object", "properties": {"name": {"type": "string"}}}}}}});
@@ -227,7 +233,7 @@ fn give(hosted: &Cluster, kubeconfig: &Value) {
     );
 }
 
-/// Waits until the condition says so, as a sentence.
+/// Waits until the condition's message contains this text.
 fn says(product: &Product, text: &str) {
     let waited = until(
         &format!("OriginalValid says {text}"),
@@ -250,7 +256,7 @@ fn auth(node: &Node) -> Option<String> {
 fn wait_auth(nodes: &[Node], password: &str) {
     let wanted = base64(&format!("o:{password}"));
     until(
-        "the original is in force on every node",
+        "the original to be in effect on every node",
         DEADLINE,
         POLL,
         || {

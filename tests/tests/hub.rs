@@ -1,4 +1,5 @@
-//! Many clusters from one: the hub on a management cluster, with Cluster API's own manager, and member clusters with real nodes.
+//! Many clusters with a hub: the hub on a management cluster, with Cluster API's own manager, and member clusters with
+//! real nodes.
 
 mod common;
 
@@ -17,7 +18,7 @@ const POLL: Duration = Duration::from_millis(20);
 const FLEET: &str = "clusters";
 const NAME: &str = "shared";
 const REGISTRY: &str = "fleet.example.com";
-/// Sources of this name, and what becomes of them in a member.
+/// Name of the sources, and names of the resulting Secrets in a member.
 const BY_HUB: &str = "by-hub";
 const BY_SET: &str = "by-set";
 const ROUNDS: usize = 7;
@@ -51,7 +52,7 @@ fn a_rollout_goes_through_the_clusters_and_halts_where_a_node_fails() {
         assert_eq!(status["nodes"]["synced"], 1, "{status:#}");
     }
     a_member_is_shown_down_to_its_nodes(&hub, &members[0]);
-    // A kubelet is restarted again only after 10 seconds, which is no part of the way that is measured.
+    // The syncer restarts a kubelet again only after 10 seconds; this wait must not count.
     std::thread::sleep(Duration::from_secs(11));
     rotate(&hub, &members, "tw0");
     a_node_that_fails_halts_the_fleet(&hub, &members);
@@ -60,7 +61,7 @@ fn a_rollout_goes_through_the_clusters_and_halts_where_a_node_fails() {
     removed(&hub, &members);
 }
 
-/// By the kubeconfig of Cluster API, and by one that the user names.
+/// With Cluster API's kubeconfig, and with one that the user names.
 fn a_member_is_shown_down_to_its_nodes(hub: &Hub, (name, member): &(String, Cluster)) {
     let node = member.nodes().unwrap()[0].name().to_owned();
     let status = ["status", NAME, name, "-n", FLEET, "--nodes"];
@@ -80,7 +81,7 @@ fn a_member_is_shown_down_to_its_nodes(hub: &Hub, (name, member): &(String, Clus
     assert_eq!(same["changes"], json!([]), "{same:#}");
 }
 
-/// All members, of which the first has a label for it.
+/// Selects all members; the first is the canary, by its label.
 fn spec() -> Value {
     json!({
         "clusterSelector": {"matchLabels": {"env": "prod"}},
@@ -115,7 +116,7 @@ fn rotate(hub: &Hub, members: &[(String, Cluster)], password: &str) {
         .unwrap();
     let mut arrived: Vec<f32> = Vec::new();
     let mut missing: Vec<&Cluster> = members.iter().map(|(_, member)| member).collect();
-    until("the Secret is in every member", DEADLINE, POLL, || {
+    until("the Secret to be in every member", DEADLINE, POLL, || {
         missing.retain(|member| {
             let has = has_secret(member, password);
             if has {
@@ -138,7 +139,7 @@ fn rotate(hub: &Hub, members: &[(String, Cluster)], password: &str) {
     }
 }
 
-/// The fleet is halted by the one node of this member, whose kubelet does not start while its file names this registry.
+/// One node of this member halts the fleet: its kubelet does not start while its file contains this registry.
 fn halt(hub: &Hub, (name, member): &(String, Cluster), password: &str, breaks: &str) -> Node {
     let node = member.nodes().unwrap().remove(0);
     break_kubelet(&node, breaks).unwrap();
@@ -159,7 +160,7 @@ fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
         assert!(has_secret(member, "tw0"), "{name} is untouched");
         assert_nodes_have(member, "tw0");
     }
-    // The hub asks once more, once the node is mended.
+    // The hub retries once, after the node is repaired.
     mend_kubelet(&node).unwrap();
     hub.fleet_command(&["retry", NAME, "-n", FLEET, "--wait"])
         .unwrap();
@@ -169,8 +170,8 @@ fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
     }
 }
 
-/// The first member has the change already when a node of the second one fails. The node needs no hand: its kubelet starts with
-/// what was in force before.
+/// The first member already has the change when a node of the second one fails. The node recovers by itself: its
+/// kubelet starts with the previous content.
 fn what_was_in_force_comes_back(hub: &Hub, members: &[(String, Cluster)]) {
     let breaks = "breaks-too.example.com";
     let node = halt(hub, &members[1], "f0ur", breaks);
@@ -180,7 +181,7 @@ fn what_was_in_force_comes_back(hub: &Hub, members: &[(String, Cluster)]) {
         .unwrap();
     let message = hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
     println!(
-        "a halted rollout, undone: what was in force before is on every node of all after {:.2} s",
+        "a halted rollout, undone: every node of all clusters has the previous content after {:.2} s",
         begun.elapsed().as_secs_f32()
     );
     assert_eq!(message, "revision 5 is in force in 3 of 3 clusters");
@@ -194,8 +195,9 @@ fn what_was_in_force_comes_back(hub: &Hub, members: &[(String, Cluster)]) {
     mend_kubelet(&node).unwrap();
 }
 
-/// The same changes at the same time, by a fleet of the hub and by Cluster API, into two Secrets of the fleet's first cluster:
-/// prints how long each takes, from the source on the management cluster to the Secret in the member.
+/// Makes the same changes at the same time through a fleet of the hub and through Cluster API, into two Secrets of the
+/// fleet's first cluster. Prints how long each takes, from the source on the management cluster to the Secret in the
+/// member.
 fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
     let watch = |cluster, namespace, name| Changes::of_secret(cluster, namespace, name).unwrap();
     let there = |name| watch(hub.management(), FLEET, name);
@@ -226,11 +228,11 @@ fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
         let from = sources.1.wait("the set's source", has_text).unwrap();
         let to = secrets.1.wait("the set's Secret", has).unwrap();
         by_set.push(seconds_between(from, to));
-        // The next one begins at the first cluster again; and Cluster API looks once a second at most.
+        // The next rollout begins at the first cluster again. Cluster API reconciles at most once a second.
         hub.wait_ready(FLEET, BY_HUB, ("True", "Synced")).unwrap();
         std::thread::sleep(Duration::from_secs(2));
     }
-    // The first one makes the connections.
+    // The first change also opens the connections, so it is left out.
     let (by_hub, by_set) = (by_hub.split_off(1), by_set.split_off(1));
     println!("by the hub, s: {by_hub:.3?}; by a ClusterResourceSet, s: {by_set:.3?}");
     println!(

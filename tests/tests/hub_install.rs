@@ -45,7 +45,7 @@ fn a_new_cluster_gets_globalps_and_its_credentials_without_a_hand() {
         fleet(FLEET, NAME, &spec),
     ])
     .unwrap();
-    // Nothing begins without the credentials of the images.
+    // The installation does not begin without credentials for the images.
     let message = hub
         .wait_ready(FLEET, NAME, ("False", "NoImagePullSecret"))
         .unwrap();
@@ -57,7 +57,7 @@ fn a_new_cluster_gets_globalps_and_its_credentials_without_a_hand() {
     capi.register(&member, FLEET, MEMBER, &[]).unwrap();
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
     println!(
-        "from a new Cluster to credentials in force on its node, globalps installed on the way: {:.1} s",
+        "from a new Cluster to credentials in effect on its node, including the installation of globalps: {:.1} s",
         begun.elapsed().as_secs_f32()
     );
     assert_on_the_node(&member);
@@ -85,7 +85,7 @@ fn a_new_cluster_gets_globalps_and_its_credentials_without_a_hand() {
     })
     .unwrap();
 
-    // What nobody is asked for any more stays, and the credentials go.
+    // After its removal from the spec, globalps stays installed, and the credentials are removed.
     let gone = [
         "delete",
         "fleetpullsecret",

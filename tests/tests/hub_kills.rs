@@ -1,4 +1,4 @@
-//! The hub is killed at every write: on the management cluster and in the members.
+//! The hub is killed at every write, on the management cluster and in the members.
 
 use globalps_tests::fleet::kills::hub::{self, Change};
 
@@ -16,7 +16,7 @@ fn whatever_write_the_hub_is_killed_at_the_next_one_finishes() {
                 .filter(|it| it.starts_with(&format!("{method} member-")))
                 .count()
         };
-        // As the hub writes them, one by one: of the canary alone, of the others after it, and of all.
+        // The hub's writes in order: to the canary alone, then to the other members, and to all.
         let writes = (in_members("PATCH"), in_members("DELETE"));
         let expected = match outcome.change {
             Change::Create | Change::Rotate | Change::Retry | Change::RotateOn => (2, 0),

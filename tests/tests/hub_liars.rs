@@ -1,5 +1,5 @@
-//! Member clusters that somebody has taken over, and that answer the hub whatever they like. The hub's process, a management cluster
-//! without nodes, and simulated members: some honest, the others with a lie each.
+//! Member clusters that an attacker controls and that send the hub arbitrary responses. The hub's process, a management
+//! cluster without nodes, and simulated members: some honest, each of the others with one kind of lie.
 
 mod common;
 
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(20);
 const NAME: &str = "shared";
-/// Of the liars that are never done, which take a slot of their fleet for some time.
+/// Fleet of the members with endless responses, which occupy a slot of their fleet for some time.
 const SLOW: &str = "slow";
 const HONEST: usize = 4;
 const ROUNDS: u32 = 3;
-/// Of the hub, in KiB: a hundredth of what the liars send meanwhile.
+/// Maximum memory of the hub in KiB: a hundredth of what the liars send meanwhile.
 const MEMORY: u64 = 100 << 10;
-/// How long they have for it.
+/// How long they send.
 const TIME: Duration = Duration::from_secs(20);
 
-/// A lie, the fleet of the liar, and what comes of it where that is one thing: phase and reason of its object.
+/// A lie, the liar's fleet, and the phase and reason of its object, if the lie always has the same result.
 type Case = (
     &'static str,
     &'static str,
@@ -57,7 +57,7 @@ fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     wait_ends(&hub, &cases, NAME);
     let beside = rotate(&hub, &members, 2..=ROUNDS);
     println!(
-        "a rotation, until {HONEST} honest clusters have it: {alone:.2} s, {beside:.2?} s beside {} liars",
+        "a rotation, until {HONEST} honest clusters have it: {alone:.2} s alone, {beside:.2?} s with {} liars",
         cases.len()
     );
     hub.apply(&[source(CLUSTERS, SLOW, &content(1))]).unwrap();
@@ -65,7 +65,7 @@ fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
     nothing_else_is_written(&hub, &members);
     every_word_is_short_and_plain(&hub, &fleets);
-    assert_eq!(elsewhere.asked(), [""; 0], "no redirect is followed");
+    assert_eq!(elsewhere.asked(), [""; 0], "the hub follows no redirect");
     bounded(process);
 
     whoever_claims_the_uid_of_another_stops_itself(&hub, &members, &runtime);
@@ -73,7 +73,7 @@ fn a_member_that_lies_changes_nothing_but_what_is_said_of_itself() {
     println!("the hub: {} KiB at most", usage.most_resident);
 }
 
-/// Until the liars of this fleet have come to what is expected of them.
+/// Waits until the liars of this fleet have their expected phase and reason.
 fn wait_ends(hub: &Hub, cases: &[Case], fleet: &str) {
     let of = cases.iter().enumerate().filter(|(_, case)| case.1 == fleet);
     for (at, (sentence, fleet, _, expected)) in of {
@@ -111,7 +111,7 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
     let away = |reason| Some(("Unreachable", reason));
     vec![
         (
-            "numbers without end, of the past",
+            "huge numbers about an earlier spec",
             SLOW,
             status(json!({
                 "observedGeneration": i64::MAX, "revision": i64::MAX, "counts": counts,
@@ -120,13 +120,13 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
             Some(("Syncing", "")),
         ),
         (
-            "numbers without end, of now",
+            "huge numbers about the current spec",
             NAME,
             status(json!({"revision": i64::MAX, "counts": counts})),
             Some(("Synced", "")),
         ),
         (
-            "numbers that are none",
+            "invalid numbers",
             NAME,
             status(json!({"counts": {"total": -1}})),
             away("Unreachable"),
@@ -144,82 +144,72 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
             None,
         ),
         (
-            "it is the hub",
+            "the UID of the hub's own cluster",
             NAME,
             Lie::Says(Asked::Namespace, json!({"metadata": {"uid": hub_uid}})),
             None,
         ),
         (
-            "it has another revision, however often it gets its own",
+            "a wrong revision after every write",
             SLOW,
             secret(json!({"metadata": {"annotations": {"globalps.io/revision": "99999"}}})),
             Some(("Syncing", "")),
         ),
         (
-            "its Secret is of another fleet",
+            "a Secret of another fleet",
             NAME,
             secret(
                 json!({"metadata": {"annotations": {"globalps.io/fleet": "kube-system/other"}}}),
             ),
             Some(("Blocked", "Conflict")),
         ),
-        ("it is elsewhere", NAME, redirect(302), away("Unreachable")),
+        ("a redirect", NAME, redirect(302), away("Unreachable")),
         (
-            "it is elsewhere, with the same request",
+            "a redirect with the same method",
             NAME,
             redirect(307),
             away("Unreachable"),
         ),
         (
-            "it is elsewhere for ever",
+            "a permanent redirect",
             NAME,
             redirect(308),
             away("Unreachable"),
         ),
         (
-            "which cluster it is has no end",
+            "an endless Namespace",
             NAME,
             Lie::Endless(Asked::Namespace),
             away("ResponseTooLarge"),
         ),
         (
-            "the Secret has no end",
+            "an endless Secret",
             NAME,
             Lie::Endless(Asked::Secret),
             away("ResponseTooLarge"),
         ),
         (
-            "what its globalps says has no end",
+            "an endless list",
             NAME,
             Lie::Endless(Asked::List),
             away("ResponseTooLarge"),
         ),
+        ("an endless event", SLOW, Lie::Endless(Asked::Watch), None),
+        ("new events without end", SLOW, Lie::Events(news), None),
         (
-            "an event has no end",
-            SLOW,
-            Lie::Endless(Asked::Watch),
-            None,
-        ),
-        (
-            "it has always something new to say",
-            SLOW,
-            Lie::Events(news),
-            None,
-        ),
-        (
-            "its watch goes on and on",
+            "the same event without end",
             SLOW,
             Lie::Events(bookmark),
             None,
         ),
         (
-            "headers without an end",
+            "endless headers",
             NAME,
             Lie::Bytes("HTTP/1.1 200 OK\r\n", "X: y\r\n"),
             None,
         ),
         (
-            "it is about to answer",
+            "endless interim responses",
             NAME,
             Lie::Bytes("", "HTTP/1.1 100 Continue\r\n\r\n"),
             None,
@@ -227,7 +217,7 @@ fn lies(stage: &HubStage, elsewhere: &Server) -> Vec<Case> {
     ]
 }
 
-/// Another status each time, about another Secret.
+/// A different status each time, about a different Secret.
 fn news(number: u64) -> Value {
     let ready = json!({
         "type": "Ready", "status": "False", "reason": "RollingOut", "message": number.to_string(),
@@ -254,7 +244,7 @@ fn bookmark(number: u64) -> Value {
     }})
 }
 
-/// The members' kubeconfigs, each with its fleet, of which the first has an honest canary.
+/// Registers the members' kubeconfigs, each with its fleet. The first member of a fleet is an honest canary.
 fn register(hub: &Hub, members: &Members, fleets: &[&str]) {
     let secrets = members.kubeconfigs().zip(fleets).enumerate();
     let secrets = secrets.map(|(at, ((name, kubeconfig), fleet))| {
@@ -281,7 +271,7 @@ fn register(hub: &Hub, members: &Members, fleets: &[&str]) {
     }
 }
 
-/// Seconds of a rotation without a lie.
+/// Duration of a rotation without a lie, in seconds.
 fn everybody_honest(hub: &Hub, members: &Members, fleets: &[&str]) -> f32 {
     for name in [NAME, SLOW] {
         let number = fleets.iter().filter(|fleet| **fleet == name).count();
@@ -292,7 +282,7 @@ fn everybody_honest(hub: &Hub, members: &Members, fleets: &[&str]) -> f32 {
     rotate(hub, members, 1..=1)[0]
 }
 
-/// Seconds of each of these rotations, until the honest members have it, and their objects say so.
+/// Duration of each of these rotations in seconds, until the honest members have it and their objects report it.
 fn rotate(hub: &Hub, members: &Members, rounds: impl Iterator<Item = u32>) -> Vec<f32> {
     let one = |round: u32| {
         let begun = Instant::now();
@@ -311,7 +301,7 @@ fn has(members: &Members, at: usize, round: u32) -> bool {
     secret["data"][".dockerconfigjson"] == base64(&content(round))
 }
 
-/// The first round is the second revision.
+/// The first rotation is the second revision.
 fn wait_has(hub: &Hub, members: &Members, at: usize, round: u32) {
     until(&format!("{} has it", name(at)), DEADLINE, POLL, || {
         let status = hub.cluster(CLUSTERS, NAME, &name(at))?["status"].clone();
@@ -324,7 +314,7 @@ fn wait_has(hub: &Hub, members: &Members, at: usize, round: u32) {
     });
 }
 
-/// The revision is as often counted up as the source has changed.
+/// The revision increases only when the source changes.
 fn nothing_else_is_written(hub: &Hub, members: &Members) {
     let shared = hub.fleet(CLUSTERS, NAME).unwrap();
     assert_eq!(shared["status"]["revision"], ROUNDS + 1);
@@ -345,7 +335,7 @@ fn nothing_else_is_written(hub: &Hub, members: &Members) {
     }
 }
 
-/// Of each object about a cluster, and of the fleet.
+/// The messages of each ClusterPullSecret, and of the fleet.
 fn every_word_is_short_and_plain(hub: &Hub, fleets: &[&str]) {
     let plain = |text: &str, what: &str| {
         assert!(
@@ -383,7 +373,7 @@ fn bounded(process: HubProcess) {
     let usage = process.usage().unwrap();
     let busy = (usage.processor - before.processor).as_secs_f32() / 5.0;
     println!(
-        "the hub among liars: {} KiB, {} KiB at most, {:.0} % of a processor",
+        "the hub with the liars: {} KiB, {} KiB at most, {:.0} % of a CPU",
         usage.resident,
         usage.most_resident,
         busy * 100.0
@@ -391,7 +381,7 @@ fn bounded(process: HubProcess) {
     assert!(usage.most_resident < MEMORY, "{} KiB", usage.most_resident);
 }
 
-/// The one that is claimed had its content before, so that it goes on.
+/// The member with the claimed UID already had its content, so it continues.
 fn whoever_claims_the_uid_of_another_stops_itself(
     hub: &Hub,
     members: &Members,
@@ -401,7 +391,7 @@ fn whoever_claims_the_uid_of_another_stops_itself(
     let uid = format!("uid-of-{}", name(claimed));
     let lie = Lie::Says(Asked::Namespace, json!({"metadata": {"uid": uid}}));
     runtime.block_on(members.lie([(liar, Some(lie))]));
-    until("the liar is named", DEADLINE, POLL, || {
+    until("the status to name the liar", DEADLINE, POLL, || {
         let status = hub.fleet(CLUSTERS, NAME)?["status"].clone();
         let failures = status["failures"].as_array().cloned().unwrap_or_default();
         let twice = failures

@@ -1,4 +1,5 @@
-//! The hub and clusters that are not as they should be: away, somebody else's, twice the same, the hub itself.
+//! The hub with clusters in unusual states: unreachable, managed by another hub, registered twice, the hub's own
+//! cluster.
 
 mod common;
 
@@ -68,7 +69,7 @@ fn kubeconfig(member: &Cluster) -> Value {
     serde_saphyr::from_str(&text).unwrap()
 }
 
-/// With an identity that may touch one Secret there.
+/// Gives the hub an identity that can access one Secret in the member.
 fn join(hub: &Hub, name: &str, member: &Cluster) {
     let file = member.kubeconfig();
     let file = file.to_str().unwrap();
@@ -88,7 +89,7 @@ fn rotate(hub: &Hub, round: u32) {
     hub.apply(&[source(FLEET, NAME, &content(round))]).unwrap();
 }
 
-/// A person's Secret of the target's name.
+/// A user's Secret with the target's name.
 fn foreign() -> Value {
     let mut secret = source(
         NAMESPACE,
@@ -143,7 +144,7 @@ fn each_bad_kubeconfig_has_its_reason(hub: &Hub, two: &Cluster) {
         hub.apply(&[registered("two", &bad)]).unwrap();
         let status = hub.wait_phase((FLEET, NAME, "two"), ("Unreachable", reason));
         let status = status.unwrap_or_else(|error| panic!("{reason}: {error:#}"));
-        assert_eq!(status["revision"], 1, "what it has is not forgotten");
+        assert_eq!(status["revision"], 1, "the status keeps the revision of the member");
     }
     hub.apply(&[registered("two", &good)]).unwrap();
     hub.wait_phase((FLEET, NAME, "two"), ("Synced", ""))
@@ -190,7 +191,7 @@ fn two_names_of_one_cluster_and_the_hub_itself_are_refused(
     wait_failures(hub, NAME, &expected);
     rotate(hub, 2);
     wait_has(two, 2);
-    // By the name that had content before.
+    // Under the name that had the content before.
     wait_has(one, 2);
     hub.wait_ready(FLEET, NAME, ("False", "ClustersBlocked"))
         .unwrap();
@@ -207,9 +208,9 @@ fn two_names_of_one_cluster_and_the_hub_itself_are_refused(
 }
 
 fn of_two_fleets_the_older_one_writes(hub: &Hub) {
-    // One that the API server refuses to have revisions holds up none of those after it.
+    // A rejected write for one cluster must not block the clusters after it.
     hub.apply(&refusal()).unwrap();
-    until("the refusal is in force", DEADLINE, POLL, || {
+    until("the webhook to be effective", DEADLINE, POLL, || {
         let refused = hub.apply(&[source(FLEET, "refused-revision-9", &content(9))]);
         Ok(refused.is_err().then_some(()))
     })
@@ -220,7 +221,7 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
         fleet(FLEET, "refused", &nobody),
     ])
     .unwrap();
-    // The time of creation is in seconds.
+    // Creation times have a resolution of one second.
     std::thread::sleep(Duration::from_secs(2));
     hub.apply(&[
         source(FLEET, "late", &content(99)),
@@ -250,7 +251,7 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
     hub.management().kubectl(&what).unwrap();
 }
 
-/// No Secret of this name is made.
+/// A policy that forbids a Secret with this name.
 fn refusal() -> [Value; 2] {
     let metadata = json!({"name": "no-revisions"});
     let api = "admissionregistration.k8s.io/v1";
@@ -305,7 +306,7 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
     ];
     hub.management().kubectl(&end).unwrap();
     rotate(hub, 4);
-    until("another hub leads", DEADLINE, POLL, || {
+    until("another hub to lead", DEADLINE, POLL, || {
         let holder = hub.management().kubectl(&lease)?;
         Ok((!holder.is_empty() && holder != leader).then_some(()))
     })
@@ -341,18 +342,21 @@ fn who_is_not_selected_any_more_has_nothing_left(hub: &Hub, one: &Cluster, two: 
         &format!("fleetpullsecret/{NAME}"),
         &none,
     );
-    until("it is gone from two", DEADLINE, POLL, || {
-        Ok(member_secret(two).unwrap().is_null().then_some(()))
-    })
+    until(
+        "the Secret to be removed from `two`",
+        DEADLINE,
+        POLL,
+        || Ok(member_secret(two).unwrap().is_null().then_some(())),
+    )
     .unwrap();
-    // A Secret of this type can't be without the hub's key, and it has one of somebody else.
+    // A Secret of this type must keep the hub's key, and it has a key of another client.
     hub.wait_phase((FLEET, NAME, "one"), ("Blocked", "KeysOfOthers"))
         .unwrap();
     assert!(has(one, 5));
     one.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE])
         .unwrap();
     let left = ["get", "clusterpullsecrets", "-A", "-o", "name"];
-    until("no object is left", DEADLINE, POLL, || {
+    until("all objects to be deleted", DEADLINE, POLL, || {
         Ok(hub.management().kubectl(&left)?.is_empty().then_some(()))
     })
     .unwrap();

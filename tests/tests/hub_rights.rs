@@ -1,5 +1,6 @@
-//! What the hub may do and what it asks for are the same, on both sides; and whoever has its identity in a member has no more there.
-//! The hub's process with its account's token, a management cluster and a member, both without nodes.
+//! The hub's permissions and requests match exactly, on the management cluster and in a member, and its identity in a
+//! member gives access to nothing else. The hub's process with its account's token, a management cluster and a member,
+//! both without nodes.
 
 mod common;
 
@@ -28,15 +29,15 @@ const MEMBER: &str = "edge";
 const HUB_USER: &str = "system:serviceaccount:globalps-system:globalps-hub";
 const MEMBER_USER: &str = "system:serviceaccount:kube-system:globalps-hub";
 
-/// Rights on the management cluster that no call needs, and why they are there.
+/// Rights on the management cluster that no request needs, and why they exist.
 const UNUSED: &[(&str, &str)] = &[(
     "update globalps.io/fleetpullsecrets/finalizers",
-    "where the API server asks whoever sets an owner for the right to block its deletion: an admission plugin that is off here",
+    "needed with the admission plugin OwnerReferencesPermissionEnforcement, which is off here",
 )];
 
 const SOMETIMES: &[(&str, &str)] = &[(
     "get coordination.k8s.io/leases",
-    "where a renewal is answered with a conflict, or not at all",
+    "when a renewal gets a conflict or no response",
 )];
 
 #[test]
@@ -83,11 +84,12 @@ fn content(round: u32) -> String {
     docker_config(&[("fleet.example.com", &format!("robot:r1ghts-{round}-s3cret"))])
 }
 
-/// Two terms, a rollout for the Secret alone and some for nodes, more revisions than are kept, a removal.
+/// Two terms, a rollout that counts the Secret only and some that count nodes, more revisions than the history keeps, a
+/// removal.
 fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     let management = stage.cluster();
     let hub = Hub::attach(management);
-    // One leads, and one stands by.
+    // One leads, the other stands by.
     stage.start().unwrap();
     stage.start().unwrap();
     let file = member.kubeconfig();
@@ -104,7 +106,7 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     .unwrap();
     hub.wait_phase((CLUSTERS, NAME, MEMBER), ("Synced", ""))
         .unwrap();
-    // One of Cluster API, which goes again, with its object.
+    // A cluster of Cluster API, deleted later, with its ClusterPullSecret.
     apply(management, &[cluster_object("passing")]);
     hub.wait_phase((CLUSTERS, NAME, "passing"), ("Unreachable", "NoKubeconfig"))
         .unwrap();
@@ -115,7 +117,7 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
         CLUSTERS,
     ];
     management.kubectl(&delete).unwrap();
-    until("its object is gone", DEADLINE, POLL, || {
+    until("its object to be deleted", DEADLINE, POLL, || {
         let object = hub.cluster(CLUSTERS, NAME, "passing")?;
         Ok(object.is_null().then_some(()))
     })
@@ -165,9 +167,9 @@ fn config() -> Value {
     })
 }
 
-/// As the member's globalps says it.
+/// Reports that every node has it, as the member's globalps would.
 fn every_node_has(member: &Cluster, round: u32) {
-    let secret = until("the Secret is in the member", DEADLINE, POLL, || {
+    let secret = until("the Secret to be in the member", DEADLINE, POLL, || {
         let secret = member_secret(member)?;
         let has = secret["data"][".dockerconfigjson"] == base64(&content(round));
         Ok(has.then_some(secret))
@@ -196,7 +198,7 @@ fn every_node_has(member: &Cluster, round: u32) {
     member.kubectl(&patch).unwrap();
 }
 
-/// Roles and their bindings in the member that `fleet join` made.
+/// Roles and their bindings in the member that `fleet join` created.
 fn roles(member: &Cluster) -> Vec<Value> {
     let made = "app.kubernetes.io/managed-by=globalps";
     let kinds = "roles,rolebindings,clusterroles,clusterrolebindings";
@@ -207,7 +209,7 @@ fn roles(member: &Cluster) -> Vec<Value> {
     roles
 }
 
-/// The kubeconfig that `fleet join` put into the hub's Secret.
+/// The kubeconfig that `fleet join` wrote into the hub's Secret.
 fn stolen(management: &Cluster) -> Value {
     let secret = get(management, CLUSTERS, &format!("secret/{MEMBER}"));
     let data = secret["data"]["value"].as_str().unwrap();
@@ -218,7 +220,7 @@ fn stolen(management: &Cluster) -> Value {
     kubeconfig
 }
 
-/// A request: method, path and body. With an `apiVersion` a patch is a server-side apply.
+/// A request: method, path and body. A patch with an `apiVersion` is a server-side apply.
 type Ask = (Method, String, Value);
 
 fn a_stolen_identity_is_good_for_nothing_else(management: &Cluster, member: &Cluster) {
@@ -285,7 +287,7 @@ fn secrets_of(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets")
 }
 
-/// The Secret as the hub writes it, or another one.
+/// The hub's Secret, or another one.
 fn secret(name: &str, type_: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": type_,
@@ -298,7 +300,7 @@ const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 const TOKEN: &str = "kubernetes.io/service-account-token";
 const APPLY: &str = "?fieldManager=thief&force=true";
 
-/// What the identity is for. At the end the Secret is gone.
+/// Requests that the identity exists for. The last one deletes the Secret.
 fn own() -> Vec<(&'static str, Ask)> {
     let secrets = secrets_of(NAMESPACE);
     let one = format!("{secrets}/{ADDITIONAL}");
@@ -313,25 +315,25 @@ fn own() -> Vec<(&'static str, Ask)> {
         secret(ADDITIONAL, DOCKER),
     );
     vec![
-        ("it creates the Secret", apply.clone()),
-        ("it applies it again", apply),
-        ("it reads it", get(one.clone())),
-        ("it lists it", get(named.clone())),
-        ("it watches it", get(format!("{named}{watch}"))),
-        ("it lists what is reported", get(configs.clone())),
+        ("create the Secret", apply.clone()),
+        ("apply it again", apply),
+        ("read it", get(one.clone())),
+        ("list it", get(named.clone())),
+        ("watch it", get(format!("{named}{watch}"))),
+        ("list the GlobalPullSecret", get(configs.clone())),
         (
-            "it watches what is reported",
+            "watch the GlobalPullSecret",
             get(format!("{configs}{watch}")),
         ),
         (
-            "it knows the cluster",
+            "read the UID of the cluster",
             get("/api/v1/namespaces/kube-system".to_owned()),
         ),
-        ("it deletes the Secret", (Method::DELETE, one, Value::Null)),
+        ("delete the Secret", (Method::DELETE, one, Value::Null)),
     ]
 }
 
-/// Everything that is refused.
+/// Requests that must be forbidden.
 fn of_others() -> Vec<(String, Ask)> {
     let core = "/api/v1";
     let system = format!("{core}/namespaces/{NAMESPACE}");
@@ -343,7 +345,7 @@ fn of_others() -> Vec<(String, Ask)> {
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/globalps-hub-member";
     let globalps = format!("/apis/globalps.io/v1alpha1/namespaces/{NAMESPACE}");
     let mut asks: Vec<Ask> = [
-        // Other Secrets, by whatever way they could be read.
+        // Other Secrets, by every way to read them.
         secrets.clone(),
         format!("{core}/secrets"),
         format!("{core}/secrets?fieldSelector=metadata.name%3D{ADDITIONAL}"),
@@ -354,7 +356,7 @@ fn of_others() -> Vec<(String, Ask)> {
         format!("{secrets}/globalps-hub-token"),
         format!("{secrets}/global-pull-secret"),
         format!("{}/{ADDITIONAL}", secrets_of("default")),
-        // Anything else.
+        // Other resources.
         format!("{core}/nodes"),
         format!("{core}/namespaces"),
         format!("{core}/namespaces/default"),
@@ -396,10 +398,11 @@ fn of_others() -> Vec<(String, Ask)> {
     let patch = |path: &str, body: Value| (Method::PATCH, path.to_owned(), body);
     let applied = |path: &str| format!("{path}{APPLY}");
     asks.extend([
-        // The Secret as a token of any account, which could be read then. The policy of `fleet join` refuses that.
+        // The Secret with the type of a service account token, which could then be read. The policy of `fleet join`
+        // rejects it.
         patch(&applied(&one), secret(ADDITIONAL, TOKEN)),
         patch(&applied(&one), secret(ADDITIONAL, "Opaque")),
-        // A request without a name in its path is for none.
+        // RBAC rules for names don't match a request without a name in its path.
         post(&secrets, secret(ADDITIONAL, DOCKER)),
         post(&secrets, secret("thief", TOKEN)),
         patch(
@@ -426,7 +429,7 @@ fn of_others() -> Vec<(String, Ask)> {
             format!("{secrets}/globalps-hub-token"),
             none(),
         ),
-        // More rights.
+        // Additional rights.
         post(&format!("{rbac}/clusterrolebindings"), bind),
         patch(&role, more.clone()),
         patch(&format!("{rbac}/clusterroles/globalps-hub-member"), more),
@@ -440,7 +443,7 @@ fn of_others() -> Vec<(String, Ask)> {
             request,
         ),
         (Method::GET, one, json!({"impersonate": "kubernetes-admin"})),
-        // The cluster's globalps.
+        // The objects of the cluster's globalps.
         patch(
             &format!("{globalps}/globalpullsecrets/global-pull-secret"),
             json!({"spec": {}}),
@@ -464,13 +467,13 @@ fn of_others() -> Vec<(String, Ask)> {
     asks.into_iter().map(|ask| (sentence(&ask), ask)).collect()
 }
 
-/// Every Secret of the member, with its version.
+/// Every Secret of the member, with its resourceVersion.
 fn secrets(member: &Cluster) -> String {
     let what = "-o=jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
     member.kubectl(&["get", "secrets", "-A", what]).unwrap()
 }
 
-/// What the API server says the identity may do, apart from asking about itself: a line a rule.
+/// The API server's rules for the identity, except those for requests about itself: one line per rule.
 async fn rules(client: &Client, namespace: &str) -> BTreeSet<String> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace},

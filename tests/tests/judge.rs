@@ -1,4 +1,4 @@
-//! What `core/dockerconfig` and `core/provider` say is what the kubelet's and containers/image's own code do.
+//! `core/dockerconfig` and `core/provider` give the same results as the kubelet's and containers/image's own code.
 
 use globalps_tests::judge::{compare, judge};
 use globalps_tests::oracle::{Case, Oracle};
@@ -12,10 +12,10 @@ fn ours_and_the_nodes_own_code_agree_on_generated_files() {
         "{}",
         report.disagreements.join("\n")
     );
-    // The generator is not idle: most files are read, many images find something, and every kind occurs.
+    // The generator is useful: most files are accepted, many images match, and every kind occurs.
     assert!(
         report.accepted > report.cases / 4,
-        "{} of {} files are read",
+        "{} of {} files are accepted",
         report.accepted,
         report.cases
     );
@@ -37,7 +37,7 @@ fn the_kubelet_gets_from_the_credential_provider_what_core_says() {
         report.disagreements.join("\n")
     );
     assert_eq!(report.pulls, 600);
-    // Most pulls have to do with an entry, and with a scope.
+    // Most pulls match an entry, and a scope.
     assert!(report.with_node_wide > 150, "{report}");
     assert!(report.with_scoped > 30, "{report}");
     assert!(report.out_of_scope > 80, "{report}");
@@ -52,25 +52,25 @@ const LONG: &str = concat!(
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 );
 
-/// Every file and image on which ours and theirs once differed.
+/// Every file and image on which globalps and the readers once disagreed.
 const CORPUS: [(&str, &str); 11] = [
-    // containers/image takes no address of version 6 for a registry, and fails.
+    // containers/image rejects an IPv6 address as a registry.
     (
         r#"{"auths":{"[::1]:5000":{"auth":"dTpw"}}}"#,
         "[::1]:5000/a",
     ),
     (r#"{"auths":{"https://[::1]":{"auth":"dTpw"}}}"#, "[::1]/a"),
-    // Nor a host in upper case that has neither a dot nor a port.
+    // It also rejects a host in upper case that has neither a dot nor a port.
     (r#"{"auths":{"Org":{"auth":"dTpw"}}}"#, "Org/app"),
-    // It counts the host into the longest name.
+    // It counts the host towards the maximum length of a name.
     (r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#, LONG),
-    // An entry that counts for nothing, because its key came again, still spoils the file.
+    // An entry with no effect, because its key is repeated, still invalidates the file.
     (
         r#"{"auths":{"r.io":{"auth":"pants"},"r.io":{"auth":"dTpw"}}}"#,
         "r.io/a",
     ),
     (r#"{"auths":{"r.io":1},"auths":null}"#, "r.io/a"),
-    // To the kubelet null is an entry without credentials; nothing at all is none.
+    // For the kubelet, null is an entry without credentials, and an absent value is no entry.
     (r#"{"auths":{"r.io":null}}"#, "r.io/a"),
     ("null", "r.io/a"),
     // Only the kubelet reads `HttpHeaders`, and only containers/image reads `credHelpers`.

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 #[test]
 fn kubectl_runs_what_krew_installs() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("dist");
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("dist");
     let written = dist::write(&kubernetes::target_dir(), &output).unwrap();
     let archive = "kubectl-globalps-linux-amd64.tar.gz";
     assert!(
@@ -25,7 +25,7 @@ fn kubectl_runs_what_krew_installs() {
         Vec::<String>::new()
     );
 
-    let home = folder.path().join("krew");
+    let home = directory.path().join("krew");
     let bin = krew::install(&manifest, ("linux", "amd64"), &output.join(archive), &home).unwrap();
     let version = manifest["spec"]["version"].as_str().unwrap();
     let store = home.join("store/globalps").join(version);
@@ -49,13 +49,13 @@ fn kubectl_runs_what_krew_installs() {
     sha256sum.args(["--check", "-"]).current_dir(&output);
     assert_eq!(run(&mut sha256sum, &sums).unwrap().code, Some(0));
 
-    let other = folder.path().join("other.tar.gz");
+    let other = directory.path().join("other.tar.gz");
     fs::write(&other, b"something else").unwrap();
     let refused = krew::install(
         &manifest,
         ("linux", "amd64"),
         &other,
-        &folder.path().join("x"),
+        &directory.path().join("x"),
     );
-    assert!(refused.is_err(), "another archive is not installed");
+    assert!(refused.is_err(), "a different archive is rejected");
 }

@@ -1,5 +1,5 @@
-//! Two controllers: the one that leads is killed, frozen, cut off or sent away in the middle of a rollout. The other goes on
-//! within 15 seconds, and never are more nodes in flight than may be.
+//! Two controllers: the leader is killed, frozen, disconnected or evicted in the middle of a rollout. The other one
+//! takes over within 15 seconds, and `maxUnavailable` is never exceeded.
 
 mod common;
 
@@ -19,20 +19,20 @@ const LEASE: &str = "lease/globalps-controller";
 const ACCOUNT: &str = "system:serviceaccount:globalps-system:globalps-controller";
 const POLL: Duration = Duration::from_millis(50);
 const FAILOVER: Duration = Duration::from_secs(15);
-/// Less than a Lease lasts, which is what handing it over is for.
+/// Less than the duration of a Lease: the leader releases it.
 const HANDOVER: Duration = Duration::from_secs(8);
-/// By then the kernel has sent again what was lost, and given up.
+/// By then the kernel has retransmitted lost packets, or given up.
 const LATE: Duration = Duration::from_secs(20);
 
 /// What happens to the leader.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Killed,
-    /// SIGSTOP, and SIGCONT as soon as another one grants.
+    /// SIGSTOP, and SIGCONT as soon as another controller assigns.
     Frozen,
-    /// What it sends gets lost, what it is sent arrives, until another one grants: what it was about to say may come late.
+    /// Its packets are lost, but packets to it arrive, until another controller assigns. Its requests may arrive late.
     CutOff,
-    /// As by a drain: SIGTERM.
+    /// SIGTERM, as in a drain.
     Evicted,
 }
 
@@ -79,7 +79,7 @@ fn another_one_goes_on_when_the_leader_is_evicted(
     another_one_goes_on_and_no_limit_is_exceeded(Fate::Evicted, cluster, product, nodes);
 }
 
-/// Content that every node has; its revision.
+/// Rolls out content to every node; returns its revision.
 fn in_force(product: &Product) -> i64 {
     product.apply(&content(0)).unwrap();
     product.wait_synced().unwrap();
@@ -106,8 +106,8 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
         Ok((!holder.is_empty() && holder != leader.identity).then_some(holder))
     })
     .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
-    // One that is sent away may grant until it hands the Lease over.
-    let taken = until("the moment when it took the Lease", DEADLINE, POLL, || {
+    // An evicted leader may assign until it releases the Lease.
+    let taken = until("the acquisition of the Lease", DEADLINE, POLL, || {
         let mut writes = requests(cluster, begun, "leases").into_iter();
         let is_taking = |pod: &str, event: &Value| {
             next.split_once('_').is_some_and(|(next, _)| next == pod) && is_taken_write(event)
@@ -116,33 +116,33 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
         Ok(first.map(|(time, _, _)| time))
     })
     .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
-    // It may have been the last node's turn when it happened, but not with five of them.
-    let grant = until("a grant by the next leader", FAILOVER, POLL, || {
-        Ok(grants(cluster, taken).into_iter().next())
+    // With five nodes, the last node was not yet assigned when it happened.
+    let assignment = until("an assignment by the next leader", FAILOVER, POLL, || {
+        Ok(assignments(cluster, taken).into_iter().next())
     })
     .unwrap_or_else(|error| panic!("{fate:?}: {error:#}"));
     let taken = taken.duration_since(begun).unwrap_or_default();
-    let granted = grant.0.duration_since(begun).unwrap_or_default();
+    let assigned = assignment.0.duration_since(begun).unwrap_or_default();
     println!(
-        "{fate:?}: the Lease taken after {:.1} s, the first grant after {:.1} s",
+        "{fate:?}: Lease acquired after {:.1} s, first assignment after {:.1} s",
         taken.as_secs_f32(),
-        granted.as_secs_f32()
+        assigned.as_secs_f32()
     );
     assert!(
-        fate == Fate::Killed || grant.1 != leader.pod,
-        "{fate:?}: a grant of the other one"
+        fate == Fate::Killed || assignment.1 != leader.pod,
+        "{fate:?}: an assignment by the other controller"
     );
     let limit = if fate == Fate::Evicted {
         HANDOVER
     } else {
         FAILOVER
     };
-    assert!(granted <= limit, "{fate:?}: {granted:?}");
+    assert!(assigned <= limit, "{fate:?}: {assigned:?}");
 
     let thawed = leader.recovers(fate);
     if let Some(thawed) = thawed {
-        // It asks for its Lease first of all, and learns.
-        until("what the old leader asks for", DEADLINE, POLL, || {
+        // It first requests its Lease, and learns that it lost it.
+        until("a request of the old leader", DEADLINE, POLL, || {
             let asked = requests(cluster, thawed, "leases");
             Ok(asked.into_iter().find(|(_, pod, _)| *pod == leader.pod))
         })
@@ -150,18 +150,18 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
     }
     product.wait_synced().unwrap();
     if fate == Fate::CutOff {
-        // Given up seconds ago, and sent again by the kernel after the partition has healed.
-        let late = until("what the old leader said then", LATE, POLL, || {
+        // The client gave the request up seconds ago, but the kernel retransmits it after the partition.
+        let late = until("a late request of the old leader", LATE, POLL, || {
             let asked = requests(cluster, begun, "nodepullsecrets");
             Ok(asked
                 .into_iter()
                 .find(|(_, pod, event)| *pod == leader.pod && event["verb"] == "patch"))
         });
-        // Where the kernel sent nothing again there is nothing to tell.
+        // If the kernel retransmitted nothing, there is nothing to check.
         if let Ok((time, _, event)) = late {
             let after = time.duration_since(thawed.unwrap()).unwrap_or_default();
             println!(
-                "{fate:?}: a grant that was given up came {:.1} s after it healed: {} {}",
+                "{fate:?}: an abandoned assignment arrived {:.1} s after the partition: {} {}",
                 after.as_secs_f32(),
                 event["responseStatus"]["code"],
                 event["responseStatus"]["message"]
@@ -171,21 +171,25 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
     assert_eq!(
         watch.most_at_once(revision).unwrap(),
         1,
-        "{fate:?}: never two nodes between grant and `Synced`"
+        "{fate:?}: at most one node between assignment and `Synced`"
     );
     if let Some(thawed) = thawed {
-        let mut wrote = grants(cluster, thawed);
+        let mut wrote = assignments(cluster, thawed);
         if fate == Fate::Frozen {
-            // Nor did it try: the API server is not what held it back.
+            // Nor did it try: not only the API server's policy stopped it.
             wrote = requests(cluster, thawed, "nodepullsecrets");
             wrote.retain(|(_, _, event)| event["verb"] == "patch");
         }
         wrote.retain(|(_, pod, _)| *pod == leader.pod);
         assert!(
             wrote.is_empty(),
-            "{fate:?}: the old leader granted: {wrote:?}"
+            "{fate:?}: the old leader assigned: {wrote:?}"
         );
-        assert_eq!(holder(cluster), next, "{fate:?}: and does not lead");
+        assert_eq!(
+            holder(cluster),
+            next,
+            "{fate:?}: the old leader does not lead"
+        );
     }
     print_memory(nodes);
 }
@@ -195,7 +199,7 @@ fn content(revision: i64) -> String {
 }
 
 fn some_synced(product: &Product, nodes: &[Node], revision: i64) {
-    until("a node in the new revision", DEADLINE, POLL, || {
+    until("a node with the new revision", DEADLINE, POLL, || {
         for node in nodes {
             let status = product.node_status(node.name())?;
             if status["phase"] == "Synced" && status["revision"] == revision {
@@ -224,7 +228,7 @@ impl Leader {
             .unwrap()
             .to_owned();
         let node = cluster.node(&node).unwrap();
-        // Both may be on one node.
+        // Both controllers may be on one node.
         let script = format!(
             "for p in $(pgrep -x globalps-contro); do tr '\\0' '\\n' < /proc/$p/environ | grep -qx HOSTNAME={pod} && echo $p; done"
         );
@@ -252,7 +256,7 @@ impl Leader {
         }
     }
 
-    /// When it was itself again; `None`: never.
+    /// When it ran normally again; `None`: never.
     fn recovers(&self, fate: Fate) -> Option<SystemTime> {
         let time = SystemTime::now();
         match fate {
@@ -263,7 +267,7 @@ impl Leader {
         Some(time)
     }
 
-    /// `$p` is its process in the node.
+    /// Runs a script on its node; `$p` is the process id.
     fn shell(&self, script: &str) {
         let script = format!("p={}; {script}", self.pid);
         self.node
@@ -279,7 +283,7 @@ fn get(cluster: &Cluster, what: &str) -> Value {
     serde_json::from_str(&text.unwrap()).unwrap()
 }
 
-/// Who holds the Lease; empty: nobody.
+/// Holder of the Lease; empty: none.
 fn holder(cluster: &Cluster) -> String {
     let lease = get(cluster, LEASE);
     let holder = lease["spec"]["holderIdentity"].as_str();
@@ -295,7 +299,7 @@ fn two_are_ready(cluster: &Cluster) {
     .unwrap();
 }
 
-/// Time, pod and object of what the controllers' account asked to write and was given, since then.
+/// Time, pod and object of the successful writes of the controllers' account after `since`.
 fn requests(
     cluster: &Cluster,
     since: SystemTime,
@@ -304,7 +308,7 @@ fn requests(
     let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
     let mut found = Vec::new();
     for line in log.lines().filter(|line| line.contains(resource)) {
-        // The last line may be half written.
+        // The last line may be incomplete.
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue;
         };
@@ -321,11 +325,11 @@ fn requests(
     found
 }
 
-/// The grants since then that the API server took.
-fn grants(cluster: &Cluster, since: SystemTime) -> Vec<(SystemTime, String, Value)> {
-    let mut grants = requests(cluster, since, "nodepullsecrets");
-    grants.retain(|(_, _, event)| is_taken_write(event));
-    grants
+/// The assignments after `since` that the API server accepted.
+fn assignments(cluster: &Cluster, since: SystemTime) -> Vec<(SystemTime, String, Value)> {
+    let mut assignments = requests(cluster, since, "nodepullsecrets");
+    assignments.retain(|(_, _, event)| is_taken_write(event));
+    assignments
 }
 
 fn is_taken_write(event: &Value) -> bool {
@@ -341,7 +345,7 @@ fn the_probes_and_metrics_of_both_say_what_is(
     product: &Product,
     nodes: &[Node],
 ) {
-    // What they count begins with them.
+    // A restart resets the metrics.
     for command in [&["restart"][..], &["status", "--timeout=2m"]] {
         let deployment = ["deployment/globalps-controller", "-n", SYSTEM];
         cluster
@@ -394,7 +398,7 @@ fn the_probes_and_metrics_of_both_say_what_is(
     }
 }
 
-/// Even one that is as sure as can be that it leads.
+/// Even a controller that is certain to lead is rejected.
 fn the_api_server_takes_a_grant_of_the_leader_only(cluster: &Cluster, product: &Product) {
     in_force(product);
     let apply = |leader: &str| {

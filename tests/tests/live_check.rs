@@ -1,5 +1,5 @@
-//! `kubectl globalps add` asks the registry before it writes anything: real registries, and all that may stand in the way.
-//! No cluster is needed: where the credentials are good, a dry run shows what would be written.
+//! `kubectl globalps add` checks the credentials with the registry before it writes: real registries, and everything
+//! that can go wrong. Needs no cluster: with valid credentials, a dry run shows what would be written.
 
 mod common;
 
@@ -12,10 +12,10 @@ use globalps_tests::web::{Authority, Identity, Reply, Server, Validity, self_sig
 
 const HERE: &[&str] = &["127.0.0.1"];
 const SKIP: &str = "`--skip-check` goes on without the check";
-/// File of an authority.
+/// File name of a CA certificate.
 const CA: &str = "ca.crt";
 
-/// File of an authority, and a server's certificate by it.
+/// The file of a new CA, and a server certificate that it issued.
 fn issued(desk: &Desk) -> (String, Identity) {
     let authority = Authority::new().unwrap();
     let identity = authority.issue(HERE, Validity::Now).unwrap();
@@ -51,7 +51,7 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
         &names,
         "+R: ***\n",
     );
-    // A path that may be a repository is asked for; that there is none yet is no error.
+    // It requests access to a path that may be a repository; that the repository does not exist is not an error.
     goes_on(
         &desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]),
         &names,
@@ -107,7 +107,7 @@ fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
         "{asked}"
     );
 
-    // The password would go over a line that anybody reads.
+    // Otherwise the password would be sent unencrypted.
     let plain = TokenServer::start(None, PASSWORD).unwrap();
     let registry = LoneRegistry::bearer(&desk.path("p"), &identity, &plain).unwrap();
     let (address, token_address) = (registry.address(), plain.server.address());
@@ -177,7 +177,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
         assert_eq!(
             server.asked(),
             [] as [&str; 0],
-            "{sentence}: nothing was asked"
+            "{sentence}: no request was made"
         );
         goes_on(
             &desk.add(&address, &["--insecure"], &[]),
@@ -187,7 +187,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
             ),
         );
     }
-    // The very certificate of the server, as Docker's own guide makes it.
+    // The server's own certificate, created as in Docker's guide.
     let server = Server::web(Some(&own), open).unwrap();
     let address = server.address();
     goes_on(
@@ -195,7 +195,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
         &[(&address, "R")],
         "warning: `R` lets everybody in, so its credentials could not be checked\n+R: ***\n",
     );
-    // But not for a name that is not in it.
+    // But not for a name that the certificate does not contain.
     let elsewhere = address.replace("127.0.0.1", "localhost");
     refuses(
         &desk.add(&elsewhere, &["--ca-file", &own_file], &[]),
@@ -288,7 +288,7 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
             let sent = request.headers().get("authorization");
             assert!(
                 sent.is_none(),
-                "the password goes to nobody who did not ask for it"
+                "the password goes only to a server that requires it"
             );
             (status, headers.clone(), String::new())
         })
@@ -394,7 +394,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         start.elapsed()
     );
 
-    // Nobody listens on a port that was free a moment ago.
+    // A port that was free a moment ago: no server listens there.
     let free = TcpListener::bind(("127.0.0.1", 0))
         .unwrap()
         .local_addr()
@@ -407,7 +407,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         &format!("is the port right, and does it run? {SKIP}"),
     );
 
-    // Somebody hangs up at once.
+    // A server that disconnects at once.
     let rude = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = rude.local_addr().unwrap().to_string();
     std::thread::spawn(move || rude.incoming().for_each(drop));
@@ -469,11 +469,11 @@ fn proxies_are_used_as_the_environment_says() {
         assert_eq!(
             proxy.asked().len(),
             2,
-            "{variable}: not where it is not wanted"
+            "{variable}: not for a registry in `NO_PROXY`"
         );
     }
 
-    // It wants a password itself.
+    // The proxy requires a password itself.
     let proxy = Server::proxy(Some("Basic dTpw")).unwrap();
     let proxy_address = proxy.address();
     let names = [(address.as_str(), "R"), (proxy_address.as_str(), "P")];
@@ -491,7 +491,7 @@ fn proxies_are_used_as_the_environment_says() {
         "put them into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
     );
 
-    // It finds no way, or is not there itself.
+    // The proxy can't reach the registry, or is itself down.
     let free = TcpListener::bind(("127.0.0.1", 0))
         .unwrap()
         .local_addr()
@@ -524,7 +524,7 @@ fn proxies_are_used_as_the_environment_says() {
         &format!("use an `http://` or `https://` proxy; {SKIP}"),
     );
 
-    // Plain HTTP goes through it by whole URLs.
+    // Plain HTTP goes through the proxy by absolute URLs.
     let plain = LoneRegistry::basic(&desk.path("p"), None, PASSWORD).unwrap();
     let (address, proxy) = (plain.address(), Server::proxy(None).unwrap());
     let url = format!("http://{}", proxy.address());

@@ -1,4 +1,4 @@
-//! Pull secrets in namespaces, on a cluster whose nodes get nothing: by admission, by service accounts, and what goes wrong.
+//! Pull secrets in namespaces, on a cluster whose nodes get nothing: by admission, by service accounts, and errors.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn with_admission_every_new_pod_has_the_credentials() {
     wait_registries(&cluster, "early", &[&private]);
     wait_registries(&cluster, "default", &[&private]);
     assert!(registries(&cluster, "kube-public").is_empty());
-    // Namespace, service accounts and pods at once.
+    // Namespace, service accounts and pods in one apply.
     let own = json!({"imagePullSecrets": [{"name": "mine"}]});
     let as_builder = json!({"serviceAccountName": "builder"});
     let mut excluded = namespace("excluded");
@@ -103,14 +103,14 @@ fn with_admission_every_new_pod_has_the_credentials() {
     assert!(references(&cluster, "new", "builder").is_empty());
     nothing_runs_on_nodes(&cluster);
 
-    // A rotation, in force at the next pull.
+    // A rotation, in effect at the next pull.
     registry.set_password("rotated").unwrap();
     product.apply(&registry.docker_config().unwrap()).unwrap();
     product.wait_synced().unwrap();
     apply(&cluster, &[pod("new", "rotated", &image, &json!({}))]);
     wait_pod(&cluster, "new", "rotated", false);
 
-    // Off: nothing of it stays.
+    // Disabled: nothing of globalps stays.
     merge(
         &cluster,
         CONFIG,
@@ -143,7 +143,7 @@ fn with_admission_every_new_pod_has_the_credentials() {
     nothing_runs_on_nodes(&cluster);
 }
 
-/// As many references as anybody has.
+/// The maximum number of references.
 fn fifty() -> Vec<&'static str> {
     let names = (0..50).map(|at| &*format!("secret-{at}").leak());
     names.collect()
@@ -172,16 +172,16 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     wait_references(&cluster, "a", "default", &[NAME]);
     wait_references(&cluster, "a", "ci", &["one", "two", NAME]);
     wait_references(&cluster, "b", "crowd", &[&fifty()[..], &[NAME]].concat());
-    // A new namespace's account is the API server's own work, a moment later.
+    // The API server creates a new namespace's default service account a moment later.
     apply(&cluster, &[namespace("c"), account("c", "other", &[])]);
     wait_references(&cluster, "c", "default", &[NAME]);
     assert!(references(&cluster, "c", "other").is_empty());
     assert!(references(&cluster, "kube-system", "default").is_empty());
-    // Somebody's own reference in `b` is not ours.
+    // A reference of another client in `b` is not managed.
     let theirs = get(&cluster, "b", "serviceaccount/default");
     assert!(theirs["metadata"]["annotations"]["globalps.io/attached"].is_null());
 
-    // What is removed comes back, five times.
+    // A removed reference is restored, five times.
     for _ in 0..5 {
         apply_references(&cluster, "a", "ci", &["one"]);
         wait_references(&cluster, "a", "ci", &["one", NAME]);
@@ -193,7 +193,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     apply_references(&cluster, "a", "ci", &["one", NAME, "three"]);
     wait_reason(&product, "Synced");
 
-    // Out again, and nothing of others with it.
+    // Excluded again, with nothing of other clients changed.
     let out = ["label", "namespace", "a", "globalps.io/exclude=true"];
     cluster.kubectl(&out).unwrap();
     wait_references(&cluster, "a", "ci", &["one", "three"]);
@@ -216,17 +216,22 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     }
 }
 
-/// The right to change service accounts outlives the last reference, and no longer.
+/// The right to change service accounts exists until the last reference is removed, and no longer.
 fn admission_takes_over(cluster: &Cluster, product: &Product<'_>) {
     let flags = [&FLAGS[..], &["--attach", "admission"]].concat();
     product.install_again(&flags).unwrap();
     wait_references(cluster, "c", "default", &[]);
     wait_references(cluster, "b", "crowd", &fifty());
-    until("no service account is counted", DEADLINE, POLL, || {
-        let status = &product.status()?["imagePullSecrets"];
-        let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
-        Ok(is_over.then_some(()))
-    })
+    until(
+        "the number of service accounts to be zero",
+        DEADLINE,
+        POLL,
+        || {
+            let status = &product.status()?["imagePullSecrets"];
+            let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
+            Ok(is_over.then_some(()))
+        },
+    )
     .unwrap();
     let rules = || {
         let role = get(cluster, "", "clusterrole/globalps-image-pull-secrets");
@@ -263,7 +268,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
             namespace("zzz"),
         ],
     );
-    // It is being deleted, for as long as something in it is.
+    // The namespace stays in deletion until everything in it is deleted.
     let delete = ["delete", "namespace", "going", "--wait=false"];
     cluster.kubectl(&delete).unwrap();
     let product = install(&cluster, "admission");
@@ -289,7 +294,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         get(&cluster, "foreign", &format!("secret/{NAME}"))["data"]["key"],
         "dGhlaXJz"
     );
-    // The reason goes, and so does the failure.
+    // Without the cause, the failure disappears.
     cluster
         .kubectl(&["delete", "resourcequota", "q", "-n", "quota"])
         .unwrap();
@@ -303,7 +308,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     wait_registries(&cluster, "foreign", &["quay.io"]);
     wait_reason(&product, "Synced");
 
-    // Changed and deleted by others: restored five times, then left until the content changes.
+    // Changed and deleted by another client: restored five times, then left until the content changes.
     for _ in 0..5 {
         overwrite(&cluster, "a");
         wait_registries(&cluster, "a", &["quay.io"]);
@@ -334,7 +339,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         .unwrap();
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
     merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
-    // Only now: with `--source` alone it would be everybody's for a moment.
+    // Created only now: with `--source` alone, every namespace would get it for a moment.
     let scoped = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": "team", "namespace": "kube-system"},
         "stringData": {".dockerconfigjson": docker_config(&[("team.io", "t:1")])}});
@@ -345,9 +350,9 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     wait_registries(&cluster, "team-7", &["ghcr.io", "quay.io", "team.io"]);
     assert_eq!(registries(&cluster, "zzz"), ["ghcr.io", "quay.io"]);
     let after = version(&cluster, "zzz");
-    assert_eq!(before, after, "what does not change is not written");
+    assert_eq!(before, after, "unchanged Secrets are not written");
 
-    // Paused: nobody's content changes, and a new namespace gets what the others have.
+    // Paused: no content changes, and a new namespace gets the content of the others.
     merge(
         &cluster,
         CONFIG,
@@ -370,7 +375,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     }
 }
 
-/// A policy of the cluster's owner: no Secret in this namespace.
+/// A policy of the cluster's owner that forbids Secrets in this namespace.
 fn refusal(namespace: &str) -> [Value; 2] {
     let api = "admissionregistration.k8s.io/v1";
     let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
@@ -390,7 +395,8 @@ fn overwrite(cluster: &Cluster, namespace: &str) {
     merge_in(cluster, namespace, &format!("secret/{NAME}"), &patch);
 }
 
-/// What imagepullsecret-patcher v0.14 leaves: its Deployment, a Secret in each namespace, and a reference of each default account.
+/// Objects of imagepullsecret-patcher v0.14: its Deployment, a Secret in each namespace, and a reference of each
+/// default account.
 fn patched(namespaces: &[String], config: &str) -> Vec<Value> {
     let annotation = json!({"app.kubernetes.io/managed-by": "imagepullsecret-patcher"});
     let labels = json!({"name": "imagepullsecret-patcher"});
@@ -423,7 +429,7 @@ fn moving_over_from_imagepullsecret_patcher_leaves_no_pod_without_credentials() 
     let names: Vec<String> = (0..20).map(|at| format!("team-{at}")).collect();
     apply(&cluster, &patched(&names, &config));
     let product = install(&cluster, "admission");
-    // Not before globalps delivers the same.
+    // Not before globalps delivers the same content.
     let migrate = ["migrate", "imagepullsecret-patcher", "--yes"];
     let refused = product.plugin(&migrate, "").unwrap();
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);

@@ -1,4 +1,4 @@
-//! Pull secrets of operators: the Operator Lifecycle Manager's own resources, and objects as it makes them.
+//! Pull secrets of operators, with the Operator Lifecycle Manager's own resources, and objects as it creates them.
 
 mod common;
 
@@ -17,7 +17,8 @@ use globalps_tests::{Access, Cluster, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-/// What the Operator Lifecycle Manager does once a version is accepted: its service account, and then the Deployment.
+/// Does what the Operator Lifecycle Manager does with an accepted version: creates its service account, then the
+/// Deployment.
 fn roll_out(cluster: &Cluster, csv: &Value) {
     let (namespace, name) = (text(csv, "namespace"), text(csv, "name"));
     let uid = get(
@@ -53,7 +54,7 @@ fn wait_copy(cluster: &Cluster, namespace: &str, name: &str, wanted: &[&str]) ->
     start.elapsed()
 }
 
-/// Message of `OperatorsSynced`, once it has this reason.
+/// Message of `OperatorsSynced`, when it has this reason.
 fn wait_reason(product: &Product, reason: &str) -> String {
     let what = format!("OperatorsSynced: {reason}");
     until(&what, DEADLINE, POLL, || {
@@ -63,7 +64,7 @@ fn wait_reason(product: &Product, reason: &str) -> String {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("OperatorsSynced")))
 }
 
-/// A pod of the Deployment runs.
+/// Waits until a pod of the Deployment runs.
 fn wait_available(cluster: &Cluster, namespace: &str, name: &str) {
     until(
         &format!("Deployment {namespace}/{name}"),
@@ -91,7 +92,7 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
     let product = Product::install_with(&cluster, &flags).unwrap();
     wait_reason(&product, "NotInstalled");
 
-    // The resources come later than the controller.
+    // The custom resources are installed after the controller.
     install_olm(&cluster);
     let v1 = version("ops", "app.v1", "op", &image, None);
     let copied = version("other", "app.v1", "op", &image, Some("ops"));
@@ -112,14 +113,14 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
     wait_reason(&product, "Synced");
     roll_out(&cluster, &v1);
     wait_available(&cluster, "ops", "app.v1");
-    // Other pods of the namespace get nothing, nor do copies of the version elsewhere.
+    // Other pods of the namespace get nothing, nor do copies of the version in other namespaces.
     apply(&cluster, &[pod("ops", "other", &image, &json!({}))]);
     wait_pod(&cluster, "ops", "other", true);
     assert!(references(&cluster, "ops", "default").is_empty());
     assert!(references(&cluster, "other", "op").is_empty());
     assert!(registries_of(&cluster, "other", copy).is_empty());
 
-    // A rotation, without a hand.
+    // A rotation reaches the copy by itself.
     registry.set_password("rotated").unwrap();
     let before = get(&cluster, "ops", &format!("secret/{copy}"))["data"].clone();
     apply(&cluster, &[pull_secret("olm", "pull", &config())]);
@@ -134,7 +135,7 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
         start.elapsed().as_millis()
     );
 
-    // An upgrade: a new service account, and the old one rewritten as it was delivered.
+    // An upgrade: a new service account, and the old one restored byte for byte.
     let v2 = version("ops", "app.v2", "op-2", &image, None);
     apply(&cluster, &[account("ops", "op-2", &[]), v2.clone()]);
     set_versions(&cluster, "ops", "app", "app.v1", "app.v2");
@@ -150,7 +151,7 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
     wait_references(&cluster, "ops", "op", &["own"]);
     wait_copy(&cluster, "ops", copy, &[&private]);
 
-    // Two Subscriptions to one catalog: the first that goes takes nothing of the other's with it.
+    // Two Subscriptions to one catalog: removing the first leaves what the other needs.
     let second = version("ops", "second.v1", "op", &image, None);
     apply(
         &cluster,
@@ -158,7 +159,7 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
     );
     set_versions(&cluster, "ops", "second", "second.v1", "second.v1");
     wait_references(&cluster, "ops", "op", &["own", copy]);
-    // The Subscription goes before its version.
+    // The Subscription is deleted before its version.
     delete(&cluster, "ops", "subscription/app");
     wait_references(&cluster, "ops", "op-2", &[]);
     assert_eq!(references(&cluster, "ops", "op"), ["own", copy]);
@@ -167,7 +168,7 @@ fn an_operator_gets_the_pull_secrets_of_its_catalog_and_nobody_else_does() {
     wait_references(&cluster, "ops", "op", &["own"]);
     assert!(
         registries_of(&cluster, "ops", copy).is_empty(),
-        "the copy goes first"
+        "the copy is deleted first"
     );
 }
 
@@ -194,14 +195,14 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     );
     set_versions(&cluster, "ops", "a", "a.v1", "a.v1");
     set_versions(&cluster, "ops", "b", "b.v1", "b.v1");
-    // Somebody's own Secret has the name of a copy.
+    // Another client's Secret has the name of a copy.
     let foreign = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": "globalps-more.pull", "namespace": "ops"}, "stringData": {"key": "theirs"}});
     let theirs = || get(&cluster, "ops", "secret/globalps-more.pull")["data"]["key"].clone();
     apply(&cluster, &[foreign]);
     let flags = ["--operators", "olm/pull,more/pull", "--delivery", "none"];
     let product = Product::install_with(&cluster, &flags).unwrap();
-    // One Secret's name, two catalogs.
+    // Two catalogs with the same Secret name.
     wait_copy(&cluster, "ops", "globalps-olm.pull", &["quay.io"]);
     wait_references(&cluster, "ops", "op-a", &["globalps-olm.pull"]);
     let message = wait_reason(&product, "OperatorsFailed");
@@ -215,7 +216,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-b", &["own", "globalps-more.pull"]);
     wait_reason(&product, "Synced");
 
-    // A pull secret that can't be used, or is missing, changes nothing.
+    // A pull secret that is invalid or missing changes nothing.
     apply(
         &cluster,
         &[pull_secret(
@@ -239,7 +240,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     apply(&cluster, &[pull_secret("olm", "pull", &config("quay.io"))]);
     wait_reason(&product, "Synced");
 
-    // While no controller runs, an entry goes from a catalog, and a version with what it owns.
+    // While no controller runs, an entry is removed from a catalog, and a version is deleted with its objects.
     scale_controllers(&cluster, 0);
     apply(&cluster, &[catalog("more", "two", &[])]);
     delete(&cluster, "ops", "clusterserviceversion/a.v1");
@@ -249,7 +250,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-a", &[]);
     assert!(registries_of(&cluster, "ops", "globalps-more.pull").is_empty());
 
-    // Off: nothing of it stays, and what others made their own does.
+    // Disabled: nothing of globalps stays, and what other clients took over does.
     apply(&cluster, &[catalog("more", "two", &["pull"])]);
     wait_references(&cluster, "ops", "op-b", &["own", "globalps-more.pull"]);
     wait_copy(&cluster, "ops", "globalps-more.pull", &["ghcr.io"]);
@@ -267,7 +268,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     })
     .unwrap();
 
-    // On again, and uninstalled.
+    // Enabled again, then uninstalled.
     merge(
         &cluster,
         CONFIG,

@@ -1,4 +1,4 @@
-//! The cluster's own pull secret: it is merged, it flows by itself, and it never holds the additional one up.
+//! The cluster's own pull secret: globalps merges it, follows its changes, and never lets it block the additional one.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn the_original_and_the_additional_secret_never_hold_each_other_up() {
         json!([{"registry": SHARED, "winner": "Additional"}])
     );
 
-    // While the additional one makes no sense, the original flows.
+    // While the additional Secret is invalid, changes of the original are still rolled out.
     product.apply("{}").unwrap();
     product.wait_condition("AdditionalValid", "False").unwrap();
     original(
@@ -61,7 +61,7 @@ fn the_original_and_the_additional_secret_never_hold_each_other_up() {
         ],
     );
 
-    // And the other way round; what was good stays.
+    // And the other way round; the last valid content stays.
     original(&cluster, "no credentials");
     product.wait_condition("OriginalValid", "False").unwrap();
     product
@@ -76,7 +76,7 @@ fn the_original_and_the_additional_secret_never_hold_each_other_up() {
         ],
     );
 
-    // Of an original with one bad entry the others are taken.
+    // If the original has one invalid entry, the others are used.
     original(
         &cluster,
         &json!({"auths": {"good.example.com": {"auth": base64("o:good")}, "bad.example.com": {"auth": "!"}}}).to_string(),
@@ -89,7 +89,7 @@ fn the_original_and_the_additional_secret_never_hold_each_other_up() {
     assert_eq!(reason, "BadEntries");
     assert!(message.contains("`bad.example.com`"), "{message}");
 
-    // The user may want it the other way round.
+    // The user can reverse the order of precedence.
     original(&cluster, &docker_config(&[("r.example.com", "o:three")]));
     in_force(node, &[("r.example.com", "a:two")]);
     let patch = json!({"spec": {"precedence": "Original"}});

@@ -1,4 +1,4 @@
-//! What the manifests allow and what is asked for are the same, both ways; and a syncer's token is good for its own node.
+//! Rights in the manifests and requests match exactly, and a syncer's token is valid for its own node only.
 
 mod common;
 
@@ -32,64 +32,64 @@ const SYNCER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-
 const RESTORER: &str = "global-pull-secret-restorer";
 const RESTORER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-restorer";
 const ORIGINAL: (&str, &str) = ("default", "original-pull-secret");
-/// Pull secret of namespaces.
+/// Pull secret in namespaces.
 const DELIVERED: &str = "delivered";
 /// Pull secret of a catalog of operators, and its copy.
 const CATALOG: (&str, &str) = ("olm", "pull");
 const COPY: &str = "globalps-olm.pull";
 
-/// Rights that no call needs, and why they are there: part of how they are told, reason.
+/// Rights that no request needs: part of the printed right, and why the right exists.
 const UNUSED: &[(&str, &str)] = &[
     (
         "globalps-controller: patch globalps.io/nodepullsecrets/status",
-        "whoever makes a Role must hold what it allows",
+        "a client that creates a Role must have its rights",
     ),
     (
         "globalps-controller: get /secrets `global-pull-secret",
-        "whoever makes a Role must hold what it allows",
+        "a client that creates a Role must have its rights",
     ),
     (
         "secrets `additional-pull-secret-history-",
-        "what of the history is used depends on `historyLimit`",
+        "the used part of the history depends on `historyLimit`",
     ),
 ];
 
-/// Rights that a call needs now and then, and when.
+/// Rights that a request needs only sometimes, and when.
 const SOMETIMES: &[(&str, &str)] = &[
     (
         "globalps-controller: get coordination.k8s.io/leases",
-        "where a renewal is answered with a conflict, or not at all",
+        "when a renewal gets a conflict or no response",
     ),
     (
         "globalps-controller: list /namespaces",
-        "where a source selects namespaces by their labels",
+        "when a source selects namespaces by their labels",
     ),
     (
         "globalps-controller: watch /namespaces",
-        "where a source selects namespaces by their labels",
+        "when a source selects namespaces by their labels",
     ),
     (
         "get admissionregistration.k8s.io/mutatingadmissionpolicybindings",
-        "where the admission policy is installed",
+        "when the admission policy is installed",
     ),
     (
         "globalps-controller: get /secrets `global-pull-secret-rolled-out`",
-        "where a namespace is new while a newer revision waits for its canary",
+        "when a namespace is created while a newer revision waits for its canary",
     ),
     (
         "globalps-controller: list events.k8s.io/events",
-        "where pods of a DaemonSet are missing",
+        "when pods of a DaemonSet are missing",
     ),
     (
         "global-pull-secret-syncer: get /secrets `global-pull-secret-rolled-out`",
-        "where a node joins while a newer revision is rolled out",
+        "when a node is added while a newer revision is rolled out",
     ),
 ];
 
-/// What is asked for and not allowed, and why.
+/// Forbidden requests, and why they are made.
 const REFUSED: &[(&str, &str)] = &[(
     "globalps-controller: get /secrets `pull-secret` in `openshift-config`",
-    "only where the original is there was it allowed with `--original`",
+    "allowed with `--original`, which the first installation does not use",
 )];
 
 #[test]
@@ -139,7 +139,8 @@ fn install(cluster: &Cluster) -> Product<'_> {
     let ran = run(kubectl.args(["apply", "-f", "-"]), &original.to_string()).unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     apply(cluster, &[namespace(CATALOG.0)]);
-    // Without the original first: it makes the configuration by itself then, and asks whether the cluster has one.
+    // First without the original: then the controller creates the configuration by itself, and checks whether the
+    // cluster has an original.
     let product = Product::install(cluster).unwrap();
     product.apply(&content(0)).unwrap();
     product.wait_synced().unwrap();
@@ -159,7 +160,7 @@ fn install(cluster: &Cluster) -> Product<'_> {
     product
 }
 
-/// The second node does not start with it.
+/// The second node does not start with the content.
 fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}});
     merge(cluster, CONFIG, &patch).unwrap();
@@ -167,7 +168,7 @@ fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     product
         .apply(&docker_config(&[("worse.example.com", "u:w")]))
         .unwrap();
-    until("the way back", DEADLINE, POLL, || {
+    until("the rollback", DEADLINE, POLL, || {
         Ok((product.condition("Ready")?.1 == "TakenBack").then_some(()))
     })
     .unwrap();
@@ -176,7 +177,7 @@ fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     product.wait_synced().unwrap();
 }
 
-/// A namespace with pods, and one with an operator, which goes again.
+/// A namespace with pods, and one with an operator, which is deleted again.
 fn namespaces_and_operators_get_theirs(cluster: &Cluster) {
     install_olm(cluster);
     let (catalogs, secret) = CATALOG;
@@ -226,14 +227,14 @@ fn another_one_leads(cluster: &Cluster) {
 fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
     let bound = |node: &Node| token(cluster, SYNCER, &pod_of(cluster, SYNCER, node));
     let own = patch_status(cluster, &bound(&nodes[1]), nodes[1].name());
-    own.expect("a syncer may tell of its own node");
+    own.expect("a syncer can report its own node");
     for (sentence, token) in [
         ("another node's token", bound(&nodes[0])),
         ("a token of no pod", token(cluster, SYNCER, "")),
     ] {
         let refused = patch_status(cluster, &token, nodes[1].name());
         let Err(kube::Error::Api(status)) = refused else {
-            panic!("{sentence} is not refused: {refused:?}");
+            panic!("{sentence} is not rejected: {refused:?}");
         };
         assert_eq!(status.code, 403, "{sentence}: {status:?}");
         assert!(
@@ -246,7 +247,7 @@ fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
     }
 }
 
-/// Its pod runs under an account of its own, whose token is refused by name.
+/// The restorer's pod runs under its own account, and may not read the Secret.
 fn an_excluded_node_is_restored_and_can_t_read_the_content(
     cluster: &Cluster,
     product: &Product,
@@ -255,7 +256,7 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     let name = node.name();
     let label = |label: &str| cluster.kubectl(&["label", "node", name, label]).unwrap();
     label("globalps.io/exclude=true");
-    until("the excluded node is restored", DEADLINE, POLL, || {
+    until("the excluded node to be restored", DEADLINE, POLL, || {
         Ok((product.node_status(name)?["phase"] == "Restored").then_some(()))
     })
     .unwrap();
@@ -274,7 +275,7 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
         let asked = asks(&["get", secret, "--as", user, "-o", "name"]);
         assert_eq!(asked.code == Some(0), may, "{user}: {asked:?}");
     }
-    // Its kubelet makes tokens for the accounts of its own pods only.
+    // The kubelet can request tokens only for accounts of its own pods.
     let kubelet = format!("system:node:{name}");
     let pod = pod_of(cluster, RESTORER, node);
     let uid = product.get(&format!("pod/{pod}")).unwrap()["metadata"]["uid"].clone();
@@ -288,13 +289,13 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     }
     label("globalps.io/exclude-");
     product.wait_synced().unwrap();
-    until("the node is synced again", DEADLINE, POLL, || {
+    until("the node to be synced again", DEADLINE, POLL, || {
         Ok((product.node_status(name)?["phase"] == "Synced").then_some(()))
     })
     .unwrap();
 }
 
-/// The agent's pod on the node that is not about to end; empty: none.
+/// The agent's pod on the node that is not terminating; empty: none.
 fn pod_of(cluster: &Cluster, agent: &str, node: &Node) -> String {
     let field = format!("spec.nodeName={}", node.name());
     let label = format!("name={agent}");
@@ -313,7 +314,7 @@ fn pod_of(cluster: &Cluster, agent: &str, node: &Node) -> String {
     cluster.kubectl(&args).unwrap_or_default()
 }
 
-/// A token of the agent's account, bound to this pod; empty: to none.
+/// A token of the agent's account, bound to this pod; empty: unbound.
 fn token(cluster: &Cluster, account: &str, pod: &str) -> String {
     let name = format!("--bound-object-name={pod}");
     let mut args = vec!["create", "token", account, "-n", NAMESPACE];
@@ -326,7 +327,7 @@ fn token(cluster: &Cluster, account: &str, pod: &str) -> String {
 /// A patch of a node's status that changes nothing, with this token.
 fn patch_status(cluster: &Cluster, token: &str, node: &str) -> kube::Result<NodePullSecret> {
     let mut config = Config::new(cluster.api_url().parse().unwrap());
-    // Who the API server is matters to other tests.
+    // The API server's identity is not what this test checks.
     config.accept_invalid_certs = true;
     config.auth_info = AuthInfo {
         token: Some(token.to_owned().into()),
@@ -344,9 +345,10 @@ fn patch_status(cluster: &Cluster, token: &str, node: &str) -> kube::Result<Node
 
 fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
     let users = [CONTROLLER_USER, SYNCER_USER, RESTORER_USER];
-    // Whose rights are taken away with everything else, until they are there again, and the API server knows.
+    // Accounts whose rights were deleted with everything else, until the rights exist again and the authorizer knows
+    // them.
     let mut away: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
-    // The first of the two tests of a token asks as a syncer, too, and no more than a syncer does.
+    // The first of the two tests of a token makes a syncer's request, too.
     let calls = Calls::read(&cluster.audit_log(), &users, |event| {
         rights_come_and_go(event, &mut away);
         let user = event["user"]["username"].as_str().unwrap_or_default();
@@ -379,14 +381,14 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
     if is_rbac && event["verb"] == "delete" && code < 300 {
         away.insert(user, None);
     } else if target["resource"] == "rolebindings" && event["verb"] == "patch" && code < 300 {
-        // Made last.
+        // Created last.
         if let Some(back) = away.get_mut(user) {
             back.get_or_insert(time(event));
         }
     }
 }
 
-/// Every right that the manifests give, one by one.
+/// Every right in the manifests.
 fn rights() -> BTreeSet<Right> {
     let install = Install {
         controller_image: "c".to_owned(),

@@ -1,4 +1,4 @@
-//! `kubectl globalps` as a user runs it, against a real cluster.
+//! `kubectl globalps` as users run it, on a real cluster.
 
 mod common;
 
@@ -130,15 +130,15 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// The exit status and a text that standard error must have.
+/// The run has this exit status, and its standard error contains this text.
 fn fails(ran: &Ran, code: i32, text: &str) {
     assert_eq!(ran.code, Some(code), "{ran:?}");
     assert!(ran.stderr.contains(text), "{ran:?}");
     assert!(
         ran.stderr.contains("hint: "),
-        "every error has a way out: {ran:?}"
+        "every error has a hint: {ran:?}"
     );
-    assert_eq!(ran.stdout, "", "errors are no data");
+    assert_eq!(ran.stdout, "", "errors go to standard error only");
 }
 
 fn done(ran: Ran) -> Ran {
@@ -248,7 +248,7 @@ fn passwords_come_in_as_with_docker_login(product: &Product) {
     assert_eq!(
         auth(add(&docker, "")),
         base64("u:p"),
-        "no registry asks for an address"
+        "the address of a registry is optional"
     );
     fails(&add(&["-u", "u", "--password-stdin"], ""), 2, "empty");
     fails(
@@ -296,7 +296,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
         assert_eq!(
             auth,
             Some(base64(&format!("robot:{PASSWORD}"))),
-            "when `add --wait` returns, it is in force"
+            "when `add --wait` returns, the content is in effect"
         );
     }
     let args = [
@@ -341,10 +341,10 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     ] {
         assert!(table.contains(text), "{table}");
     }
-    assert!(!table.contains('\u{1b}'), "no colour off a terminal");
+    assert!(!table.contains('\u{1b}'), "no colour without a terminal");
     let out = |format| done(product.plugin(&["status", "-o", format], "").unwrap()).stdout;
     let yaml: Value = serde_saphyr::from_str(&out("yaml")).unwrap();
-    assert_eq!(yaml, status, "the same as JSON");
+    assert_eq!(yaml, status, "YAML has the same content as JSON");
     assert_eq!(
         out("name"),
         "nodepullsecret.globalps.io/node-1\nnodepullsecret.globalps.io/node-2\n"
@@ -358,7 +358,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     );
 }
 
-/// Neither of the user, nor of whoever runs the command.
+/// The output contains neither the registry's password nor a credential of the kubeconfig.
 fn shows_nothing_secret(ran: &Ran) {
     let shown = format!("{ran:?}");
     for secret in [
@@ -381,7 +381,7 @@ fn diff_shows_what_is_not_in_force(product: &Product) {
         assert_eq!(
             ran.code,
             Some(2),
-            "who asks in the wrong way is not told of differences: {ran:?}"
+            "a usage error reports no differences: {ran:?}"
         );
         assert!(ran.stderr.contains("hint: "), "{ran:?}");
     }
@@ -444,7 +444,11 @@ fn a_bad_secret_is_refused_with_the_controllers_words(product: &Product) {
     let waited = product
         .plugin(&["status", "--wait", "--timeout", "30s"], "")
         .unwrap();
-    assert_eq!(waited.code, Some(1), "it is no use to wait: {waited:?}");
+    assert_eq!(
+        waited.code,
+        Some(1),
+        "it does not wait for an invalid Secret: {waited:?}"
+    );
     product
         .apply(&docker_config(&[
             ("one.example.com", "robot:1"),
@@ -496,7 +500,7 @@ fn remove_takes_one_registry_or_all(cluster: &Cluster, product: &Product) {
         assert_eq!(
             config_file::read(&node).unwrap(),
             None,
-            "when `remove --wait` returns, it is gone"
+            "when `remove --wait` returns, the content is gone"
         );
     }
 }
@@ -527,11 +531,11 @@ fn a_pod_runs_with_what_add_brought(cluster: &Cluster, product: &Product) {
 }
 
 fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
-    let folder = Product::plugin_path().parent().unwrap().to_owned();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    // kubectl takes no flag before a plugin's name, so the environment names the cluster.
+    let directory = Product::plugin_path().parent().unwrap().to_owned();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    // kubectl accepts no flag before a plugin's name, so the environment selects the cluster.
     let kubectl = || Command::new(kubernetes::bin_dir().join("kubectl"));
-    // Under its long name too, for which a link is enough.
+    // Also under its long name, by a link.
     let links = tempfile::tempdir().unwrap();
     for name in [
         "kubectl-global_pull_secret",

@@ -1,4 +1,4 @@
-//! Which cluster, as whom, and what is said where that fails: kubectl's own flags, on a real API server.
+//! Which cluster and user the plugin chooses, and its errors: kubectl's own flags, on a real API server.
 
 mod common;
 
@@ -15,15 +15,15 @@ use globalps_tests::terminal::Terminal;
 use globalps_tests::{Cluster, kubernetes, secrecy};
 use serde_json::{Value, json};
 
-/// What `status` says of a cluster that it reached and that has no globalps.
+/// `status` prints this for a reachable cluster without globalps.
 const REACHED: &str = "globalps is not installed in this cluster";
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_plugin_finds_its_cluster_as_kubectl_does() {
     let cluster = cluster("plugin-connection", 0);
-    let folder = tempfile::tempdir().unwrap();
-    let access = Access::of(&cluster, folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let access = Access::of(&cluster, directory.path());
     a_list_of_kubeconfigs_is_one(&access);
     flags_alone_are_enough_and_no_home_is_needed(&access);
     the_parts_of_a_context_may_be_named(&access);
@@ -38,17 +38,17 @@ fn the_plugin_finds_its_cluster_as_kubectl_does() {
 
 /// The parts of the admin's kubeconfig, as files.
 struct Access<'a> {
-    folder: &'a Path,
+    directory: &'a Path,
     config: Value,
     server: String,
 }
 
 impl<'a> Access<'a> {
-    fn of(cluster: &Cluster, folder: &'a Path) -> Self {
+    fn of(cluster: &Cluster, directory: &'a Path) -> Self {
         let text = fs::read(cluster.kubeconfig()).unwrap();
         let config: Value = serde_json::from_slice(&text).unwrap();
         let access = Self {
-            folder,
+            directory,
             server: cluster.api_url(),
             config,
         };
@@ -66,7 +66,7 @@ impl<'a> Access<'a> {
                 &access.config["users"][0]["user"]["client-key-data"],
             ),
         ] {
-            fs::write(folder.join(file), decode(data.as_str().unwrap())).unwrap();
+            fs::write(directory.join(file), decode(data.as_str().unwrap())).unwrap();
         }
         access
     }
@@ -81,13 +81,13 @@ impl<'a> Access<'a> {
     }
 
     fn write(&self, name: &str, config: &Value) -> String {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         fs::write(&path, config.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     fn file(&self, name: &str) -> String {
-        self.folder.join(name).to_str().unwrap().to_owned()
+        self.directory.join(name).to_str().unwrap().to_owned()
     }
 
     fn admin(&self) -> String {
@@ -100,7 +100,7 @@ fn decode(text: &str) -> Vec<u8> {
     base64::prelude::BASE64_STANDARD.decode(text).unwrap()
 }
 
-/// A run with nothing in the environment but `$KUBECONFIG`, if that.
+/// Runs the plugin with no environment variable except `$KUBECONFIG`, if given.
 fn plugin(kubeconfig: Option<&str>, args: &[&str]) -> Ran {
     let mut command = Command::new(Product::plugin_path());
     command.args(args).env_clear();
@@ -224,7 +224,7 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
     let deputy = ["diff", "--token", token.trim(), "--as", "alice"];
     let admin = access.admin();
     fails(Some(&admin), &deputy, "user `alice` may not ");
-    // What it may not be is refused, so it was asked for.
+    // The API server rejects an impersonation that is not allowed, which shows that it was requested.
     fails(
         Some(&admin),
         &[&deputy[..], &["--as-group", "guests"]].concat(),
@@ -323,7 +323,7 @@ fn tls_is_checked_as_told(access: &Access<'_>) {
     );
 }
 
-/// What is missing is granted by the very command that the hint names, until nothing is missing any more.
+/// Runs the command in each hint, which grants what is missing, until nothing is missing.
 fn who_is_refused_is_told_what_is_missing(cluster: &Cluster, access: &Access<'_>) {
     let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
     cluster.kubectl(&["apply", "-f", crds]).unwrap();
@@ -363,12 +363,9 @@ fn who_is_refused_is_told_what_is_missing(cluster: &Cluster, access: &Access<'_>
         let shell = run(&mut shell, "").unwrap();
         assert_eq!(shell.code, Some(0), "{grant}: {shell:?}");
         granted += 1;
-        assert!(granted < 6, "it goes on and on: {ran:?}");
+        assert!(granted < 6, "the hints never end: {ran:?}");
     };
-    assert!(
-        granted >= 1,
-        "somebody who was never heard of has no rights"
-    );
+    assert!(granted >= 1, "an unknown user has no rights");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     fails(Some(&admin), &["status", "--as-group", "guests"], "`--as`");
 }
@@ -399,20 +396,15 @@ fn colors_are_for_terminals(cluster: &Cluster, access: &Access<'_>) {
         terminal.end(SOON).unwrap().1.contains("\u{1b}[31m")
     };
     for (sentence, color, no_color, expected) in [
-        ("a terminal has them", "--color=auto", None, true),
+        ("a terminal shows colors", "--color=auto", None, true),
+        ("NO_COLOR disables them", "--color=auto", Some("1"), false),
         (
-            "but where nobody wants them",
-            "--color=auto",
-            Some("1"),
-            false,
-        ),
-        (
-            "an empty variable says nothing",
+            "an empty variable has no effect",
             "--color=auto",
             Some(""),
             true,
         ),
-        ("a flag has the last word", "--color=never", None, false),
+        ("a flag takes precedence", "--color=never", None, false),
         ("either way", "--color=always", Some("1"), true),
     ] {
         assert_eq!(colored(color, no_color), expected, "{sentence}");

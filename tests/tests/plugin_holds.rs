@@ -1,5 +1,5 @@
-//! What the plugin says and does where a rollout or a cleanup doesn't get on: on a real API server, with the objects that
-//! controller and nodes would leave.
+//! What the plugin prints and does when a rollout or a cleanup is blocked: on a real API server, with objects as the
+//! controller and the nodes would leave them.
 
 mod common;
 
@@ -66,7 +66,7 @@ impl Stage<'_> {
         self.cluster.kubectl(&words).unwrap();
     }
 
-    /// A node's object with this spec, and with this phase as its syncer would report it.
+    /// Creates a node's object with this spec, and with this phase as its syncer would report it.
     fn node(&self, name: &str, spec: &Value, phase: &str) {
         self.apply(&json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret", "metadata": {"name": name}, "spec": spec,
@@ -77,7 +77,7 @@ impl Stage<'_> {
         self.set_status(&format!("nodepullsecret/{name}"), &status);
     }
 
-    /// Standard output and standard error of a command that says no.
+    /// Standard output and standard error of a command that exits with 1.
     fn says_no(&self, line: &str) -> (String, String) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let ran = self.product.plugin(&words, "").unwrap();
@@ -85,7 +85,7 @@ impl Stage<'_> {
         (ran.stdout, ran.stderr)
     }
 
-    /// Message of a check that fails; `None`: none of this name does.
+    /// Message of the failed check with this name; `None`: there is none.
     fn failed_check(&self, name: &str) -> Option<String> {
         let report: Value = serde_json::from_str(&self.says_no("check -o json").0).unwrap();
         let checks = report["checks"].as_array().unwrap();
@@ -124,7 +124,7 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     let (_, status) = stage.says_no("status");
     assert!(!status.contains(said), "{status}");
     assert_eq!(stage.failed_check("no-configuration"), None);
-    // As the controller takes it up then.
+    // What the controller does with the Secret then.
     let secret = stage.product.get(&format!("secret/{ADDITIONAL}")).unwrap();
     let version = &secret["metadata"]["resourceVersion"];
     let status = json!({"observedGeneration": 1, "observedAdditional": version, "revision": 1});
@@ -200,9 +200,9 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
             .unwrap();
         object["metadata"]["annotations"]["globalps.io/abandon"].clone()
     };
-    assert_eq!(annotation("gone-1"), Value::Null, "nobody asked for it");
+    assert_eq!(annotation("gone-1"), Value::Null, "no user requested it");
 
-    // The Secret is gone, and with it the usual way in; on a terminal "no" changes nothing.
+    // The Secret is deleted, as before every cleanup. On a terminal the answer "no" changes nothing.
     let terminal = |line: &str| {
         let mut command = Command::new(Product::plugin_path());
         command
@@ -219,7 +219,11 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     assert!(shown.contains(&announced), "{shown}");
     refused.press("n").unwrap();
     assert_eq!(refused.end(SOON).unwrap().0, Some(1));
-    assert_eq!(annotation("gone-1"), Value::Null, "no is no");
+    assert_eq!(
+        annotation("gone-1"),
+        Value::Null,
+        "without a yes nothing changes"
+    );
 
     let mut agreed = terminal(line);
     agreed.wait_for(question, SOON).unwrap();
@@ -229,7 +233,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     })
     .unwrap();
     assert_eq!(annotation("node-1"), Value::Null, "it is restored");
-    // As the controller cleans up then.
+    // What the controller does at the end of a cleanup.
     stage.kubectl("delete nodepullsecret -n kube-system gone-1 node-1");
     let (code, shown) = agreed.end(SOON).unwrap();
     assert_eq!(code, Some(0), "{shown}");
@@ -239,7 +243,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     );
     assert!(shown.contains("`globalps-syncer restore`"), "{shown}");
 
-    // In one go, off a terminal and without a wait.
+    // The same in one command, without a terminal and without `--wait`.
     stage.apply_additional();
     stage.node("gone-1", &json!({"revision": 1}), "Synced");
     let words = ["remove", "--all", "--skip-unreachable", "--yes"];

@@ -1,4 +1,5 @@
-//! The commands that steer a rollout, on a real API server. The objects are those that controller and nodes would leave.
+//! The commands that control a rollout, on a real API server, with objects as the controller and the nodes would leave
+//! them.
 
 mod common;
 
@@ -46,7 +47,7 @@ fn the_plugin_steers_a_rollout() {
     what_is_shown_is_found(&stage);
 }
 
-/// The search that every test of a cluster ends with can fail, wherever a credential may be.
+/// The search for credentials at the end of every cluster finds them, wherever they are.
 fn what_is_shown_is_found(stage: &Stage<'_>) {
     let shown = |place: &str| {
         let found = stage.product.assert_never_shown(&["sh0wn-s3cret"]);
@@ -78,14 +79,17 @@ fn what_is_shown_is_found(stage: &Stage<'_>) {
     nothing();
     let mut says = Command::new("echo");
     let printed = run(says.arg(format!("robot:{PASSWORD}")), "");
-    let error = format!("{:#}", printed.expect_err("a program that shows it"));
+    let error = format!(
+        "{:#}",
+        printed.expect_err("the credential in the output is found")
+    );
     assert!(
         error.starts_with("a credential is shown in the output of `echo`"),
         "{error}"
     );
 }
 
-/// A cluster without a controller, so that every object is as the test left it.
+/// A cluster without a controller, so that objects stay as the test wrote them.
 struct Stage<'a> {
     cluster: &'a Cluster,
     product: Product<'a>,
@@ -152,7 +156,7 @@ impl<'a> Stage<'a> {
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
 
-    /// A node's object with that phase, as its syncer would have told it.
+    /// Creates a node's object with this phase, as its syncer would report it.
     fn node(&self, name: &str, phase: &str) {
         self.apply(&json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret", "metadata": {"name": name},
@@ -177,7 +181,7 @@ impl<'a> Stage<'a> {
             .unwrap();
     }
 
-    /// A Secret of the history, as the controller would have left it.
+    /// Creates a Secret of the history, as the controller would leave it.
     fn slot(&self, slot: u32, revision: &str, content: &str) {
         self.apply(&json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -223,7 +227,7 @@ fn nothing_is_steered_where_nothing_is_installed(stage: &Stage<'_>) {
 
 fn pause_and_resume_change_that_one_field(stage: &Stage<'_>) {
     stage.done("pause");
-    assert_eq!(stage.paused(), true, "it is made where there is none");
+    assert_eq!(stage.paused(), true, "it is created if it does not exist");
     stage.apply(&json!({
         "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
         "metadata": {"name": "global-pull-secret"}, "spec": {"precedence": "Original"},
@@ -283,7 +287,7 @@ fn history_shows_what_was_rolled_out(stage: &Stage<'_>) {
         "3",
         &config(&[("a.example.com", "old"), ("b.example.com", "robot")]),
     );
-    // More than `historyLimit` says are of no concern.
+    // Revisions beyond `historyLimit` don't count.
     stage.slot(2, "2", &config(&[("c.example.com", "robot")]));
     let in_force = config(&[("a.example.com", "robot")]);
     stage.apply(&json!({
@@ -307,11 +311,7 @@ fn history_shows_what_was_rolled_out(stage: &Stage<'_>) {
     let numbers: Vec<&Value> = (0..3)
         .map(|at| &json["revisions"][at]["revision"])
         .collect();
-    assert_eq!(
-        numbers,
-        [5, 4, 3],
-        "the one in force, and those that are kept"
-    );
+    assert_eq!(numbers, [5, 4, 3], "the current revision, and the history");
     assert_eq!(json["revisions"][0]["inForce"], true);
     assert_eq!(
         json["revisions"][2]["changes"],
@@ -346,7 +346,7 @@ fn undo_brings_back_what_was_rolled_out(stage: &Stage<'_>) {
         "secret/additional-pull-secret rolled back to revision 3\n"
     );
     let old = config(&[("a.example.com", "old"), ("b.example.com", "robot")]);
-    assert_eq!(stage.additional(), base64(&old), "to the byte");
+    assert_eq!(stage.additional(), base64(&old), "byte for byte");
     let ran = stage.done("undo --to-revision 3 --yes");
     assert!(ran.stderr.contains("already"), "{ran:?}");
     stage.product.delete().unwrap();
@@ -354,7 +354,7 @@ fn undo_brings_back_what_was_rolled_out(stage: &Stage<'_>) {
     assert_eq!(
         stage.additional(),
         base64(&before),
-        "a Secret that is gone comes back"
+        "a deleted Secret is recreated"
     );
 }
 
@@ -389,7 +389,11 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
         terminal.press("n").unwrap();
         let (code, shown) = terminal.end(SOON).unwrap();
         assert_eq!(code, Some(1), "{line}: {shown}");
-        assert_eq!(stage.additional(), before, "{line}: no is no");
+        assert_eq!(
+            stage.additional(),
+            before,
+            "{line}: without a yes nothing changes"
+        );
     }
     let mut terminal = stage.on_terminal("remove --registry b.example.com", 100, 24);
     terminal.wait_for(one, SOON).unwrap();
@@ -412,8 +416,8 @@ fn decode(text: &str) -> Vec<u8> {
 }
 
 fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("kubectl_complete-globalps");
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("kubectl_complete-globalps");
     std::os::unix::fs::symlink(Product::plugin_path(), &program).unwrap();
     for (words, expected) in [
         (
@@ -446,7 +450,7 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
         assert!(start.elapsed() < Duration::from_secs(1), "{words:?}");
         assert_eq!(ran.stderr, "", "{words:?}");
     }
-    // Where the cluster does not answer, nobody is kept waiting.
+    // If the cluster does not respond, the completion returns soon.
     let mut command = Command::new(&program);
     command.args(["-s", "https://192.0.2.1:6443", "remove", "--registry", ""]);
     let start = std::time::Instant::now();
@@ -459,7 +463,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     let check = |line: &str, code: i32| {
         let ran = stage.plugin(line);
         assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
-        assert_eq!(ran.stderr, "", "the answers are data");
+        assert_eq!(ran.stderr, "", "the output is data");
         ran.stdout
     };
     let results = |text: &str| {
@@ -509,7 +513,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     assert_eq!(
         found("controller"),
         ["warning"],
-        "what can't be seen may be there"
+        "an object that can't be read may exist"
     );
     assert!(found("permissions").contains(&"failure".to_owned()));
     let found = results(&check("check -o json -s https://127.0.0.1:1", 2));
@@ -520,7 +524,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     assert_eq!(found("hypershift"), ["warning"]);
 }
 
-/// A DaemonSet of the syncer's name which globalps did not make.
+/// A DaemonSet with the syncer's name that globalps did not create.
 fn foreign_daemon_set(stage: &Stage<'_>) {
     stage.apply(&json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "global-pull-secret-syncer"},
@@ -607,7 +611,7 @@ fn nodes_that_are_away_or_kept_out_are_told_whether_few_or_many(stage: &Stage<'_
         let node = nodes.iter().find(|node| node["name"] == name);
         node.map_or(Value::Null, |node| node["phase"].clone())
     };
-    // It would find out that the ready ones do not live.
+    // It would notice that the Ready nodes send no heartbeats.
     stage
         .cluster
         .signal("kube-controller-manager", "STOP")
@@ -707,7 +711,7 @@ fn off_a_terminal_there_are_plain_lines(stage: &Stage<'_>) {
     assert!(!ran.stdout.contains('\u{1b}'), "{ran:?}");
 }
 
-/// Without what colors it and moves the cursor.
+/// The line without escape sequences for colors and the cursor.
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -781,7 +785,7 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
     let mut kubectl = stage.cluster.kubectl_command();
     kubectl.args(["apply", "-f", "-"]);
     assert_eq!(run(&mut kubectl, &pod.to_string()).unwrap().code, Some(0));
-    // The kubelet of node-1 tries it, and says why it can't.
+    // The kubelet of node-1 attempts the pull, and reports why it fails.
     globalps_tests::until(
         "the kubelet's word",
         SOON,

@@ -1,5 +1,6 @@
-//! What a controller that is somebody else's can't do: each way out of its account is tried on a real API server, with the
-//! token of a controller's pod, and refused with a message that names the rule. What the real controller writes passes.
+//! What an attacker can't do with a controller's account: tries every way to misuse it on a real API server, with the
+//! token of a controller's pod. Each is rejected with a message that names the rule. The writes of the real controller
+//! pass.
 
 mod common;
 
@@ -39,12 +40,13 @@ fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
     let controller = Account::of_pod(&cluster, "globalps-controller", SYSTEM, leader);
     the_policies_are_well_typed(&cluster);
 
-    // What it writes itself, for every kind of configuration.
+    // The controller's own writes, for every kind of configuration.
     for spec in specs() {
         for object in syncer_objects(NAMESPACE, IMAGE, &spec).values() {
             let title = title(&object);
-            until(&format!("{title} is taken"), SOON, POLL, || {
-                // The authorizer learns of Roles by a watch, and so does the API server of policies.
+            until(&format!("{title} is accepted"), SOON, POLL, || {
+                // The authorizer watches Roles, and the API server watches policies, so both take effect a moment
+                // later.
                 Ok(controller.apply(&object, false).ok())
             })
             .unwrap_or_else(|_| panic!("{title}: {:?}", controller.apply(&object, false)));
@@ -57,7 +59,7 @@ fn a_controller_writes_what_it_is_there_to_write_and_nothing_else() {
     nobody_else_is_held_up(&cluster);
 }
 
-/// Their rules name no field that the objects do not have.
+/// The rules use no field that the objects don't have.
 fn the_policies_are_well_typed(cluster: &Cluster) {
     let policies = || -> anyhow::Result<Vec<Value>> {
         let text = cluster.kubectl(&["get", "validatingadmissionpolicies", "-o", "json"])?;
@@ -69,7 +71,7 @@ fn the_policies_are_well_typed(cluster: &Cluster) {
         });
         Ok(ours)
     };
-    let checked = until("the policies are checked", SOON, POLL, || {
+    let checked = until("the policies to be checked", SOON, POLL, || {
         let policies = policies()?;
         let is_checked = |policy: &Value| policy["status"]["observedGeneration"].is_i64();
         Ok(policies.iter().all(is_checked).then_some(policies))
@@ -131,7 +133,7 @@ fn specs() -> Vec<GlobalPullSecretSpec> {
     ]
 }
 
-/// What the leader's account asks for, and the rule that is in the way.
+/// Requests of the leader's account, and the rule that rejects each.
 fn ways_out_are_refused(controller: &Account) {
     let objects = syncer_objects(NAMESPACE, IMAGE, &GlobalPullSecretSpec::default()).values();
     let whole = |kind: &str, name: &str| {
@@ -191,7 +193,7 @@ fn ways_out_are_refused(controller: &Account) {
         ),
         ("another subcommand", arg(0, "ready"), args),
         (
-            "a unit that is no kubelet",
+            "a unit that is not a kubelet",
             arg(3, "--unit=systemd-poweroff.service"),
             args,
         ),
@@ -238,7 +240,7 @@ fn ways_out_are_refused(controller: &Account) {
             other_program,
         ),
         (
-            "a directory of programs that is none of a kubelet's",
+            "a program directory that no kubelet uses",
             of_container(
                 "env/-",
                 json!({"name": "HOST_PROVIDER_BIN_DIR", "value": "/usr/bin"}),
@@ -284,7 +286,7 @@ fn ways_out_are_refused(controller: &Account) {
             volumes,
         ),
         (
-            "a directory beside the kubelet's",
+            "a directory next to the kubelet's",
             of_pod("volumes/0/hostPath/path", json!("/var/lib/kubelet/../..")),
             "must not contain '..'",
         ),
@@ -357,7 +359,7 @@ fn ways_out_are_refused(controller: &Account) {
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE, "annotations": {
             "kubernetes.io/service-account.name": "clusterrole-aggregation-controller",
-            // Else the rule about the leader is in the way, too, and either may be told.
+            // Otherwise the rule about the leader would reject it too, and the message could name either rule.
             "globalps.io/leader": format!("{}_1", controller.pod),
         }},
     });
@@ -393,7 +395,7 @@ fn ways_out_are_refused(controller: &Account) {
             ),
             role_rule,
         ),
-        // RBAC itself: nobody grants what they do not hold.
+        // RBAC itself: no account can grant rights that it does not have.
         (
             "every Secret",
             role(
@@ -403,7 +405,7 @@ fn ways_out_are_refused(controller: &Account) {
             "attempting to grant RBAC permissions not currently held",
         ),
         (
-            "everybody's account",
+            "every account",
             bound(
                 "/subjects",
                 json!([{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}]),
@@ -421,12 +423,12 @@ fn ways_out_are_refused(controller: &Account) {
             "must bind the syncer's ServiceAccount",
         ),
         (
-            "an identity of a cloud",
+            "a cloud identity",
             account,
             "annotations of a ServiceAccount other than globalps' own are not allowed",
         ),
         (
-            "another cloud's",
+            "another cloud's identity",
             labelled,
             "labels of a ServiceAccount other than globalps' own are not allowed",
         ),
@@ -440,7 +442,7 @@ fn ways_out_are_refused(controller: &Account) {
         refused(sentence, rule, controller.apply(&object, true));
     }
 
-    // What RBAC alone refuses.
+    // Rejected by RBAC alone.
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "globalps-daemonsets"}, "spec": {"failurePolicy": "Ignore"},
@@ -465,7 +467,7 @@ fn ways_out_are_refused(controller: &Account) {
     }
 }
 
-/// A sidecar that an admin added is theirs; the controller goes on beside it as long as it changes nothing.
+/// An admin may add a sidecar to the DaemonSet; the controller can still write it as long as it does not change that.
 fn what_others_made_of_a_daemon_set_stays_writable(cluster: &Cluster, controller: &Account) {
     let sidecar = json!([{"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "theirs", "image": "theirs:1"}}]);
     let args = [
@@ -492,7 +494,7 @@ fn what_others_made_of_a_daemon_set_stays_writable(cluster: &Cluster, controller
         .unwrap();
 }
 
-/// The old controller's writes are harmless until it is replaced, whichever way the version goes.
+/// The old controller's writes have no effect until it is replaced, for upgrades and downgrades.
 fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
     let spec = specs().pop().unwrap();
     let set = |image: &str| {
@@ -510,7 +512,7 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
         Ok(controller.apply(&set(next), true).ok())
     })
     .unwrap();
-    // The old controller goes on with what is there, and can't bring back what is not.
+    // The old controller can write the new image, and can't restore the old one.
     controller.apply(&set(IMAGE), true).unwrap();
     controller.apply(&set(next), false).unwrap();
     refused(
@@ -525,7 +527,7 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
     .unwrap();
 }
 
-/// Also what can't name its writer: a deletion, and objects that hold no annotation of ours.
+/// Also for writes that can't name their writer: deletions, and objects without globalps' annotation.
 fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
     let other = Account::of_pod(cluster, "globalps-controller", SYSTEM, other);
     let no_pod = Account::of_token(cluster, &["globalps-controller", "-n", SYSTEM]);
@@ -584,7 +586,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
     lease(cluster, "");
     for object in &objects {
         refused(
-            "nobody leads",
+            "no controller leads",
             "another controller leads",
             leader.delete(object, true),
         );
@@ -596,7 +598,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
     }
 }
 
-/// Without the objects that the policies ask: somebody deleted them, or the first controller has not led yet.
+/// Without the objects that the policies read: they were deleted, or no controller has led yet.
 fn nobody_else_is_held_up(cluster: &Cluster) {
     let namespaced = |kind: &str, api_version: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
     let mut daemon_set = namespaced("DaemonSet", "apps/v1", "any");
@@ -621,7 +623,7 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     cluster
         .kubectl(&["delete", "-n", SYSTEM, "lease,deployment", "--all"])
         .unwrap();
-    // The API server of the policies learns of the deletions by a watch.
+    // The API server learns of deletions of policies by a watch.
     std::thread::sleep(Duration::from_secs(2));
     for object in of_others {
         let title = title(&object);
@@ -634,7 +636,7 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     }
 }
 
-/// By its own manifests, without an image that could run.
+/// Installs globalps from its own manifests, with an image that can't run.
 fn install(cluster: &Cluster, syncer_image: &str) {
     let install = Install {
         controller_image: "registry.example.com/globalps-controller:2".to_owned(),
@@ -689,7 +691,7 @@ fn title(object: &Value) -> String {
     format!("{} {}", object["kind"], object["metadata"]["name"])
 }
 
-/// `path` as of a JSON patch: what is there is replaced, and `-` appends.
+/// Sets a value like a JSON patch at `path`: replaces an existing value, and `-` appends.
 fn set(object: &mut Value, path: &str, value: Value) {
     let (parent, name) = path.rsplit_once('/').unwrap();
     let name = name.replace("~1", "/");
@@ -706,11 +708,11 @@ fn set(object: &mut Value, path: &str, value: Value) {
 fn refused(sentence: &str, rule: &str, result: Result<(), String>) {
     let message = result
         .err()
-        .unwrap_or_else(|| panic!("{sentence}: it is not refused"));
+        .unwrap_or_else(|| panic!("{sentence}: it is not rejected"));
     assert!(message.contains(rule), "{sentence}: {message}");
 }
 
-/// Somebody with a token.
+/// An account with a token.
 struct Account {
     pod: String,
     client: Client,
@@ -727,13 +729,13 @@ impl Account {
         }
     }
 
-    /// `args`: of `kubectl create token`.
+    /// `args` of `kubectl create token`.
     fn of_token(cluster: &Cluster, args: &[&str]) -> Self {
         let token = cluster
             .kubectl(&[&["create", "token"], args].concat())
             .unwrap();
         let mut config = Config::new(cluster.api_url().parse().unwrap());
-        // Who the API server is matters to other tests.
+        // The API server's identity is not what this test checks.
         config.accept_invalid_certs = true;
         config.auth_info = AuthInfo {
             token: Some(token.trim().to_owned().into()),
@@ -762,7 +764,7 @@ impl Account {
         }
     }
 
-    /// As the controller does it.
+    /// Applies an object like the controller.
     fn apply(&self, object: &Value, dry_run: bool) -> Result<(), String> {
         let mut params = PatchParams::apply("globalps-controller").force();
         params.dry_run = dry_run;

@@ -1,4 +1,4 @@
-//! Nothing that the syncer is given is more than it needs: without any one of it something fails.
+//! The syncer has no privilege that it does not need: without any one of them something fails.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(100);
 const SYNCER: &str = "global-pull-secret-syncer";
 
-/// What a syncer is given, without one thing.
+/// The syncer's manifests without one privilege.
 struct Without {
     what: &'static str,
     /// DaemonSet or Role.
@@ -23,16 +23,16 @@ struct Without {
     sign: Sign,
 }
 
-/// How one sees that it is missed.
+/// How the missing privilege shows.
 #[derive(Debug)]
 enum Sign {
-    /// Phase and reason.
-    Told(&'static str, &'static str),
-    /// The status stays what it was.
+    /// The status has this phase and reason.
+    Reported(&'static str, &'static str),
+    /// The status does not change.
     Silent,
-    /// The pod says so in its log.
+    /// The pod's log contains this text.
     Logged(&'static str),
-    /// The pod is never ready.
+    /// The pod never becomes ready.
     Unready,
 }
 
@@ -43,19 +43,19 @@ fn table() -> Vec<Without> {
     let verbs = |rule: usize, verbs: Value| json!([{"op": "replace", "path": format!("/rules/{rule}/verbs"), "value": verbs}]);
     vec![
         Without {
-            what: "the kubelet's folder",
+            what: "the kubelet's directory",
             kind: "daemonset",
             patch: mount(0),
-            sign: Sign::Told("Failed", "NoDirectory"),
+            sign: Sign::Reported("Failed", "NoDirectory"),
         },
         Without {
             what: "the bus",
             kind: "daemonset",
             patch: mount(1),
-            sign: Sign::Told("Synced", "RestartNotPossible"),
+            sign: Sign::Reported("Synced", "RestartNotPossible"),
         },
         Without {
-            what: "a place to mark readiness",
+            what: "the directory for the readiness file",
             kind: "daemonset",
             patch: mount(2),
             sign: Sign::Unready,
@@ -64,13 +64,13 @@ fn table() -> Vec<Without> {
             what: "uid 0",
             kind: "daemonset",
             patch: json!([{"op": "replace", "path": format!("{container}/securityContext/runAsUser"), "value": 65532}]),
-            sign: Sign::Told("Failed", "NotPermitted"),
+            sign: Sign::Reported("Failed", "NotPermitted"),
         },
         Without {
             what: "the right to get the Secret",
             kind: "role",
             patch: verbs(0, json!(["list"])),
-            sign: Sign::Told("Syncing", "SecretNotRead"),
+            sign: Sign::Reported("Syncing", "SecretNotRead"),
         },
         Without {
             what: "the right to list its object",
@@ -82,7 +82,7 @@ fn table() -> Vec<Without> {
             what: "the right to watch its object",
             kind: "role",
             patch: verbs(1, json!(["list"])),
-            // It still gets along, by listing again and again.
+            // It still works, by listing again and again.
             sign: Sign::Logged("the watch failed"),
         },
         Without {
@@ -102,7 +102,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
     product.apply(&content(1)).unwrap();
     product.wait_synced().unwrap();
     without_restarts_there_is_no_bus(&cluster, &product, node);
-    // From here on the test grants, and nobody puts back what it takes away.
+    // From here on the test assigns revisions, and no controller reverts its changes.
     cluster
         .kubectl(&[
             "scale",
@@ -125,9 +125,9 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
         patch(&cluster, row.kind, &row.patch);
         restart(&cluster, node);
         revision += 1;
-        grant(&cluster, node, revision);
+        assign(&cluster, node, revision);
         shows(&cluster, &product, node, &row, revision);
-        // Whole again, it does what it could not do.
+        // With the privilege back, the syncer completes the assignment.
         let field = if row.kind == "role" { "rules" } else { "spec" };
         let back = json!([{"op": "replace", "path": format!("/{field}"), "value": whole[field]}]);
         patch(&cluster, row.kind, &back);
@@ -143,7 +143,7 @@ fn without_any_one_thing_that_the_syncer_is_given_something_fails() {
     }
 }
 
-/// Takes the bus away, rotates, and gives it back.
+/// Stops the bus, rotates, and starts the bus again.
 fn without_restarts_there_is_no_bus(cluster: &Cluster, product: &Product, node: &Node) {
     let configure = |restart: &str, buses: &str| {
         merge(
@@ -197,7 +197,7 @@ fn patch(cluster: &Cluster, kind: &str, patch: &Value) {
         .unwrap();
 }
 
-/// A new pod, since a watch that is open already is not cut by a change of rights. The old one is gone by then.
+/// Replaces the pod, because a change of rights does not end an open watch. Returns when the old pod is gone.
 fn restart(cluster: &Cluster, node: &Node) {
     let processes = || -> anyhow::Result<Vec<String>> {
         let found = node.exec(&["pgrep", "-x", "globalps-syncer"])?;
@@ -217,15 +217,15 @@ fn restart(cluster: &Cluster, node: &Node) {
             "--grace-period=0",
         ])
         .unwrap();
-    until("an end of the old syncer", DEADLINE, POLL, || {
+    until("the old syncer to exit", DEADLINE, POLL, || {
         let left = processes()?;
         Ok((!left.iter().any(|pid| before.contains(pid))).then_some(()))
     })
     .unwrap();
 }
 
-/// What the controller does.
-fn grant(cluster: &Cluster, node: &Node, revision: u32) {
+/// Makes the controller's assignment.
+fn assign(cluster: &Cluster, node: &Node, revision: u32) {
     let secret = json!({
         "metadata": {"annotations": {"globalps.io/revision": revision.to_string()}},
         "data": {".dockerconfigjson": base64(&content(revision))},
@@ -253,7 +253,7 @@ fn is_ready(cluster: &Cluster) -> anyhow::Result<bool> {
 fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revision: u32) {
     let status = || product.node_status(node.name()).unwrap();
     match row.sign {
-        Sign::Told(phase, reason) => {
+        Sign::Reported(phase, reason) => {
             until(
                 &format!("{phase}, {reason} without {}", row.what),
                 DEADLINE,
@@ -283,7 +283,7 @@ fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revis
                 DEADLINE,
                 POLL,
                 || {
-                    // A pod that is not there yet has no log.
+                    // A pod that does not exist yet has no log.
                     let log =
                         cluster.kubectl(&["logs", "-n", NAMESPACE, "-l", &selector, "--tail=-1"]);
                     Ok(log.unwrap_or_default().contains(words).then_some(()))
@@ -319,7 +319,7 @@ fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &
         "{status}"
     );
 
-    // What another pod had mounted when this one was started is not kept alive by it.
+    // The syncer does not keep a mount alive that existed when it started.
     shell("mkdir -p /var/lib/kubelet/mounted && mount -t tmpfs none /var/lib/kubelet/mounted");
     restart(cluster, node);
     until("a ready syncer", DEADLINE, POLL, || {

@@ -1,5 +1,5 @@
-//! The credential provider as it is shipped: whatever is wrong with its data or its request, it answers at once, with no
-//! credentials, exit status 0 and one line that says why and no more than that.
+//! The shipped credential provider: whatever is wrong with its data or its request, it responds at once with no
+//! credentials, exit status 0, and one line that gives the reason.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use globalps_tests::product::provider_path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-/// For one run on a machine that has much else to do.
+/// Limit for one run on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// User and password of every entry.
 const PAIR: &str = "cm9ib3Q6aHVudGVyMg==";
@@ -72,12 +72,12 @@ fn run(command: &mut Command, input: &[u8]) -> Output {
         .unwrap_or_else(|error| panic!("{}: {error}: run `make image`", provider_path().display()));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A program that does not read all of it ends the pipe.
+    // A program that does not read all input closes the pipe.
     thread::spawn(move || stdin.write_all(&input));
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > DEADLINE {
             child.kill().unwrap();
-            panic!("it does not end: {command:?}");
+            panic!("it does not exit: {command:?}");
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -91,7 +91,7 @@ fn answer(data: &Path, is_scoped: bool, input: &[u8]) -> Output {
     run(&mut command, input)
 }
 
-/// The keys of the answer, and the line on standard error.
+/// The keys of the response, and the line on standard error.
 fn read(output: &Output) -> (Vec<String>, String) {
     assert!(output.status.success(), "{output:?}");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -242,7 +242,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_file_is_replaced_and_spoilt() {
         let served = pulls.into_iter().map(|pull| pull.join().unwrap());
         served.sum()
     });
-    assert!(served > 0, "no pull met the whole file");
+    assert!(served > 0, "no pull saw the intact file");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_person_gets_names_and_an_exit_status() {
         assert!(text.contains(expected), "{arguments:?}: {text}");
         assert!(!text.contains("hunter2") && !text.contains(PAIR), "{text}");
     }
-    // As the syncer installs it.
+    // At the path where the syncer installs it.
     let program = dir.path().join("bin/globalps-credential-provider");
     fs::create_dir(dir.path().join("bin")).unwrap();
     fs::copy(provider_path(), &program).unwrap();

@@ -1,4 +1,4 @@
-//! Delivery by the kubelet's credential provider, on a node without a cluster: in, rotations, drift, out.
+//! Delivery with the kubelet's credential provider, on a bare node: enable, rotate, drift, disable.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -176,7 +176,7 @@ fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_with
     let node = node(directory.path(), &by_provider(1));
     let _syncer = node.syncer(&PROGRAM).unwrap();
     wait(&node, "Synced", 1, "CredentialProvider");
-    // The watch begins with the report.
+    // The watch begins when the syncer reports.
     sleep(Duration::from_millis(300));
     for (drifts, path) in [
         ".globalps/credentials.json",
@@ -187,11 +187,11 @@ fn flags_that_another_process_rewrites_are_put_back_with_a_restart_and_data_with
     {
         let path = directory.path().join(path);
         fs::remove_file(&path).unwrap();
-        until("the file is back", DEADLINE, POLL, || {
+        until("the file to be restored", DEADLINE, POLL, || {
             Ok(path.exists().then_some(()))
         })
         .unwrap();
-        until("it is in force", DEADLINE, POLL, || {
+        until("the content to be in effect", DEADLINE, POLL, || {
             Ok((node.provided(IMAGE).is_ok()).then_some(()))
         })
         .unwrap();
@@ -281,7 +281,7 @@ fn a_node_whose_kubelet_fails_with_the_provider_has_what_it_had() {
     assert!(!directory.path().join(".globalps/bin").exists());
 }
 
-/// A provider of others, which answers for its own registry.
+/// Another credential provider, for its own registry.
 const THEIRS: &str = "#!/bin/sh\ncat > /dev/null\n\
     echo '{\"auth\":{\"theirs.example.com\":{\"username\":\"t\",\"password\":\"t\"}}}'\n";
 

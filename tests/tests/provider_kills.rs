@@ -1,5 +1,5 @@
-//! The syncer is killed at every step of the way to the credential provider and back. The next one goes on: one restart of
-//! the kubelet in all, and at no moment does the node lack a credential that it had.
+//! The syncer is killed at every step of the switch to the credential provider and back. The next one continues: one
+//! restart of the kubelet in total, and the node has every credential at every moment.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
 const REGISTRY: &str = "r.example.com";
 /// System calls that change names or make them durable.
 const CALLS: [&str; 5] = ["rename", "fsync", "mkdir", "unlink", "rmdir"];
-/// No way has so many of one kind.
+/// More calls of one kind than any switch makes.
 const MOST: usize = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Way {
     }
 }
 
-/// Returns whether the syncer was killed: there is such a call.
+/// Returns whether the syncer was killed, which means that it makes this many calls.
 fn survives(way: Way, call: &str, nth: usize) -> bool {
     let what = format!("{way:?}, killed at {call} {nth}");
     let directory = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn survives(way: Way, call: &str, nth: usize) -> bool {
             let found = node.has_credential(REGISTRY);
             assert!(
                 found.as_ref().is_ok_and(|found| *found),
-                "{what}: the node lacks a credential ({found:?}): {}",
+                "{what}: the node lost a credential ({found:?}): {}",
                 node.log()
             );
         }

@@ -1,4 +1,4 @@
-//! What must not reach a node does not: bad Secrets change nothing, and a kubelet that does not come up gets its file back.
+//! Invalid Secrets change nothing on nodes, and a kubelet that does not start gets its old file back.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn nothing_hidden_is_shown(product: &Product) {
         .unwrap();
 }
 
-/// Bad content, and what the condition and the event must name.
+/// Invalid content, and text that the condition and the event must contain.
 fn bad_secrets() -> Vec<(Value, Vec<&'static str>)> {
     let content = |text: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": text}});
     vec![
@@ -83,7 +83,7 @@ fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, node
 }
 
 fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
-    // Of type Opaque all the time, since a Secret's type can't be changed.
+    // Always of type Opaque, because a Secret's type can't be changed.
     let secret =
         |content: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": content}});
     product
@@ -152,17 +152,20 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     );
     let status = product.node_status(first.name()).unwrap();
     assert_eq!(status["phase"], "RolledBack");
-    assert_eq!(status["revision"], 1, "the last good revision is in force");
+    assert_eq!(
+        status["revision"], 1,
+        "the last valid revision is in effect"
+    );
     assert!(!status["reason"].as_str().unwrap().is_empty(), "{status}");
     assert_eq!(
         config_file::read(first).unwrap(),
         before[0],
-        "the very bytes are back"
+        "the file is restored byte for byte"
     );
     assert_eq!(
         config_file::read(second).unwrap(),
         before[1],
-        "no further node is touched"
+        "no other node changes"
     );
     assert_eq!(
         product.node_status(second.name()).unwrap()["phase"],
@@ -178,7 +181,7 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back(
     for reason in ["NodeRolledBack", "RolloutHalted"] {
         wait_event(cluster, reason, first.name());
     }
-    // It is not tried again.
+    // It is not retried.
     let starts = product.kubelet_starts(first).unwrap();
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(product.kubelet_starts(first).unwrap(), starts);
@@ -228,13 +231,13 @@ fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes
     for node in nodes {
         assert!(
             !node.kubelet_dir().join(".globalps").exists(),
-            "nothing of ours is left on {}",
+            "nothing of globalps is left on {}",
             node.name()
         );
     }
 }
 
-/// systemd gives it up soon. What keeps it from starting is repaired a while later.
+/// systemd soon stops restarting it. The cause is repaired a while later.
 fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes: &[Node]) {
     product
         .apply(&docker_config(&[("first.example.com", "u:first")]))

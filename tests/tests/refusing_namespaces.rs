@@ -1,4 +1,4 @@
-//! Namespaces that do not take their Secret, for reasons that lie in the cluster: each is named, and holds up nobody.
+//! Namespaces whose Secret can't be written, for reasons in the cluster: each is reported, and blocks no other.
 
 mod common;
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(50);
 const HOOK: &str = "validatingwebhookconfiguration/gate";
 
-/// The webhook is asked about every write of a Secret in this namespace.
+/// Calls the webhook for every write of a Secret in this namespace.
 fn secrets_in(namespace: &str) -> Value {
     json!({
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
@@ -33,7 +33,7 @@ fn refusing() -> Webhook {
     Webhook::start(|request| Some(format!("no {} here", request["name"].as_str()?))).unwrap()
 }
 
-/// A webhook's configuration is in force a moment after it was written.
+/// A webhook's configuration takes effect a moment after it was written.
 fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
     let secret = [
         "create",
@@ -57,7 +57,7 @@ fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
 #[test]
 fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     let cluster = cluster("refusing-webhook", 1);
-    // The first in their order: it would be the canary.
+    // The first in order, so it would be the canary.
     apply(&cluster, &["first", "other", "zzz"].map(namespace));
     let hook = refusing();
     apply(
@@ -76,7 +76,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     let (status, reason, message) = product.condition("NamespacesSynced").unwrap();
     assert_eq!((&*status, &*reason), ("False", "NamespacesFailed"));
     assert!(message.contains("first: "), "{message}");
-    // It is tried again, and nobody else is written for it.
+    // The namespace is retried, and no other Secret is rewritten.
     let (versions, asked) = (
         ["other", "zzz"].map(|name| version(&cluster, name)),
         hook.asked(),
@@ -97,7 +97,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     wait_registries(&cluster, "first", &["r1.example.com"]);
     wait_reason(&product, "Synced");
 
-    // A rotation that is refused leaves what is there.
+    // A rejected rotation leaves the old content.
     apply(
         &cluster,
         &[hook.configuration("gate", &secrets_in("first"))],
@@ -110,7 +110,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     wait_failure(&product, "first", "Rejected");
     assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
 
-    // The webhook stays registered, and its server goes.
+    // The webhook stays registered, but its server is gone.
     drop(hook);
     product.apply(&content(3)).unwrap();
     for name in ["other", "zzz"] {
@@ -121,7 +121,7 @@ fn a_namespace_that_a_webhook_refuses_is_named_and_covered_once_it_may_be() {
     assert_eq!(registries(&cluster, "first"), ["r1.example.com"]);
     apply(&cluster, &[namespace("new")]);
     wait_registries(&cluster, "new", &["r3.example.com"]);
-    // Another server, which allows it.
+    // Another server, which allows the writes.
     let hook = Webhook::start(|_| None).unwrap();
     apply(
         &cluster,
@@ -140,14 +140,15 @@ fn sized(registry: &str, bytes: usize) -> String {
 }
 
 fn wait_source_refused(product: &Product) -> String {
-    until("the source is refused", DEADLINE, POLL, || {
+    until("the source to be rejected", DEADLINE, POLL, || {
         let (status, reason, message) = product.condition("SourcesValid")?;
         Ok((status == "False" && reason == "Invalid").then_some(message))
     })
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.status()))
 }
 
-/// `global-pull-secret` has everything twice, what was read and what is made of it. So what fits there fits everywhere.
+/// `global-pull-secret` contains everything twice: the sources, and the merged content. So whatever fits there fits
+/// everywhere.
 #[test]
 fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_it_is_named() {
     let cluster = cluster("refusing-size", 1);
@@ -168,7 +169,7 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     wait_registries(&cluster, "a", &["r1.io"]);
     wait_reason(&product, "Synced");
 
-    // Beside the 100,000 bytes of everybody this does not fit any more: 2 x 550,000.
+    // Together with the 100,000 bytes for every pod this does not fit: 2 x 550,000.
     let versions = || ["a", "full", "team-1"].map(|name| version(&cluster, name));
     let before = versions();
     team(450_000);
@@ -176,21 +177,21 @@ fn what_is_too_large_is_refused_at_its_source_and_where_others_fill_the_secret_i
     for part in ["`team`", "more than a Secret's limit of 1048576"] {
         assert!(message.contains(part), "{message}");
     }
-    assert_eq!(before, versions(), "nobody's Secret is written");
-    // What everybody has still goes on, beside what the source had.
+    assert_eq!(before, versions(), "no Secret is written");
+    // The content for every pod is still rolled out, with the source's last valid content.
     product.apply(&sized("r2.io", 50_000)).unwrap();
     for name in ["a", "full"] {
         wait_registries(&cluster, name, &["r2.io"]);
     }
     wait_registries(&cluster, "team-1", &["r2.io", "team.io"]);
     team(250_000);
-    until("the source is valid", DEADLINE, POLL, || {
+    until("the source to be valid", DEADLINE, POLL, || {
         Ok((product.condition("SourcesValid")?.0 == "True").then_some(()))
     })
     .unwrap();
     wait_reason(&product, "Synced");
 
-    // Somebody else keeps something of their own in the Secret.
+    // Another client stores its own data in the Secret.
     let theirs = base64(&"y".repeat(900_000));
     let filled = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME, "namespace": "full"},
         "data": {"theirs": theirs}});
@@ -248,7 +249,7 @@ fn a_webhook_that_never_answers_holds_up_nobody() {
     let beside = ["new-1", "new-2", "new-3", "new-4"];
     let beside = beside.map(|name| time_without(&cluster, name, "r2.example.com"));
     eprintln!(
-        "new namespaces beside one whose webhook is silent had their Secret after {beside:?}"
+        "while a webhook of another namespace did not respond, new namespaces had their Secret after {beside:?}"
     );
     assert!(
         beside.iter().all(|time| *time < Duration::from_secs(5)),

@@ -1,5 +1,5 @@
-//! What a rollout does when something is in its way: a node that another program manages, one that failed and is asked again,
-//! a fleet that goes back, a new node that waits for a controller.
+//! Rollouts with obstacles: a node that another program manages, a failed node that is retried, a rollback of the
+//! fleet, a new node that waits for a controller.
 
 mod common;
 
@@ -28,7 +28,7 @@ tests_on! { SHARED, |cluster, product, nodes|
     a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(cluster, product);
 }
 
-/// Content that every node has.
+/// Rolls out content to every node.
 fn in_force(product: &Product, registry: &str, login: &str) {
     product.apply(&docker_config(&[(registry, login)])).unwrap();
     product.wait_synced().unwrap();
@@ -168,7 +168,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
     let waited = plugin(product, "status --wait --timeout 1m", 1);
     assert!(
         waited.stderr.contains("the rollout stopped: ") && waited.stderr.contains("hint: "),
-        "what will not come is not waited for: {waited:?}"
+        "it does not wait for a rollout that has stopped: {waited:?}"
     );
     let found = checks(product);
     for name in ["rollout-halted", "node-rolled-back"] {
@@ -205,13 +205,13 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
         cluster,
         &json!({"spec": {"rollout": {"onFailure": "Rollback"}}}),
     );
-    // The first node takes it, the second one fails, the third is never asked.
+    // The first node applies it, the second one fails, and the third is never assigned it.
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     let starts = product.kubelet_starts(&nodes[2]).unwrap();
     product
         .apply(&docker_config(&[("worse.example.com", "u:three")]))
         .unwrap();
-    let (_, reason, message) = until("the way back", DEADLINE, POLL, || {
+    let (_, reason, message) = until("the rollback", DEADLINE, POLL, || {
         let ready = product.condition("Ready")?;
         Ok((ready.1 == "TakenBack").then_some(ready))
     })
@@ -232,12 +232,12 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     assert_eq!(
         product.kubelet_starts(&nodes[2]).unwrap(),
         starts,
-        "what means the same restarts nothing"
+        "equivalent content restarts no kubelet"
     );
     mend_kubelet(&nodes[1]).unwrap();
     let found = checks(product);
     assert_eq!(found.get("taken-back").map(String::as_str), Some("failure"));
-    // What is refused goes, and what is in force takes its place: nothing is to be done on a node.
+    // The current content replaces the rejected one, so no node changes.
     let undone = plugin(product, "undo --yes --wait --timeout 1m", 0);
     assert!(
         undone
@@ -262,10 +262,15 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
     product
         .apply(&docker_config(&[("better.example.com", "u:four")]))
         .unwrap();
-    until("the controller to see it and wait", DEADLINE, POLL, || {
-        let ready = product.condition("Ready")?.1 == "RollingOut";
-        Ok((ready && product.condition("Progressing")?.1 == "Paused").then_some(()))
-    })
+    until(
+        "the controller to see the change and wait",
+        DEADLINE,
+        POLL,
+        || {
+            let ready = product.condition("Ready")?.1 == "RollingOut";
+            Ok((ready && product.condition("Progressing")?.1 == "Paused").then_some(()))
+        },
+    )
     .unwrap();
     let status = plugin(product, "status -o json", 1);
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
@@ -361,12 +366,12 @@ fn a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(
     scale_controllers(cluster, 0);
     let node = cluster.add_node().unwrap();
     node.wait_ready(DEADLINE).unwrap();
-    until("the syncer of the new node", DEADLINE, POLL, || {
+    until("the new node's syncer", DEADLINE, POLL, || {
         let found = node.exec(&["pgrep", "-x", "globalps-syncer"])?;
         Ok(found.status.success().then_some(()))
     })
     .unwrap();
-    // Nobody assigns it anything: no node takes a revision by itself.
+    // Without a controller there is no assignment, and no node chooses a revision by itself.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(config_file::read(&node).unwrap(), None);
     let object = format!("nodepullsecret/{}", node.name());
@@ -377,7 +382,7 @@ fn a_new_node_gets_what_the_fleet_has_as_soon_as_a_controller_runs(
     assert_eq!(product.node_status(node.name()).unwrap()["restarts"], 1);
 }
 
-/// A run of the plugin that ends with that status.
+/// Runs the plugin, which must exit with this status.
 fn plugin(product: &Product, line: &str, code: i32) -> Ran {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ran = product.plugin(&words, "").unwrap();
@@ -385,7 +390,7 @@ fn plugin(product: &Product, line: &str, code: i32) -> Ran {
     ran
 }
 
-/// Name and result of what `check` says.
+/// Name and result of each check in the output of `check`.
 fn checks(product: &Product) -> BTreeMap<String, String> {
     let ran = product.plugin(&["check", "-o", "json"], "").unwrap();
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -397,7 +402,7 @@ fn checks(product: &Product) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What a Secret with credentials has.
+/// The credentials in a Secret.
 fn content_of(product: &Product, name: &str) -> String {
     use base64::Engine as _;
     let secret = product.get(&format!("secret/{name}")).unwrap();

@@ -1,5 +1,5 @@
-//! Several sources of credentials: each by itself, in their order, with permissions by name. And the Secrets that a user may
-//! write but nobody expects: nearly as large as can be, immutable, of another type.
+//! Several sources of credentials: each is validated separately, merged in order, and readable by a permission for its
+//! name. Also unusual Secrets: near the maximum size, immutable, of another type.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
                 .contains("`kubectl globalps install --source team-a --source team-b --apply`"),
         "{forbidden}"
     );
-    // The other one is there later.
+    // The other source is created later.
     let ran = product
         .plugin(
             &[
@@ -82,7 +82,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
         json!([{"registry": "both.example.com", "winner": "Additional", "source": "team-a", "over": "team-b"}])
     );
 
-    // A bad one keeps what it gave, and the other one flows.
+    // An invalid source keeps its last valid content, and the other source is updated.
     source(
         cluster,
         "team-a",
@@ -101,7 +101,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     wait_auth(nodes, "b.example.com", Some("u:b2"));
     wait_auth(nodes, "a.example.com", Some("u:a"));
 
-    // The additional one wins over both, and its end is not theirs.
+    // The additional Secret overrides both, and deleting it keeps them.
     product
         .apply(&docker_config(&[
             ("b.example.com", "u:first"),
@@ -117,7 +117,11 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     assert!(ran.stderr.starts_with(keep), "{ran:?}");
     for node in nodes {
         let auth = |registry| config_file::auth(node, registry).unwrap();
-        assert_eq!(auth("c.example.com"), None, "it waited for what is left");
+        assert_eq!(
+            auth("c.example.com"),
+            None,
+            "it waited until the other sources were in effect"
+        );
         assert_eq!(auth("b.example.com"), Some(base64("u:b2")));
     }
     let status = product.plugin(&["status"], "").unwrap();
@@ -162,7 +166,7 @@ fn a_secret_that_does_not_fit_is_refused_and_what_was_in_force_stays(
     }
     wait_auth(nodes, "first.example.com", Some("u:first"));
     assert_eq!(product.status().unwrap()["revision"], 1);
-    // As large as fits.
+    // The maximum size.
     product.apply(&large(520_000)).unwrap();
     product.wait_synced().unwrap();
     wait_auth(nodes, "large.example.com", Some("u:large"));
@@ -200,7 +204,7 @@ fn apply(cluster: &Cluster, manifest: &Value) {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
-/// `team-a` has an entry that nobody can read; `team-b` is well.
+/// `team-a` has an entry that can't be decoded; `team-b` is valid.
 fn check_tells_of_sources(product: &Product) {
     let ran = product
         .plugin(&["check", "--registries", "--check-timeout", "1s"], "")
@@ -226,7 +230,7 @@ fn source(cluster: &Cluster, name: &str, content: &str) {
     );
 }
 
-/// Waits for status and reason of `SourcesValid`. Returns its message.
+/// Waits for this status and reason of `SourcesValid`. Returns its message.
 fn wait_sources(product: &Product, wanted: &str, wanted_reason: &str) -> String {
     let what = format!("SourcesValid={wanted} {wanted_reason}");
     let waited = until(&what, DEADLINE, POLL, || {
@@ -238,7 +242,7 @@ fn wait_sources(product: &Product, wanted: &str, wanted_reason: &str) -> String 
 
 fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
     let wanted = pair.map(base64);
-    let what = format!("{registry} is on every node as it should be");
+    let what = format!("the expected entry for {registry} on every node");
     until(&what, DEADLINE, POLL, || {
         let all = nodes
             .iter()

@@ -1,4 +1,4 @@
-//! Static pods are the kubelet's own: delivery into namespaces does not cover them, and does not touch them.
+//! Static pods belong to the kubelet: delivery into namespaces does not cover them, and does not change them.
 
 mod common;
 
@@ -13,7 +13,7 @@ use globalps_tests::{Access, Node};
 use serde_json::{Value, json};
 
 const KUBELET_CONFIG: &str = "etc/kubernetes/kubelet.json";
-/// As kubeadm sets it.
+/// kubeadm's directory of static pods.
 const MANIFESTS: &str = "etc/kubernetes/manifests";
 
 fn restart_kubelet(node: &Node) {
@@ -22,7 +22,7 @@ fn restart_kubelet(node: &Node) {
     node.wait_ready(DEADLINE).unwrap();
 }
 
-/// The node's kubelet runs the pods of that folder.
+/// Makes the node's kubelet run the pods in that directory.
 fn take_static_pods(node: &Node) {
     fs::create_dir_all(node.root().join(MANIFESTS)).unwrap();
     let path = node.root().join(KUBELET_CONFIG);
@@ -68,7 +68,7 @@ fn a_static_pod_is_not_covered_and_a_pod_beside_it_is() {
     assert_eq!(references("normal"), json!([{"name": NAME}]));
     assert_eq!(references("static-node-1"), Value::Null);
 
-    // With the same credentials on the node it runs: nothing else is wrong with it.
+    // With the same credentials on the node the pod runs, so nothing else is wrong with it.
     let config = node.kubelet_dir().join("config.json");
     assert!(!config.exists());
     fs::write(&config, registry.docker_config().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What one syncer does, step by step, on a node without a cluster.
+//! One syncer, step by step, on a bare node.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::build().unwrap());
 
-/// For what takes a syncer milliseconds, or seconds where the kubelet fails.
+/// For what takes a syncer milliseconds, or seconds if the kubelet fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A generation that asks for the revision of the same number.
+/// An assignment of the revision with the same number as its generation.
 fn ask(revision: i64) -> Ask {
     Ask {
         generation: revision,
@@ -52,7 +52,7 @@ fn restore(generation: i64) -> Ask {
     }
 }
 
-/// The object as it is created, before anything is assigned.
+/// The object as created, without an assignment.
 fn unassigned() -> Ask {
     Ask {
         generation: 1,
@@ -72,7 +72,7 @@ fn start(directory: &Path, ask: &Ask) -> BareNode {
 
 fn wait_synced(node: &BareNode, revision: i64) -> Value {
     let is_wanted = |status: &Value| is_synced(status, revision);
-    node.wait_status("the revision in force", DEADLINE, is_wanted)
+    node.wait_status("the revision to be in effect", DEADLINE, is_wanted)
         .unwrap()
 }
 
@@ -144,7 +144,7 @@ fn a_node_without_an_object_takes_nothing_and_its_syncer_is_ready() {
         Ok(node.is_ready().then_some(()))
     })
     .unwrap();
-    // An older syncer took a revision that some node ran with.
+    // An older version would by now apply a revision that passed on another node.
     sleep(Duration::from_secs(2));
     assert_eq!(file(directory.path()), "");
     node.ask(Some(ask(1)));
@@ -181,12 +181,12 @@ fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
     let lock = fs::File::open(directory.path()).unwrap();
     lock.lock().unwrap();
     let _second = node.syncer(&PROGRAM).unwrap();
-    until("standing by", DEADLINE, POLL, || {
+    until("the second syncer to stand by", DEADLINE, POLL, || {
         Ok((node.log().contains("another syncer") && node.is_ready()).then_some(()))
     })
     .unwrap();
     node.ask(Some(ask(2)));
-    until("nobody answers", DEADLINE, POLL, || {
+    until("the syncer to lose its readiness", DEADLINE, POLL, || {
         Ok((!node.is_ready()).then_some(()))
     })
     .unwrap();
@@ -194,7 +194,7 @@ fn a_syncer_that_stands_by_is_ready_while_another_one_answers_for_the_node() {
     wait_synced(&node, 2);
 }
 
-/// Its ServiceAccount was created again, say, and nobody has deleted its pod: the next one waits for the node.
+/// For example, its ServiceAccount was recreated, and its pod was not deleted: the next syncer waits for the node.
 #[test]
 fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     let directory = tempfile::tempdir().unwrap();
@@ -202,7 +202,7 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     let mut syncer = node.syncer(&PROGRAM).unwrap();
     wait_synced(&node, 1);
     node.reject();
-    until("its end", Duration::from_mins(3), POLL, || {
+    until("the syncer to exit", Duration::from_mins(3), POLL, || {
         Ok(syncer.has_ended()?.then_some(()))
     })
     .unwrap();
@@ -214,7 +214,7 @@ fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     assert_eq!(node.restarts(), 1, "and nothing else happens");
 }
 
-/// As an older syncer wrote it, which took a proven revision before its node had an object.
+/// Such a journal comes from an older syncer, which applied a canaried revision before its node had an object.
 #[test]
 fn a_change_without_an_object_in_an_older_journal_is_finished() {
     let directory = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ fn a_change_without_an_object_in_an_older_journal_is_finished() {
     assert_eq!(file(directory.path()), credentials(1));
     node.ask(Some(ask(1)));
     wait_synced(&node, 1);
-    assert_eq!(node.restarts(), 1, "it is in force already");
+    assert_eq!(node.restarts(), 1, "it is already in effect");
 }
 
 #[test]
@@ -256,14 +256,14 @@ fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
     };
     for (sentence, newest, second, phase, reason) in [
         (
-            "beside a newer one",
+            "next to a newer one",
             rolled_out(2),
             rolled_out(1),
             "Synced",
             "",
         ),
         (
-            "and no newest one",
+            "without a newest one",
             Secret::Error(404),
             rolled_out(1),
             "Synced",
@@ -316,7 +316,7 @@ fn a_revision_that_is_not_the_newest_is_found_in_the_second_secret() {
     }
 }
 
-/// As a user other than root, since a process that may be dumped belongs to its user in `/proc`.
+/// Runs as a user other than root, because in `/proc` a dumpable process belongs to its user.
 #[test]
 fn the_memory_of_a_syncer_is_neither_dumped_nor_readable_by_its_user() {
     const NOBODY: u32 = 65534;
@@ -361,7 +361,7 @@ fn wait_reason(node: &BareNode, phase: &str, reason: &str) -> Value {
     .unwrap()
 }
 
-/// Attempts at a change and at its rollback, all of them in vain.
+/// Attempts at a change and at its rollback, all of which fail.
 const GIVEN_UP: usize = 6;
 
 #[test]
@@ -376,7 +376,7 @@ fn a_kubelet_that_stays_down_is_started_until_it_serves() {
     assert_eq!(status["observedGeneration"], 2);
     assert_eq!(node.restarts(), 1 + GIVEN_UP);
     assert_eq!(file(directory.path()), credentials(1));
-    // The next syncer goes on with it.
+    // The next syncer continues.
     syncer.kill().unwrap();
     let _syncer = node.syncer(&PROGRAM).unwrap();
     let status = wait_reason(&node, "RolledBack", "KubeletRecovered");
@@ -417,12 +417,12 @@ fn an_error_of_the_node_ends_the_attempt_until_another_generation_asks() {
     let node = start(directory.path(), &unassigned());
     let _syncer = node.syncer(&PROGRAM).unwrap();
     let status = node.wait_status("a phase", DEADLINE, |_| true).unwrap();
-    assert_eq!(status["phase"], "Pending", "nothing is asked of the node");
+    assert_eq!(status["phase"], "Pending", "the node has no assignment");
 
     node.ask(Some(ask(2)));
     wait_reason(&node, "Failed", "NotARegularFile");
     fs::remove_file(&path).unwrap();
-    // Longer than the pause between two attempts.
+    // Longer than the interval between two attempts.
     sleep(Duration::from_secs(12));
     assert_eq!(
         (node.restarts(), file(directory.path())),
@@ -435,7 +435,7 @@ fn an_error_of_the_node_ends_the_attempt_until_another_generation_asks() {
         ..ask(2)
     }));
     wait_synced(&node, 2);
-    // In force, it is cared for again as soon as that works.
+    // The content is in effect, and maintained again as soon as that is possible.
     fs::remove_file(&path).unwrap();
     symlink("elsewhere", &path).unwrap();
     wait_reason(&node, "Failed", "NotARegularFile");
@@ -467,18 +467,34 @@ fn a_file_that_others_may_read_is_narrowed_and_gets_its_mode_back() {
     );
     assert_eq!(mode(directory.path()), 0o600);
 
-    // Somebody widens it again, with a syncer there and without one.
+    // Another process widens the mode again, with a running syncer and without one.
     chmod(0o644);
     let narrow = || Ok((mode(directory.path()) == 0o600).then_some(()));
-    until("a narrow file", DEADLINE, POLL, narrow).unwrap();
+    until(
+        "a file that only its owner can read",
+        DEADLINE,
+        POLL,
+        narrow,
+    )
+    .unwrap();
     wait_reason(&node, "Synced", "DriftRepaired");
     syncer.kill().unwrap();
     chmod(0o640);
     let _syncer = node.syncer(&PROGRAM).unwrap();
-    until("a narrow file", DEADLINE, POLL, narrow).unwrap();
-    assert_eq!(node.restarts(), 1, "a mode restarts nothing");
+    until(
+        "a file that only its owner can read",
+        DEADLINE,
+        POLL,
+        narrow,
+    )
+    .unwrap();
+    assert_eq!(
+        node.restarts(),
+        1,
+        "a change of the mode restarts no kubelet"
+    );
 
-    // A rollback leaves the entries of before in the file.
+    // A rollback leaves the previous entries in the file.
     node.fail(Failures(3, "failed"));
     node.ask(Some(ask(2)));
     wait_reason(&node, "RolledBack", "KubeletDidNotStart");
@@ -541,11 +557,11 @@ fn a_superseded_revision_is_in_force_only_while_it_is_in_the_file() {
     assert_eq!(
         node.kubelet_read().unwrap(),
         file.into_bytes(),
-        "it had been away for long"
+        "the kubelet had been down for long"
     );
 }
 
-/// What the command says, and its exit status.
+/// The command's output, and its exit status.
 fn restore_by_hand(node: &BareNode, arguments: &[&str]) -> (String, Option<i32>) {
     let output = node.restore(&PROGRAM, arguments).unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -572,7 +588,7 @@ fn a_node_is_restored_by_hand_and_what_was_done_is_said() {
     assert_eq!((status, node.restarts()), (Some(2), 1));
     syncer.kill().unwrap();
 
-    // Three attempts in vain, and the way back.
+    // Three failed attempts, and the rollback.
     let before = file(directory.path());
     node.fail(Failures(3, "failed"));
     let (said, status) = restore_by_hand(&node, &[]);
@@ -643,7 +659,7 @@ fn a_syncer_with_a_damaged_state_works_but_for_its_node() {
     let node = start(directory.path(), &unassigned());
     let _syncer = node.syncer(&PROGRAM).unwrap();
     let status = node.wait_status("a phase", DEADLINE, |_| true).unwrap();
-    assert_eq!(status["phase"], "Pending", "nothing is asked of the node");
+    assert_eq!(status["phase"], "Pending", "the node has no assignment");
     assert_eq!(
         status["restored"], false,
         "what is to be restored is unknown"
@@ -653,7 +669,11 @@ fn a_syncer_with_a_damaged_state_works_but_for_its_node() {
     wait_reason(&node, "Failed", "StateDamaged");
     fs::remove_dir_all(&state).unwrap();
     sleep(Duration::from_secs(12));
-    assert_eq!(file(directory.path()), "", "another generation must ask");
+    assert_eq!(
+        file(directory.path()),
+        "",
+        "only a new generation is applied"
+    );
     node.ask(Some(ask(3)));
     wait_synced(&node, 3);
 }

@@ -1,4 +1,4 @@
-//! What the plugin says on a narrow terminal, and where there is no cluster.
+//! The plugin's messages on a narrow terminal, and without a cluster.
 
 use std::process::Command;
 use std::time::Duration;

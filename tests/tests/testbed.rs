@@ -1,4 +1,4 @@
-//! The test cluster leaves nothing behind, whatever ends it, and several stand side by side.
+//! Test clusters leave nothing behind, however they end, and several run at the same time.
 
 mod common;
 
@@ -9,11 +9,11 @@ use std::time::Duration;
 use common::cluster;
 use globalps_tests::{Cluster, Options, kubernetes, until};
 
-/// Directories of this file's clusters: those of other tests come and go at the same time.
+/// Directories of this file's clusters. Clusters of other tests may start and stop at the same time.
 const OWN: &str = "clusters/bed-";
 
-/// What the clusters of this file have added to the machine: bridges, rules, mounts, processes. A bridge without a
-/// cluster counts, too.
+/// Everything that the clusters of this file have added to the machine: bridges, rules, mounts, processes. Includes
+/// bridges without a cluster.
 fn added() -> BTreeSet<String> {
     let lines = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().unwrap();
@@ -24,7 +24,7 @@ fn added() -> BTreeSet<String> {
     on_network.extend(lines("iptables", &["-w", "-t", "nat", "-S"]));
     on_network.retain(|line| bridge(line).is_some_and(is_own));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let mut in_folder: Vec<_> = mounts.lines().map(str::to_owned).collect();
+    let mut in_directory: Vec<_> = mounts.lines().map(str::to_owned).collect();
     for process in [
         "etcd",
         "kube-apiserver",
@@ -32,26 +32,26 @@ fn added() -> BTreeSet<String> {
         "kubelet",
         "containerd-shim",
     ] {
-        in_folder.extend(lines("pgrep", &["-a", process]));
+        in_directory.extend(lines("pgrep", &["-a", process]));
     }
-    in_folder.retain(|line| line.contains(OWN));
-    on_network.into_iter().chain(in_folder).collect()
+    in_directory.retain(|line| line.contains(OWN));
+    on_network.into_iter().chain(in_directory).collect()
 }
 
-/// Number of the bridge that a line names.
+/// Number of the bridge in a line.
 fn bridge(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("gps")?;
     let end = rest.find(|c: char| !c.is_ascii_digit());
     Some(&rest[..end.unwrap_or(rest.len())]).filter(|number| !number.is_empty())
 }
 
-/// Whether the cluster of this number is one of this file's, or there is none.
+/// Whether this number belongs to a cluster of this file, or to no cluster.
 fn is_own(number: &str) -> bool {
     let record = std::fs::read_to_string(format!("/run/globalps-testcluster/{number}.json"));
     record.map_or(true, |record| record.contains(OWN))
 }
 
-/// Waits until nothing is there that was not there before.
+/// Waits until everything that was not there before is gone.
 fn wait_gone(before: &BTreeSet<String>, when: &str) {
     until(
         when,
@@ -82,7 +82,7 @@ fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
     let seen = added();
     assert!(
         seen.difference(&before).count() > 10,
-        "what would be left behind is seen: {seen:#?}"
+        "the search finds what a cluster adds: {seen:#?}"
     );
     let node = first.node("node-1").unwrap();
     node.power_cut().unwrap();
@@ -95,7 +95,7 @@ fn clusters_stand_side_by_side_and_leave_nothing_however_they_end() {
     drop(second);
     wait_gone(&before, "after `down` and after a drop");
 
-    // A program that is killed while it brings a cluster up, and the next one in the same place.
+    // A program is killed while it starts a cluster, and the next one uses the same directory.
     let dir = kubernetes::target_dir().join("clusters/bed-killed");
     let mut up = Command::new(env!("CARGO_BIN_EXE_testcluster"))
         .args(["up", "--nodes", "1", "--dir"])

@@ -1,5 +1,5 @@
-//! From the previous release to this one and back, in the middle of a rollout each time: every node takes the newest
-//! content with one start of its kubelet, whether the controller or the syncers change first.
+//! From the previous release to this one and back, in the middle of a rollout each time: every node gets the newest
+//! content with one kubelet start, whether the controller or the syncers change first.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn the_syncers_may_change_first_on_the_way_there_and_back() {
     );
 }
 
-/// Begins with the previous release. A step is the controller's version and the syncers'.
+/// Starts with the previous release. Each step is the version of the controller and that of the syncers.
 fn every_step_takes_one_kubelet_start_and_loses_nothing(name: &str, steps: &[(Version, Version)]) {
     let cluster = cluster(name, 3);
     let nodes = cluster.nodes().unwrap();
@@ -99,7 +99,7 @@ fn every_step_takes_one_kubelet_start_and_loses_nothing(name: &str, steps: &[(Ve
     }
 
     product.delete().unwrap();
-    until("the very bytes, mode and owner", DEADLINE, POLL, || {
+    until("the same bytes, mode and owner", DEADLINE, POLL, || {
         Ok((files(&nodes) == before).then_some(()))
     })
     .unwrap();
@@ -140,7 +140,7 @@ fn kubelet_starts(product: &Product, nodes: &[Node]) -> Vec<usize> {
         .collect()
 }
 
-/// The content on every node, `Synced` at its revision, by syncers of this release.
+/// Every node has the content and is `Synced` at its revision, and all syncers are of this release.
 fn everything_is_in_place(
     cluster: &Cluster,
     product: &Product,

@@ -1,7 +1,7 @@
-// Program oracle answers what a kubelet and CRI-O make of a credentials file, by their own code: one JSON object a
-// line in, one a line out, in the same order. It ends with its input. With three arguments (the kubelet's configuration
-// of credential providers, the directory of their programs, and the file that they read) it answers what a kubelet makes
-// of the providers.
+// Program oracle runs the kubelet's and CRI-O's own code on credentials files: it reads one JSON object per line, and
+// writes one per line in the same order, until its input ends. With three arguments (the kubelet's configuration of
+// credential providers, the directory of their programs, and the file that they read) it runs the kubelet's code for
+// credential providers.
 package main
 
 import (
@@ -21,16 +21,16 @@ import (
 	"k8s.io/kubernetes/pkg/util/parsers"
 )
 
-// nowhere is no place on any machine: no helper to run, no home.
+// nowhere is a directory that exists on no machine: there are no helpers and no home.
 const nowhere = "/nonexistent"
 
-// request is a file, in base64, and names of images.
+// request is a file, in base64, and image names.
 type request struct {
 	Config []byte   `json:"config"`
 	Images []string `json:"images"`
 }
 
-// credential is in base64: neither part need be text.
+// credential is in base64, because its parts need not be UTF-8.
 type credential struct {
 	Username []byte `json:"username"`
 	Password []byte `json:"password"`
@@ -41,25 +41,25 @@ type crio struct {
 	Outcome string `json:"outcome"`
 	credential
 	IdentityToken []byte `json:"identitytoken"`
-	// Why, where the outcome is error.
+	// The error, if the outcome is error.
 	Message string `json:"message"`
 }
 
 type image struct {
-	// Empty: the kubelet refuses the name.
+	// Empty: the kubelet rejects the name.
 	Repository string       `json:"repository"`
 	Tries      []credential `json:"tries"`
-	// The key of each try, as it is in the file.
+	// The key of each try, as in the file.
 	Keys []string `json:"keys"`
 	Crio crio     `json:"crio"`
 }
 
 type response struct {
 	Accepted bool `json:"accepted"`
-	// What the kubelet reads, by key as it is in the file.
+	// The entries that the kubelet reads, by the key in the file.
 	Auths  map[string]credential `json:"auths"`
 	Images []image               `json:"images"`
-	// Where the readers' code panicked. What else is known then may be half of it.
+	// The panic of the readers' code. Other fields may be incomplete then.
 	Panic string `json:"panic,omitempty"`
 }
 
@@ -104,8 +104,8 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-// isolate takes care that nothing of this machine answers: no home, no runtime directory, no helper on the path or in
-// the working directory. The readers' logs go nowhere.
+// isolate hides this machine's configuration: no home, no runtime directory, no helper on the path or in the working
+// directory. It also discards the readers' logs.
 func isolate() error {
 	os.Clearenv()
 	for _, name := range []string{"HOME", "PATH"} {
@@ -118,7 +118,7 @@ func isolate() error {
 	return os.Chdir("/")
 }
 
-// file is in memory, so that nothing is left of it however this ends; the readers want a path.
+// file is in memory, so that nothing is left of it however the program ends; the readers need a path.
 type file struct{ *os.File }
 
 func newFile() (file, error) {
@@ -129,7 +129,7 @@ func newFile() (file, error) {
 	return file{os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))}, nil
 }
 
-// holding gives the path of a file with the content.
+// holding returns the path of a file with the content.
 func (f file) holding(content []byte) (string, error) {
 	if err := f.Truncate(0); err != nil {
 		return "", err
@@ -151,7 +151,7 @@ func answer(path string, names []string) (answered response) {
 	if answered.Accepted {
 		for key, entry := range auths {
 			answered.Auths[key] = credential{[]byte(entry.Username), []byte(entry.Password)}
-			// The keyring passes the email address on and looks at none: it brings the key back with each try.
+			// The keyring ignores the email address and returns it, so it carries the key of each try.
 			entry.Email = key
 			auths[key] = entry
 		}
@@ -185,7 +185,7 @@ func ask(path, name string) (crio, error) {
 	if err != nil {
 		return crio{}, err
 	}
-	// The registries.conf of this machine may name helpers: an empty one takes its place.
+	// The registries.conf of this machine may name helpers, so an empty one replaces it.
 	context := types.SystemContext{
 		AuthFilePath:                path,
 		SystemRegistriesConfPath:    os.DevNull,

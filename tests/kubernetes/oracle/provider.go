@@ -17,32 +17,32 @@ import (
 	"k8s.io/kubernetes/pkg/util/parsers"
 )
 
-// pull is the data file of the provider, in base64, and the image that a pod wants.
+// pull is the provider's data file, in base64, and the image that a pod pulls.
 type pull struct {
 	Data  []byte `json:"data"`
 	Image string `json:"image"`
 	// Empty: a static pod.
 	ServiceAccount string `json:"serviceAccount"`
 	Namespace      string `json:"namespace"`
-	// The token instead of one with the claims of the pod; empty: the API server grants none.
+	// Replaces the token with the pod's claims; empty: the API server issues none.
 	Token *string `json:"token"`
 }
 
 type offer struct {
 	credential
-	// The kubelet records the credential as the service account's, not as the node's.
+	// The kubelet records that the credential belongs to the service account, not to the node.
 	Scoped bool `json:"scoped"`
 }
 
 type offered struct {
-	// Empty: the kubelet refuses the name.
+	// Empty: the kubelet rejects the name.
 	Repository string  `json:"repository"`
 	Tries      []offer `json:"tries"`
 	Panic      string  `json:"panic,omitempty"`
 }
 
-// provide answers what a kubelet with this configuration of providers tries for each pull, by its own code; the
-// providers are real programs. A process can register a configuration once, so that the data file is what changes.
+// provide runs the kubelet's own code for each pull, with this configuration of providers, which are real programs. A
+// process can register a configuration only once, so only the data file changes between pulls.
 func provide(config, programs, data string, in io.Reader, out io.Writer) error {
 	var granted *string
 	token := func(namespace, name string, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
@@ -109,7 +109,7 @@ func offerOf(try credentialprovider.TrackedAuthConfig) offer {
 	}
 }
 
-// tokenOf is a token as the API server makes it, but for its signature.
+// tokenOf returns a token like the API server's, but with an invalid signature.
 func tokenOf(namespace, name string, asked *authenticationv1.TokenRequest) string {
 	claims := map[string]any{
 		"aud": asked.Spec.Audiences,

@@ -1,5 +1,5 @@
-//! As much of an API server as one syncer needs: the node's object, listed, watched and its status patched, and the
-//! Secrets with its content. Plain HTTP on the loopback, no credentials.
+//! The part of an API server that one syncer uses: the node's object with list, watch and status patches, and the
+//! Secrets with its content. Plain HTTP on the loopback address, without credentials.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,21 +27,21 @@ use tokio::sync::watch;
 
 pub(super) const NODE: &str = "bare";
 
-/// What a node is asked for.
+/// The assignment of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     pub generation: i64,
-    /// Revision to be in force; `None`: the node is to be put back as it was.
+    /// The assigned revision; `None`: the node must restore its original state.
     pub revision: Option<i64>,
     /// The registry credentials of that revision, in `global-pull-secret`.
     pub credentials: String,
-    /// How they are to reach the kubelet.
+    /// How the kubelet gets the credentials.
     pub delivery: Delivery,
-    /// Of the Node; empty: unknown.
+    /// kubelet version of the Node; empty: unknown.
     pub kubelet_version: &'static str,
 }
 
-/// What the API server answers for a Secret.
+/// The API server's response for a Secret.
 #[derive(Clone, Debug)]
 pub enum Secret {
     /// This HTTP status.
@@ -106,18 +106,18 @@ impl Ask {
     }
 }
 
-/// What a syncer told of itself last.
+/// The last status that a syncer wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     pub phase: String,
     pub reason: String,
     pub message: String,
-    /// Of the object that this is about.
+    /// Generation of the object that the status is about.
     generation: i64,
     asked: i64,
 }
 
-impl Told {
+impl Reported {
     fn new(status: &Value, asked: i64) -> Self {
         let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
         Self {
@@ -129,7 +129,7 @@ impl Told {
         }
     }
 
-    /// Whether it is the end of what the node was asked for.
+    /// Whether the phase is final for this assignment.
     pub(super) fn stays(&self) -> bool {
         self.generation == self.asked && !matches!(&*self.phase, "" | "Syncing" | "Restoring")
     }
@@ -141,14 +141,14 @@ pub(super) struct Api {
 }
 
 struct Shared {
-    /// No request is taken any more.
+    /// Every request is rejected.
     is_rejecting: AtomicBool,
     asked: watch::Sender<Asked>,
     secrets: Mutex<BTreeMap<String, Secret>>,
     status: Mutex<Option<Value>>,
 }
 
-/// The node's object; `None`: there is none.
+/// The node's object; `None`: it does not exist.
 #[derive(Clone, Debug)]
 struct Asked {
     version: u64,
@@ -162,7 +162,7 @@ impl Asked {
 }
 
 impl Api {
-    /// Serves for as long as the runtime runs.
+    /// Serves until the runtime ends.
     pub(super) async fn serve(ask: Ask) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -180,7 +180,7 @@ impl Api {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = Arc::clone(&served);
                 let service = service_fn(move |request| answer(Arc::clone(&shared), request));
-                // A client that goes away is its own business.
+                // An error here means that the client has disconnected.
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
@@ -197,7 +197,7 @@ impl Api {
         config.to_string()
     }
 
-    /// Changes the object; `None`: deletes it. Its content is in `global-pull-secret` from now on.
+    /// Changes the object; `None` deletes it. From now on its content is in `global-pull-secret`.
     pub(super) fn ask(&self, ask: Option<Ask>) {
         if let Some(ask) = &ask {
             self.secret(GLOBAL_SECRET, ask.secret());
@@ -205,7 +205,7 @@ impl Api {
         self.assign(ask);
     }
 
-    /// Changes the object alone.
+    /// Changes only the object.
     pub(super) fn assign(&self, ask: Option<Ask>) {
         self.shared.asked.send_modify(|asked| {
             asked.version += 1;
@@ -213,7 +213,7 @@ impl Api {
         });
     }
 
-    /// Every request is answered with 401 from now on, and the watches end.
+    /// From now on responds to every request with 401, and ends the watches.
     pub(super) fn reject(&self) {
         self.shared.is_rejecting.store(true, Ordering::Relaxed);
         self.shared.asked.send_modify(|asked| asked.version += 1);
@@ -228,9 +228,9 @@ impl Api {
         self.shared.status.lock().unwrap().clone()
     }
 
-    pub(super) fn told(&self) -> Option<Told> {
+    pub(super) fn reported(&self) -> Option<Reported> {
         let asked = self.shared.asked.borrow().ask.as_ref()?.generation;
-        Some(Told::new(&self.status()?, asked))
+        Some(Reported::new(&self.status()?, asked))
     }
 }
 
@@ -294,7 +294,7 @@ fn failure(code: u16, what: &str) -> Value {
     })
 }
 
-/// One event for each change after the version in the query. The connection stays.
+/// One event for each change after the version in the query. The connection stays open.
 fn events(
     shared: &Arc<Shared>,
     query: &str,

@@ -1,4 +1,4 @@
-//! A system bus of a node's own: the real daemon, on a socket that nobody else knows.
+//! A system bus for one bare node: the real daemon, on a private socket.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Returns once it takes connections.
+    /// Returns when the daemon accepts connections.
     pub(super) fn start(scratch: &Path) -> Result<Self> {
         let socket = socket(scratch);
         let config = scratch.join("bus.conf");
@@ -52,7 +52,7 @@ impl Bus {
     }
 }
 
-/// Where a node with this scratch folder has its bus.
+/// Path of the bus socket for a node with this scratch directory.
 pub(super) fn socket(scratch: &Path) -> PathBuf {
     scratch.join("bus")
 }

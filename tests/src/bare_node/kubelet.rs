@@ -1,5 +1,5 @@
-//! Of the kubelet what a credential provider needs: it takes its flags from kubeadm's file, does not start without what they
-//! name, and runs the program at each pull.
+//! The part of a kubelet that runs credential providers: it reads its flags from kubeadm's file, fails at its start if
+//! what they name is missing or invalid, and runs the program for each pull.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,25 +11,25 @@ use globalps_core::names::KUBEADM_FLAGS_FILE;
 use globalps_core::provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
 use serde_json::{Value, json};
 
-/// How the node names the directory with the credentials file, of which a syncer sees another name.
+/// The node's path of the directory with the credentials file; a syncer sees the directory under another path.
 const HOST_DIRECTORY: &str = "/node/kubelet";
 
-/// The name of the credentials file on the node, for the syncer.
+/// Path of the credentials file on the node, as configured for the syncer.
 pub(super) fn host_config_file() -> String {
     format!("{HOST_DIRECTORY}/config.json")
 }
 
-/// Of kubeadm's flags, on the node.
+/// Path of kubeadm's flags file on the node.
 pub(super) fn host_flags_file() -> String {
     format!("{HOST_DIRECTORY}/{KUBEADM_FLAGS_FILE}")
 }
 
-/// Of kubeadm's flags, where they are.
+/// Path of kubeadm's flags file on this machine.
 fn flags_file(config_file: &Path) -> PathBuf {
     config_file.with_file_name(KUBEADM_FLAGS_FILE)
 }
 
-/// What kubeadm's file gives to the kubelet.
+/// The flags in kubeadm's file.
 pub(super) fn flags(config_file: &Path) -> String {
     let text = fs::read_to_string(flags_file(config_file)).unwrap_or_default();
     let value = |line: &str| {
@@ -39,7 +39,7 @@ pub(super) fn flags(config_file: &Path) -> String {
     text.lines().find_map(value).unwrap_or_default()
 }
 
-/// A path of the node, or an argument with one, as it is here.
+/// Translates a path on the node, or an argument with one, to this machine.
 fn here(text: &str, directory: &Path) -> String {
     text.replace(HOST_DIRECTORY, &directory.display().to_string())
 }
@@ -52,12 +52,13 @@ fn flag(flags: &str, name: &str, directory: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(here(value, directory)))
 }
 
-/// Name and arguments of each provider, with the program's path; an error where a kubelet would not start.
+/// Program and arguments of each provider. Fails if a kubelet would not start.
 fn providers(flags: &str, directory: &Path) -> Result<Vec<(PathBuf, Vec<String>)>> {
     let Some(config) = flag(flags, CONFIG_FLAG, directory) else {
         return Ok(Vec::new());
     };
-    let bin_dir = flag(flags, BIN_DIR_FLAG, directory).context("no directory of programs")?;
+    let bin_dir =
+        flag(flags, BIN_DIR_FLAG, directory).context("no directory for the provider programs")?;
     let files = if config.is_dir() {
         let entries: std::io::Result<Vec<_>> = fs::read_dir(&config)?.collect();
         entries?.iter().map(fs::DirEntry::path).collect()
@@ -69,7 +70,7 @@ fn providers(flags: &str, directory: &Path) -> Result<Vec<(PathBuf, Vec<String>)
         let config: Value = serde_saphyr::from_str(&fs::read_to_string(file)?)?;
         for provider in config["providers"].as_array().context("no providers")? {
             let program = bin_dir.join(provider["name"].as_str().context("no name")?);
-            ensure!(program.is_file(), "`{}` is not there", program.display());
+            ensure!(program.is_file(), "`{}` does not exist", program.display());
             let arguments = provider["args"].as_array().into_iter().flatten();
             let arguments = arguments.filter_map(|text| Some(here(text.as_str()?, directory)));
             found.push((program, arguments.collect()));
@@ -78,12 +79,12 @@ fn providers(flags: &str, directory: &Path) -> Result<Vec<(PathBuf, Vec<String>)
     Ok(found)
 }
 
-/// Whether a kubelet with these flags starts.
+/// Whether a kubelet starts with these flags.
 pub(super) fn starts_with(flags: &str, directory: &Path) -> bool {
     providers(flags, directory).is_ok()
 }
 
-/// What the providers of a kubelet with these flags give for the image, as one object.
+/// What the providers of a kubelet with these flags return for the image, as one object.
 pub(super) fn provided(flags: &str, directory: &Path, image: &str) -> Result<Value> {
     let mut all = json!({});
     for (program, arguments) in providers(flags, directory)? {

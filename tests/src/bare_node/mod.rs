@@ -1,5 +1,5 @@
-//! A node with nothing but the syncer: the real program, with an API server, a systemd and a kubelet that do no more than
-//! a syncer needs. It needs no cluster, and starts in milliseconds.
+//! A node that runs only the syncer: the real program, with a simulated API server, systemd and kubelet that do only
+//! what a syncer needs. It needs no cluster and starts in milliseconds.
 
 mod api;
 mod bus;
@@ -25,38 +25,38 @@ use api::Api;
 use bus::Bus;
 use systemd::Systemd;
 
-pub use api::{Ask, Secret, Told};
+pub use api::{Ask, Reported, Secret};
 pub use syncer::{Program, Syncer};
 pub use systemd::Failures;
 
-/// What a kubelet has next to its credentials file.
+/// A directory that a kubelet has next to its credentials file.
 pub const KUBELETS_OWN: &str = "pod-resources";
 
-/// A node that has just been started: its kubelet has read the file that it found.
+/// A node that has just booted: its kubelet has read the existing credentials file.
 pub struct BareNode {
-    // In the order in which they end.
+    // Fields are dropped in this order.
     api: Api,
     systemd: Systemd,
     _bus: Bus,
     _kubelet: UnixListener,
     _runtime: Runtime,
     scratch: TempDir,
-    folder: PathBuf,
-    /// Arguments of the syncer, after those that every one has.
+    directory: PathBuf,
+    /// Additional arguments of the syncer.
     arguments: Vec<String>,
 }
 
 impl BareNode {
-    /// `folder` holds the credentials file, or will; `ask` is what the node is asked for; `boot` is another
-    /// number at each start, since no start of a kubelet has the id of another; the first restarts fail as `failures` says.
-    pub fn start(folder: &Path, ask: &Ask, boot: u8, failures: Failures) -> Result<Self> {
+    /// `directory` is the directory of the credentials file; `ask` is the node's assignment; `boot` must differ for each
+    /// boot, because every kubelet start has a unique id; `failures` makes the first restarts fail.
+    pub fn start(directory: &Path, ask: &Ask, boot: u8, failures: Failures) -> Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
-        ensure!(is_root, "a syncer is root on its node: run this as root");
+        ensure!(is_root, "a syncer needs root: run this as root");
         let scratch = TempDir::new()?;
-        let kubelet = folder.join(KUBELETS_OWN);
+        let kubelet = directory.join(KUBELETS_OWN);
         fs::create_dir_all(&kubelet)?;
         let socket = kubelet.join("kubelet.sock");
-        // Of the node before it was started anew.
+        // Left by the node before its reboot.
         let _ = fs::remove_file(&socket);
         let kubelet = UnixListener::bind(&socket).context("no socket for the kubelet")?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -64,7 +64,7 @@ impl BareNode {
             .enable_all()
             .build()?;
         let bus = Bus::start(scratch.path())?;
-        let systemd = Systemd::new(&folder.join("config.json"), boot, failures);
+        let systemd = Systemd::new(&directory.join("config.json"), boot, failures);
         runtime.block_on(systemd.serve(bus.socket()))?;
         let api = runtime.block_on(Api::serve(ask.clone()))?;
         fs::write(scratch.path().join("kubeconfig"), api.kubeconfig())?;
@@ -75,26 +75,26 @@ impl BareNode {
             _kubelet: kubelet,
             _runtime: runtime,
             scratch,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             arguments: Vec::new(),
         })
     }
 
-    /// The syncers of this node get these arguments too.
+    /// Adds these arguments to the node's syncers.
     #[must_use]
     pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
         self.arguments = arguments.iter().map(|&text| text.to_owned()).collect();
         self
     }
 
-    /// Starts the syncer. It ends with the result.
+    /// Starts the syncer. Dropping the result stops it.
     pub fn syncer(&self, program: &Program) -> Result<Syncer> {
         self.start_syncer(program, None)
     }
 
     fn start_syncer(&self, program: &Program, trace: Option<&Path>) -> Result<Syncer> {
         let scratch = self.scratch.path();
-        Syncer::start(program, &self.folder, scratch, trace, &self.arguments)
+        Syncer::start(program, &self.directory, scratch, trace, &self.arguments)
     }
 
     /// Runs `globalps-syncer restore` on this node.
@@ -103,7 +103,7 @@ impl BareNode {
         command
             .arg("restore")
             .arg("--config-file")
-            .arg(self.folder.join("config.json"))
+            .arg(self.directory.join("config.json"))
             .arg("--host-config-file")
             .arg(kubelet::host_config_file())
             .arg("--provider-program")
@@ -119,12 +119,12 @@ impl BareNode {
         Ok(command.output()?)
     }
 
-    /// Changes the node's object and its content; `None`: deletes the object.
+    /// Changes the node's object and its content; `None` deletes the object.
     pub fn ask(&self, ask: Option<Ask>) {
         self.api.ask(ask);
     }
 
-    /// The API server takes this syncer's token no more.
+    /// From now on the API server rejects the syncer's token.
     pub fn reject(&self) {
         self.api.reject();
     }
@@ -134,17 +134,17 @@ impl BareNode {
         self.api.assign(Some(ask));
     }
 
-    /// From now on the API server answers so for this Secret.
+    /// From now on the API server gives this response for this Secret.
     pub fn secret(&self, name: &str, secret: Secret) {
         self.api.secret(name, secret);
     }
 
-    /// The status that was written last; `None`: none was.
+    /// The last status that the syncer wrote; `None`: it wrote none.
     pub fn status(&self) -> Option<Value> {
         self.api.status()
     }
 
-    /// Waits until the status that was written last is as wanted.
+    /// Waits until the last written status is as wanted.
     pub fn wait_status(
         &self,
         what: &str,
@@ -161,12 +161,12 @@ impl BareNode {
         })
     }
 
-    /// What the syncer that runs, or ran last, has logged.
+    /// The log of the running or last syncer.
     pub fn log(&self) -> String {
         fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
     }
 
-    /// Whether the syncer's pod is ready.
+    /// Whether the syncer reports itself ready.
     pub fn is_ready(&self) -> bool {
         self.scratch.path().join("ready").exists()
     }
@@ -176,33 +176,33 @@ impl BareNode {
         self.systemd.start_kubelet();
     }
 
-    /// The next restarts of the kubelet fail so.
+    /// Makes the next restarts of the kubelet fail.
     pub fn fail(&self, failures: Failures) {
         self.systemd.fail(failures);
     }
 
-    /// Starts the syncer and returns once it told a phase that it stays in; meanwhile `look` is called all the time, and
-    /// an error of it ends the waiting. The syncer is killed then.
+    /// Starts the syncer, waits until it reports a final phase, and kills it. Calls `look` repeatedly meanwhile; an
+    /// error of `look` ends the wait.
     pub fn run(
         &self,
         program: &Program,
         trace: Option<&Path>,
         deadline: Duration,
         mut look: impl FnMut() -> Result<()>,
-    ) -> Result<Told> {
+    ) -> Result<Reported> {
         let syncer = self.start_syncer(program, trace)?;
         self.wait(syncer, deadline, || {
             look()?;
-            Ok(self.api.told().filter(Told::stays))
+            Ok(self.api.reported().filter(Reported::stays))
         })
     }
 
-    /// The same, until it told this phase.
-    pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Told> {
+    /// The same, until the syncer reports this phase.
+    pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Reported> {
         let syncer = self.syncer(program)?;
         self.wait(syncer, deadline, || {
-            let told = self.api.told().filter(Told::stays);
-            Ok(told.filter(|told| told.phase == phase))
+            let reported = self.api.reported().filter(Reported::stays);
+            Ok(reported.filter(|reported| reported.phase == phase))
         })
     }
 
@@ -210,43 +210,44 @@ impl BareNode {
         &self,
         syncer: Syncer,
         deadline: Duration,
-        told: impl FnMut() -> Result<Option<Told>>,
-    ) -> Result<Told> {
-        let told = until(
-            "a phase that stays",
+        reported: impl FnMut() -> Result<Option<Reported>>,
+    ) -> Result<Reported> {
+        let reported = until(
+            "a final phase",
             deadline,
             Duration::from_millis(2),
-            told,
+            reported,
         );
-        let told = told.with_context(|| {
+        let reported = reported.with_context(|| {
             let log = syncer.log();
-            format!("it told {:?} and logged:\n{log}", self.api.told())
+            format!("it reported {:?} and logged:\n{log}", self.api.reported())
         })?;
         syncer.kill()?;
-        Ok(told)
+        Ok(reported)
     }
 
-    /// Starts the syncer, asks it to end with SIGTERM after a while, and returns how long that took it.
+    /// Starts the syncer, sends it SIGTERM after a while, and returns how long it took to exit.
     pub fn terminate(&self, program: &Program, after: Duration) -> Result<Duration> {
         let syncer = self.syncer(program)?;
         std::thread::sleep(after);
         syncer.terminate()
     }
 
-    /// How often the kubelet was restarted, or was to be.
+    /// Number of requested kubelet restarts.
     pub fn restarts(&self) -> usize {
         self.systemd.restarts()
     }
 
-    /// What the credential providers of the kubelet that runs give for the image.
+    /// The credentials that the running kubelet's credential providers return for the image.
     pub fn provided(&self, image: &str) -> Result<Value> {
-        kubelet::provided(&self.systemd.flags(), &self.folder, image)
+        kubelet::provided(&self.systemd.flags(), &self.directory, image)
     }
 
-    /// Whether the kubelet has a credential for an image of the registry: it reads its file again by itself.
+    /// Whether the kubelet has a credential for an image of the registry. Rereads the credentials file, as the kubelet
+    /// does.
     pub fn has_credential(&self, registry: &str) -> Result<bool> {
         let key = format!("\"{registry}\"");
-        let is_in_file = || match fs::read_to_string(self.folder.join("config.json")) {
+        let is_in_file = || match fs::read_to_string(self.directory.join("config.json")) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             text => Ok(text.is_ok_and(|text| text.contains(&key))),
         };
@@ -254,16 +255,16 @@ impl BareNode {
             return Ok(true);
         }
         let provided = self.provided(&format!("{registry}/image"));
-        // An entry that enters the file before the provider goes is seen at the second look.
+        // Ask the file first: an entry enters the file before the provider is removed.
         Ok(is_in_file()? || provided?.get(registry).is_some())
     }
 
-    /// Whether the kubelet that runs was started with credential providers.
+    /// Whether the running kubelet was started with credential providers.
     pub fn has_provider(&self) -> bool {
         self.systemd.flags().contains(CONFIG_FLAG)
     }
 
-    /// The credentials file as the kubelet that runs read it; `None`: there was none.
+    /// The credentials file as the running kubelet read it; `None`: it did not exist.
     pub fn kubelet_read(&self) -> Option<Vec<u8>> {
         self.systemd.kubelet_read()
     }

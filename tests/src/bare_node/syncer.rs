@@ -1,4 +1,4 @@
-//! The syncer's program: built, and run as it runs on a node, with a trace of its system calls where one is wanted.
+//! Builds the syncer and runs it as on a node, with a trace of its system calls if requested.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,19 +15,19 @@ use super::api::NODE;
 use super::{bus, kubelet};
 use crate::{kubernetes, power_cut, until};
 
-/// The real program.
+/// The real program, and how to run it.
 pub struct Program {
     path: PathBuf,
-    /// What strace makes of its system calls; nothing: they are its own.
+    /// System calls that strace changes, if any.
     injection: Option<String>,
 }
 
 impl Program {
-    /// Of this checkout, with the cargo that runs the test.
+    /// Builds it from this checkout, with the cargo that runs the test.
     pub fn build() -> Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        // What cargo tells a test of its package would make builds of others seem out of date.
+        // Cargo's variables for the test's package would make it rebuild other packages.
         let of_package =
             |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         for (name, _) in std::env::vars_os() {
@@ -55,7 +55,7 @@ impl Program {
         &self.path
     }
 
-    /// A credential provider of a few bytes, which runs the real one: it is copied to the node again and again.
+    /// A credential provider of a few bytes that runs the real one, because it is copied to the node often.
     pub(super) fn provider_in(&self, scratch: &Path) -> Result<PathBuf> {
         let path = scratch.join(BINARY);
         let real = self.path.with_file_name(BINARY);
@@ -66,7 +66,7 @@ impl Program {
         Ok(path)
     }
 
-    /// The same, with system calls that fail, as strace's `--inject` says.
+    /// The same with failing system calls, in the syntax of strace's `--inject`.
     #[must_use]
     pub fn failing(self, injection: &str) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// The same program, as it is.
+    /// The same program without injected failures.
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
@@ -85,18 +85,18 @@ impl Program {
     }
 }
 
-/// A syncer that runs; it does not outlive this.
+/// A running syncer; dropping this kills it.
 pub struct Syncer {
     child: Child,
     log: PathBuf,
-    /// Where strace, whose child it is, writes.
+    /// Output file of strace, which runs the syncer as its child.
     trace: Option<PathBuf>,
 }
 
 impl Syncer {
     pub(super) fn start(
         program: &Program,
-        folder: &Path,
+        directory: &Path,
         scratch: &Path,
         trace: Option<&Path>,
         arguments: &[String],
@@ -111,7 +111,7 @@ impl Syncer {
         let log = scratch.join("log");
         command
             .args(["run", "--node-name", NODE, "--config-file"])
-            .arg(folder.join("config.json"))
+            .arg(directory.join("config.json"))
             .arg("--host-config-file")
             .arg(kubelet::host_config_file())
             .arg("--provider-program")
@@ -121,7 +121,7 @@ impl Syncer {
             .arg("--ready-file")
             .arg(scratch.join("ready"))
             .args(arguments)
-            // No proxy and no cluster of whoever runs this.
+            // Without the caller's proxy and cluster settings.
             .env_clear()
             .env("KUBECONFIG", scratch.join("kubeconfig"))
             .stdin(Stdio::null())
@@ -134,7 +134,7 @@ impl Syncer {
         Ok(Self { child, log, trace })
     }
 
-    /// Whether it ended by itself, or was killed by what is injected.
+    /// Whether it exited by itself, or an injected signal killed it.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -143,18 +143,18 @@ impl Syncer {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Asks it to end, and returns how long that took.
+    /// Sends SIGTERM, and returns how long the syncer took to exit.
     pub(super) fn terminate(mut self) -> Result<Duration> {
         let asked = Instant::now();
         let pid = i32::try_from(self.child.id())?;
         kill_process(Pid::from_raw(pid).context("no pid")?, Signal::TERM)?;
         let status = until(
-            "the end of the syncer",
+            "the syncer to exit",
             Duration::from_secs(20),
             Duration::from_millis(1),
             || Ok(self.child.try_wait()?),
         )?;
-        // Before it listens to signals there is nothing that it could leave half done.
+        // Before it handles signals, it has nothing that it could leave unfinished.
         let ended_well = status.success() || status.signal() == Some(Signal::TERM.as_raw());
         ensure!(ended_well, "{status}: {}", self.log());
         Ok(asked.elapsed())
@@ -169,7 +169,7 @@ impl Syncer {
         };
         kill_process(traced(trace).context("nothing was traced")?, Signal::KILL)?;
         until(
-            "the end of strace",
+            "strace to exit",
             Duration::from_secs(20),
             Duration::from_millis(5),
             || Ok(self.child.try_wait()?.map(|_| ())),
@@ -179,7 +179,7 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        // Of strace, it would stay: strace lets go of it when it is killed itself.
+        // Killing strace alone would leave the syncer running.
         if matches!(self.child.try_wait(), Ok(None))
             && let Some(pid) = self.trace.as_deref().and_then(traced)
         {
@@ -195,7 +195,7 @@ fn strace(program: &Program, trace: &Path) -> Command {
     let injection = program.injection.iter();
     command.args(injection.map(|injection| format!("--inject={injection}")));
     if program.injection.is_none() {
-        // Much faster, and no signal is injected with it.
+        // Much faster; possible because no signal is injected.
         command.arg("--seccomp-bpf");
     }
     command

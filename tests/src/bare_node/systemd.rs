@@ -1,5 +1,5 @@
-//! Of systemd as much as a syncer asks for: the kubelet's unit and its restarts. Every other unit is one that it does
-//! not know. And of the kubelet the one thing that counts: it reads its credentials file when it starts.
+//! The part of systemd that a syncer uses: the kubelet's unit and its restarts. No other unit exists. Also simulates
+//! the kubelet, which reads its credentials file when it starts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use zbus::{ObjectPath, OwnedObjectPath, connection, fdo, interface};
 
 use super::kubelet;
 
-/// The one unit that there is.
+/// The only unit that exists.
 const KUBELET_UNIT: &str = "kubelet.service";
 const MANAGER: &str = "/org/freedesktop/systemd1";
 const KUBELET: &str = "/usr/bin/kubelet";
@@ -20,7 +20,7 @@ const NAME: &str = "org.freedesktop.systemd1";
 #[derive(Clone)]
 pub(super) struct Systemd(Arc<Mutex<Kubelet>>);
 
-/// Restarts that fail: how many, and how: with this result of the job; `call`: there is no job.
+/// How many restarts fail, and with which result of the job; `call`: the request itself fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Failures(pub usize, pub &'static str);
 
@@ -29,24 +29,24 @@ impl Failures {
 }
 
 struct Kubelet {
-    /// Of the node.
+    /// Number of the node's boot.
     boot: u8,
     config_file: PathBuf,
-    /// Restarts that will fail.
+    /// Future restarts that fail.
     failures: Failures,
-    /// Restarts that were asked for.
+    /// Number of requested restarts.
     restarts: usize,
-    /// Starts that were tried since the node was started, with its own first one.
+    /// Number of attempted starts since the node booted, including the first one.
     starts: u8,
     active: bool,
     active_since: SystemTime,
     read: Option<Vec<u8>>,
-    /// Of the process that runs.
+    /// Flags of the running process.
     flags: String,
 }
 
 impl Kubelet {
-    /// As systemd names the job's result.
+    /// Starts the kubelet. Returns systemd's name for the result of the job.
     fn start(&mut self) -> &'static str {
         self.starts += 1;
         self.active = self.failures.0 == 0;
@@ -67,7 +67,7 @@ impl Kubelet {
 }
 
 impl Systemd {
-    /// Of a node that has just been started, and its kubelet too.
+    /// The state of a node that has just booted, and whose kubelet has just started.
     pub(super) fn new(config_file: &Path, boot: u8, failures: Failures) -> Self {
         let mut kubelet = Kubelet {
             boot,
@@ -85,7 +85,7 @@ impl Systemd {
         Self(Arc::new(Mutex::new(kubelet)))
     }
 
-    /// Serves for as long as the runtime runs.
+    /// Serves until the runtime ends.
     pub(super) async fn serve(&self, bus: &Path) -> Result<()> {
         let address = format!("unix:path={}", bus.display());
         let connection = connection::Builder::address(&*address)
@@ -93,7 +93,7 @@ impl Systemd {
             .serve_at(MANAGER, Manager(self.clone()))
             .build()
             .await
-            .context("systemd is not on the bus")?;
+            .context("the simulated systemd could not connect to the bus")?;
         tokio::spawn(async move {
             let _connection = connection;
             std::future::pending::<()>().await;
@@ -106,7 +106,7 @@ impl Systemd {
         self.with(Kubelet::start);
     }
 
-    /// The next restarts fail so.
+    /// Makes the next restarts fail.
     pub(super) fn fail(&self, failures: Failures) {
         self.with(|kubelet| kubelet.failures = failures);
     }
@@ -119,7 +119,7 @@ impl Systemd {
         self.with(|kubelet| kubelet.read.clone())
     }
 
-    /// The flags of the kubelet that runs.
+    /// The flags of the running kubelet.
     pub(super) fn flags(&self) -> String {
         self.with(|kubelet| kubelet.flags.clone())
     }
@@ -148,7 +148,7 @@ impl Manager {
         })
     }
 
-    /// Of any name, as with systemd: whether there is such a unit is told by its properties.
+    /// Accepts any name, like systemd: the unit's properties show whether it exists.
     async fn load_unit(
         &self,
         name: String,
@@ -156,7 +156,7 @@ impl Manager {
     ) -> fdo::Result<OwnedObjectPath> {
         let path = unit_path(&name)?;
         let kubelet = (name == KUBELET_UNIT).then(|| self.0.clone());
-        // There already: false, and that is well.
+        // Returns false if the object exists already, which is fine.
         server.at(&path, Unit { name, kubelet }).await?;
         server.at(&path, Service).await?;
         Ok(path)
@@ -182,7 +182,7 @@ impl Manager {
         let job = OwnedObjectPath::from(job);
         let (emitter, ended) = (emitter.to_owned(), job.clone());
         tokio::spawn(async move {
-            // Nobody who could be told is left on the bus where this fails.
+            // If this fails, no client is left on the bus.
             let _ = emitter.job_removed(id, ended, &name, result).await;
         });
         Ok(job)
@@ -198,7 +198,7 @@ impl Manager {
     ) -> zbus::Result<()>;
 }
 
-/// Its name with every byte but letters and digits in hexadecimal.
+/// The unit's name with every byte except letters and digits in hexadecimal.
 fn unit_path(name: &str) -> fdo::Result<OwnedObjectPath> {
     let mut path = format!("{MANAGER}/unit/");
     for byte in name.bytes() {
@@ -214,7 +214,7 @@ fn unit_path(name: &str) -> fdo::Result<OwnedObjectPath> {
 
 struct Unit {
     name: String,
-    /// `None`: no unit that there is.
+    /// `None`: the unit does not exist.
     kubelet: Option<Systemd>,
 }
 
@@ -257,7 +257,7 @@ impl Unit {
             u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
         })
     }
-    /// A job is over by the time that anybody can ask.
+    /// A job is always finished before a client can query it.
     #[zbus(property)]
     fn job(&self) -> (u32, OwnedObjectPath) {
         (0, ObjectPath::from_static_str_unchecked("/").into())
@@ -294,5 +294,6 @@ impl Service {
     }
 }
 
-/// As systemd tells a command: path, arguments, whether failures are ignored, and of its last run times, pid and result.
+/// systemd's format of a command: path, arguments, whether failures are ignored, and times, pid and result of the last
+/// run.
 type ExecCommand = (String, Vec<String>, bool, u64, u64, u64, u64, u32, i32, i32);

@@ -1,4 +1,4 @@
-//! How fast a rotation is, and how lean what runs: figures, not a test.
+//! Measures how fast a rotation is and what the programs use.
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const NODES: u8 = 3;
 const ROTATIONS: i64 = 20;
-const RATION: Duration = Duration::from_secs(11);
+const RESTART_INTERVAL: Duration = Duration::from_secs(11);
 const IDLE: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
@@ -35,22 +35,26 @@ fn bench() -> Result<()> {
 
     let mut times = Times::default();
     for round in 1..=ROTATIONS {
-        // A kubelet that was just restarted is left alone for a while, which is not what is measured.
-        std::thread::sleep(RATION);
+        // The syncer waits before it restarts the same kubelet again; this wait must not count.
+        std::thread::sleep(RESTART_INTERVAL);
         let watch = Watch::start(&cluster, nodes.len())?;
         let begun = SystemTime::now();
         product.apply(&content(round))?;
         let synced = watch.all_synced(round + 1)?;
-        let granted = grants(&cluster, begun)?;
+        let assigned = assignments(&cluster, begun)?;
         let mut written = Vec::new();
         for node in &nodes {
             let file = std::fs::metadata(node.kubelet_dir().join("config.json"))?.modified()?;
-            let granted = *granted.get(node.name()).context("a node without a grant")?;
+            let assigned = *assigned
+                .get(node.name())
+                .context("a node without an assignment")?;
             let synced = *synced.get(node.name()).context("a node without a status")?;
             times
-                .grant_to_file
-                .push(file.duration_since(granted).unwrap_or_default());
-            times.grant_to_synced.push(synced.duration_since(granted)?);
+                .assigned_to_file
+                .push(file.duration_since(assigned).unwrap_or_default());
+            times
+                .assigned_to_synced
+                .push(synced.duration_since(assigned)?);
             written.push(file);
         }
         let first = written.into_iter().min().context("no nodes")?;
@@ -66,7 +70,7 @@ fn bench() -> Result<()> {
     let rotations = usize::try_from(ROTATIONS)?;
 
     println!(
-        "{NODES} nodes, {ROTATIONS} rotations, one node at a time, each verified; from the start of `kubectl apply`"
+        "{NODES} nodes, {ROTATIONS} rotations, one node at a time, each verified; times from the start of `kubectl apply`"
     );
     println!(
         "first node's file written   {}",
@@ -77,19 +81,19 @@ fn bench() -> Result<()> {
         spread(&mut times.all_synced)
     );
     println!(
-        "one node, grant to file     {}",
-        spread(&mut times.grant_to_file)
+        "assigned to file written    {}",
+        spread(&mut times.assigned_to_file)
     );
     println!(
-        "one node, grant to Synced   {}",
-        spread(&mut times.grant_to_synced)
+        "assigned to Synced          {}",
+        spread(&mut times.assigned_to_synced)
     );
     let mut alone = (0..ROTATIONS)
         .map(|_| restart_alone(&nodes[0]))
         .collect::<Result<Vec<_>>>()?;
-    println!("a kubelet alone, to serve   {}", spread(&mut alone));
+    println!("kubelet restart alone       {}", spread(&mut alone));
     println!(
-        "kubelet starts              {} in {} changes of a node",
+        "kubelet starts              {} for {} node changes",
         after - before,
         rotations * nodes.len()
     );
@@ -121,17 +125,17 @@ fn bench() -> Result<()> {
 struct Times {
     first_file: Vec<Duration>,
     all_synced: Vec<Duration>,
-    grant_to_file: Vec<Duration>,
-    grant_to_synced: Vec<Duration>,
+    assigned_to_file: Vec<Duration>,
+    assigned_to_synced: Vec<Duration>,
 }
 
-/// When the API server had answered the controller's grant to each node, since then.
-fn grants(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, SystemTime>> {
-    let mut grants = BTreeMap::new();
+/// When the API server completed the controller's assignment to each node, after `since`.
+fn assignments(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, SystemTime>> {
+    let mut assignments = BTreeMap::new();
     for line in std::fs::read_to_string(cluster.audit_log())?.lines() {
         let event: Value = serde_json::from_str(line)?;
         let object = &event["objectRef"];
-        let is_grant = object["resource"] == "nodepullsecrets"
+        let is_assignment = object["resource"] == "nodepullsecrets"
             && object["subresource"].is_null()
             && event["verb"] == "patch"
             && event["stage"] == "ResponseComplete";
@@ -140,14 +144,14 @@ fn grants(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, Syste
             continue;
         };
         let time = SystemTime::from(time.parse::<Timestamp>()?);
-        if is_grant && time >= since {
-            grants.entry(name.to_owned()).or_insert(time);
+        if is_assignment && time >= since {
+            assignments.entry(name.to_owned()).or_insert(time);
         }
     }
-    Ok(grants)
+    Ok(assignments)
 }
 
-/// From the restart of a node's kubelet, by nobody but systemd, until its socket takes a connection again.
+/// Time from a restart of a node's kubelet by systemd, without globalps, until its socket accepts a connection again.
 fn restart_alone(node: &Node) -> Result<Duration> {
     std::thread::sleep(Duration::from_secs(3));
     let socket = node.kubelet_dir().join("pod-resources/kubelet.sock");
@@ -157,16 +161,16 @@ fn restart_alone(node: &Node) -> Result<Duration> {
     while UnixStream::connect(&socket).is_err() {
         ensure!(
             begun.elapsed() < Duration::from_secs(30),
-            "the kubelet does not serve"
+            "the kubelet does not accept connections"
         );
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(begun.elapsed())
 }
 
-/// What a syncer does while nothing happens.
+/// What a syncer uses while nothing changes.
 fn idle(cluster: &Cluster, node: &Node) -> Result<()> {
-    // Until nothing is under watch any more.
+    // Until no kubelet is under observation any more.
     std::thread::sleep(Duration::from_secs(60));
     let (before, since) = (Usage::of_syncer(node)?, SystemTime::now());
     std::thread::sleep(IDLE);
@@ -182,9 +186,9 @@ fn idle(cluster: &Cluster, node: &Node) -> Result<()> {
 }
 
 struct Usage {
-    /// Times that it went to sleep by itself, and so was woken.
+    /// Voluntary context switches: how often it was woken.
     wakeups: u64,
-    /// Processor time.
+    /// CPU time in clock ticks.
     ticks: u64,
 }
 
@@ -193,7 +197,7 @@ impl Usage {
         let script = "cd /proc/$(pgrep -x globalps-syncer) && cat stat && cat task/*/status";
         let text = node.exec(&["sh", "-c", script])?.ok()?;
         let mut lines = text.lines();
-        // After the name in parentheses, `utime` and `stime` are the 12th and the 13th field.
+        // After the command name in parentheses, `utime` and `stime` are the 12th and 13th fields.
         let stat = lines.next().context("no stat")?;
         let fields = stat
             .rsplit_once(')')
@@ -213,7 +217,7 @@ impl Usage {
     }
 }
 
-/// Requests of all syncers since then, by verb.
+/// Requests of all syncers after `since`, by verb.
 fn requests(cluster: &Cluster, since: SystemTime) -> Result<String> {
     let mut verbs: BTreeMap<String, u32> = BTreeMap::new();
     for line in std::fs::read_to_string(cluster.audit_log())?.lines() {
@@ -226,7 +230,7 @@ fn requests(cluster: &Cluster, since: SystemTime) -> Result<String> {
             && SystemTime::from(time.parse::<Timestamp>()?) >= since
         {
             let verb = event["verb"].as_str().unwrap_or_default();
-            // A watch is told twice: as it begins, and as it ends.
+            // The audit log records a watch twice: when it begins and when it ends.
             let first = if verb == "watch" {
                 "ResponseStarted"
             } else {
@@ -250,7 +254,7 @@ fn content(round: i64) -> String {
         .to_string()
 }
 
-/// Median, least and most.
+/// Median, minimum and maximum.
 fn spread(times: &mut [Duration]) -> String {
     times.sort();
     let seconds = |at: usize| times[at].as_secs_f64();

@@ -1,5 +1,5 @@
-//! How long a pull waits for the credential provider: runs of the program that is shipped beside runs of `/bin/true`, in
-//! turn, so that a busy moment meets all of them.
+//! Measures how long a pull waits for the credential provider. Runs the shipped program and `/bin/true` in turn, so
+//! that load on the machine affects all of them.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,23 @@ use globalps_core::provider::{API_VERSION, Content, Scope, ScopedConfig, render_
 use globalps_tests::product::provider_path;
 use serde_json::{Map, Value, json};
 
+/// Measure how long a pull waits for the credential provider
 #[derive(Parser)]
 struct Cli {
-    /// Runs of each
+    /// Runs of each program
     #[arg(long, default_value_t = 500)]
     runs: usize,
 }
 
-/// A program, what it gets, and how long it may take.
+/// A program, its input, and its time limit.
 struct Case {
     name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
     input: Vec<u8>,
-    /// Of the median; `None`: it is what others are compared with.
+    /// Limit of the median; `None`: the program is the baseline.
     limit: Option<Duration>,
-    /// Part of the output of every run.
+    /// Must be in the output of every run.
     expected: &'static str,
     times: Vec<Duration>,
 }
@@ -126,7 +127,7 @@ fn cases(dir: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Entries as they are: a host and a namespace, and a token for the password.
+/// Realistic entries: a host with a path, and a token as the password.
 fn config(entries: usize) -> DockerConfig {
     let auths: Map<String, Value> = (0..entries)
         .map(|at| {
@@ -171,7 +172,7 @@ fn run(case: &Case) -> Result<Duration> {
         .spawn()
         .with_context(|| format!("could not start `{}`", case.program.display()))?;
     let mut input = child.stdin.take().context("no pipe")?;
-    // `true` ends without reading it.
+    // `true` exits without reading its input.
     let _ = input.write_all(&case.input);
     drop(input);
     let output = child.wait_with_output()?;

@@ -1,4 +1,5 @@
-//! The hub in front of many simulated clusters: figures beside what limits, answers and the API server allow, not a test.
+//! Measures the hub in front of many simulated clusters, and compares with what its limits, the members and the API
+//! server allow.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,22 +8,22 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::clusters::{Figures, Options, Step, measure};
 
+/// Measure the hub with simulated clusters
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
-    /// How many clusters
+    /// Number of clusters; several with commas
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     clusters: Vec<usize>,
-    /// Milliseconds that a cluster needs until each of its nodes has a new Secret
+    /// Milliseconds until each node of a cluster has a new Secret
     #[arg(long, default_value_t = 200)]
     time: u64,
-    /// Processes of the hub that share the clusters
+    /// Hub processes that share the clusters
     #[arg(long, default_value_t = 1)]
     shards: u32,
-    /// The clusters speak plain HTTP instead of TLS
+    /// Let the clusters speak plain HTTP instead of TLS
     #[arg(long)]
     plain: bool,
-    /// Seconds without any change
+    /// Seconds to measure without any change
     #[arg(long, default_value_t = 60)]
     idle: u64,
 }
@@ -48,7 +49,7 @@ fn bench(cli: &Cli) -> Result<()> {
 fn print(figures: &Figures) {
     let time = figures.options.time;
     println!(
-        "{} clusters, each done after {} ms; {:.0} writes/s by the management API server",
+        "{} clusters, each finished after {} ms; the management API server takes {:.0} writes/s",
         figures.options.clusters,
         time.as_millis(),
         figures.capacity
@@ -61,8 +62,8 @@ fn print(figures: &Figures) {
         ("cold start", &figures.cold),
         ("rotation, 10 %", &figures.tenth),
         ("rotation, 100 %", &figures.all),
-        ("a third away, 10 %", &figures.away),
-        ("the third is back", &figures.back),
+        ("third away, 10 %", &figures.away),
+        ("third is back", &figures.back),
         ("restart, all watched", &figures.restart),
         ("the 10 s after it", &figures.settled),
         ("idle", &figures.idle),

@@ -1,4 +1,4 @@
-//! Delivery into namespaces under random events, on a real API server, with two controllers that are killed.
+//! Runs delivery into namespaces under random events, on a real API server, with two controllers that are killed.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,10 +7,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::delivery_soak::soak;
 
+/// Run delivery into namespaces under random events, and check the result after each iteration
 #[derive(Parser)]
 struct Args {
+    /// Duration in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// Seed of the random events
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -22,7 +25,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
-        "seed {}: {} rounds, {} events, {} controllers killed; everything as it should be after {:.1} s at most",
+        "seed {}: {} iterations, {} events, {} controllers killed; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
         done.events,

@@ -1,5 +1,5 @@
-//! The whole story on three real nodes, told as it goes: a private image is refused, one command, and it runs; one
-//! more, and every node is as it was.
+//! A demonstration on three real nodes: the pull of a private image fails; after one command it works; after another
+//! command every node is in its original state.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     globalps_tests::exit_code(&demo())
 }
 
-/// Says what comes, and how long what was said before took.
+/// Prints each step before it runs, and afterwards how long it took.
 struct Story {
     begun: Instant,
     step: Option<Instant>,
@@ -31,7 +31,7 @@ impl Story {
         }
     }
 
-    /// Runs the plugin with this terminal, as a person would.
+    /// Runs the plugin on this terminal, as a user would.
     fn plugin(&self, cluster: &Cluster, args: &[&str], input: Option<&str>) -> Result<i32> {
         println!("    $ kubectl globalps {}", args.join(" "));
         let mut command = Command::new(Product::plugin_path());
@@ -62,7 +62,7 @@ fn demo() -> Result<()> {
     })?;
     println!("{}", cluster.kubectl(&["get", "nodes"])?.trim_end());
 
-    story.say("globalps is installed");
+    story.say("Installing globalps");
     let product = Product::install(&cluster)?;
     let nodes = cluster.nodes()?;
     let [first, second, third] = &nodes[..] else {
@@ -79,12 +79,14 @@ fn demo() -> Result<()> {
     let registry = cluster.registry();
     let private = registry.address(Access::Private);
     let image = format!("{private}/team/app:1");
-    story.say(&format!("A pod of the private image {image} is refused"));
+    story.say(&format!(
+        "A pod with the private image {image} cannot pull it"
+    ));
     product.start_pod("app", &image, first.name())?;
     println!("    {}", product.wait_pod("app", true)?);
     product.delete_pod("app")?;
 
-    story.say("One command, and every node has the password");
+    story.say("One command gives the password to every node");
     let add = [
         "add",
         "--registry",
@@ -92,7 +94,7 @@ fn demo() -> Result<()> {
         "-u",
         registry.user(),
         "--password-stdin",
-        // The registry of the test bed speaks plain HTTP.
+        // The test registry speaks plain HTTP.
         "--insecure",
         "--wait",
     ];
@@ -101,7 +103,7 @@ fn demo() -> Result<()> {
         "add failed"
     );
 
-    story.say("The pod runs, on each node");
+    story.say("The pod now runs on every node");
     for node in [first, second, third] {
         let name = format!("app-{}", node.name());
         product.start_pod(&name, &image, node.name())?;
@@ -112,17 +114,17 @@ fn demo() -> Result<()> {
         cluster.kubectl(&["get", "pods", "-o", "wide"])?.trim_end()
     );
 
-    story.say("What is where?");
+    story.say("The state of every node");
     ensure!(
         story.plugin(&cluster, &["status"], None)? == 0,
         "not every node is synced"
     );
     ensure!(
         story.plugin(&cluster, &["diff"], None)? == 0,
-        "something is not in force"
+        "some content is not in effect"
     );
 
-    story.say("One command, and every node is as it was");
+    story.say("One command restores every node");
     ensure!(
         story.plugin(&cluster, &["remove", "--all", "--yes", "--wait"], None)? == 0,
         "remove failed"
@@ -130,7 +132,11 @@ fn demo() -> Result<()> {
     product.wait_clean()?;
     let after = files(&nodes)?;
     for ((node, before), after) in nodes.iter().zip(&before).zip(&after) {
-        ensure!(before == after, "{} is not as it was", node.name());
+        ensure!(
+            before == after,
+            "{} is not in its original state",
+            node.name()
+        );
         let what = if before.is_some() {
             "the same bytes, mode and owner as before"
         } else {
@@ -148,7 +154,7 @@ fn demo() -> Result<()> {
         let kubeconfig = cluster.kubeconfig();
         cluster.keep()?;
         println!(
-            "the cluster runs on; `make cluster-down` ends it\n  export KUBECONFIG={}",
+            "the cluster keeps running; `make cluster-down` stops it\n  export KUBECONFIG={}",
             kubeconfig.display()
         );
         println!("  export PATH=$PATH:{}", parent(&Product::plugin_path()));

@@ -6,13 +6,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::dist::{PLATFORMS, write};
 
-/// Write an archive of the plugin for every platform that it was built for, with checksums and the krew manifest
+/// Write an archive of the plugin for every platform that was built, with checksums and the krew manifest
 #[derive(Parser)]
 struct Cli {
-    /// cargo's target folder
+    /// Cargo's target directory
     #[arg(long, default_value = "target")]
     target: PathBuf,
-    /// Folder to write to
+    /// Directory to write to
     #[arg(long, default_value = "target/dist")]
     output: PathBuf,
 }

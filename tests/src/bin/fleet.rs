@@ -1,4 +1,4 @@
-//! How a rotation, and what it costs, grows with the fleet: figures, not a test.
+//! Measures how the time and the cost of a rotation grow with the number of nodes.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::{Figures, Options, fit, measure};
 
+/// Measure rotations of a simulated fleet
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
-    /// Sizes of the fleet
+    /// Numbers of nodes; several with commas
     #[arg(long, value_delimiter = ',', default_value = "100,1000,5000")]
     nodes: Vec<usize>,
-    /// Seconds for which nothing is done
+    /// Seconds to measure without any change
     #[arg(long, default_value_t = 180)]
     idle: u64,
-    /// Seconds for which a rotation of one node at a time is followed
+    /// Seconds to watch a rotation of one node at a time
     #[arg(long, default_value_t = 90)]
     one_at_a_time: u64,
 }
@@ -66,7 +66,7 @@ fn print(figures: &Figures) {
             rotation.requests.of_rotation()
         );
         println!(
-            "    a node                              {:.2} requests, {:.0} bytes, {:.2} ms of the controller's processor",
+            "    per node                            {:.2} requests, {:.0} bytes, {:.2} ms of the controller's CPU",
             rotation.requests.of_rotation() as f64 / nodes as f64,
             rotation.requests.bytes / nodes as f64,
             rotation.processor.as_secs_f64() * 1000.0 / nodes as f64
@@ -83,11 +83,11 @@ fn print(figures: &Figures) {
         "computed"
     };
     println!(
-        "  rotation, one node at a time          {:.3} s a node, seen on {seen}: {whole:.0} s for all, {how}",
+        "  rotation, one node at a time          {:.3} s per node on {seen} nodes: {whole:.0} s for all, {how}",
         each.as_secs_f64()
     );
     println!(
-        "  controller's memory                   {:.1} MB after its start, {:.1} MB in the end, {:.1} MB at most",
+        "  controller's memory                   {:.1} MB after its start, {:.1} MB at the end, {:.1} MB at most",
         megabytes(figures.fresh.resident),
         megabytes(figures.last.resident),
         megabytes(figures.last.most_resident)
@@ -98,7 +98,7 @@ fn print(figures: &Figures) {
         .map(|(request, count)| format!("{count} {request}"))
         .collect();
     println!(
-        "  controller, {minutes:.1} idle minutes          {} ms of processor; requests: {}",
+        "  controller, {minutes:.1} idle minutes          {} ms of CPU; requests: {}",
         figures.idle_processor.as_millis(),
         if requests.is_empty() {
             "none".to_owned()
@@ -108,7 +108,7 @@ fn print(figures: &Figures) {
     );
 }
 
-/// MB of 1,000,000 bytes from KiB.
+/// KiB in MB of 1,000,000 bytes.
 #[allow(clippy::cast_precision_loss)]
 fn megabytes(kib: u64) -> f64 {
     kib as f64 * 1024.0 / 1e6
@@ -117,15 +117,15 @@ fn megabytes(kib: u64) -> f64 {
 #[allow(clippy::cast_precision_loss)]
 fn print_fits(all: &[Figures]) {
     type Cost = fn(&Figures) -> f64;
-    println!("cost of N nodes, as a straight line");
+    println!("cost of N nodes, linear fit");
     let costs: [(&str, Cost); 4] = [
         ("requests of a rotation", |figures| {
             figures.tenth.requests.of_rotation() as f64
         }),
-        ("controller's processor, s, a rotation", |figures| {
+        ("controller's CPU, s per rotation", |figures| {
             figures.tenth.processor.as_secs_f64()
         }),
-        ("controller's memory in the end, MB", |figures| {
+        ("controller's memory at the end, MB", |figures| {
             megabytes(figures.last.resident)
         }),
         ("controller's memory at most, MB", |figures| {

@@ -1,5 +1,5 @@
-//! Generated credentials files and images, judged by the kubelet's and containers/image's own code, and pulls with the
-//! credential provider, judged by the kubelet's: how many cases, of which kinds, and every disagreement.
+//! Compares our code with the kubelet's and containers/image's own code, on generated credentials files and images, and
+//! the credential provider with the kubelet's. Prints how many cases of which kind ran, and every disagreement.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,12 +9,13 @@ use clap::Parser;
 use globalps_tests::judge::judge;
 use globalps_tests::provider_judge;
 
+/// Compare globalps with the kubelet's and CRI-O's own code on generated cases
 #[derive(Parser)]
 struct Cli {
-    /// How many cases
+    /// Number of credentials files to generate
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
-    /// How many pulls with the credential provider, each of which runs it twice
+    /// Number of pulls with the credential provider; each runs it twice
     #[arg(long, default_value_t = 100_000)]
     provider_cases: u64,
     /// Number of the first case
@@ -27,12 +28,15 @@ fn main() -> Result<ExitCode> {
     let start = Instant::now();
     let report = judge(cli.seed, cli.cases)?;
     print!("{}", report.kinds);
-    println!("{:>10}  files that the kubelet reads", report.accepted);
+    println!("{:>10}  files that the kubelet accepts", report.accepted);
     println!(
-        "{:>10}  images that the kubelet has a credential for",
+        "{:>10}  images for which the kubelet has a credential",
         report.tried
     );
-    println!("{:>10}  images that CRI-O has one for", report.sent);
+    println!(
+        "{:>10}  images for which CRI-O has a credential",
+        report.sent
+    );
     conclude("cases", report.cases, &cli, start, &report.disagreements);
     let start = Instant::now();
     let pulls = provider_judge::judge(cli.seed, cli.provider_cases)?;

@@ -1,4 +1,5 @@
-//! Two hubs under random events, in front of real and simulated members, which die, freeze, fail and belong to others too.
+//! Runs two hubs under random events, in front of real and simulated members that die, freeze, fail and are changed by
+//! other clients.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,10 +8,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::hub_soak::soak;
 
+/// Run two hubs under random events, and check every member after each iteration
 #[derive(Parser)]
 struct Args {
+    /// Duration in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// Seed of the random events
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -22,8 +26,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let done = soak(Duration::from_mins(args.minutes), args.seed)?;
     println!(
-        "seed {}: {} rounds, {} events, {} hubs killed, {} members away, {} times for long, the management cluster's API server frozen {} times; \
-         {} in flight at most; everything as it should be after {:.1} s at most",
+        "seed {}: {} iterations, {} events, {} hubs killed, {} members unreachable, {} times for long, the management cluster's API server frozen {} times; \
+         at most {} in flight; the expected state was reached within {:.1} s at most",
         args.seed,
         done.rounds,
         done.events,

@@ -1,4 +1,5 @@
-//! The credential provider with kubelets of other releases, one cluster after the other, and what each can do.
+//! Runs the credential provider with kubelets of other releases, one cluster after the other, and prints what each
+//! supports.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,9 +15,10 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(100);
 const SOURCE: &str = "team-a-pull-secret";
 
+/// Test the credential provider with kubelets of other releases
 #[derive(Parser)]
 struct Args {
-    /// Releases of Kubernetes, such as `v1.34.4`.
+    /// Releases of Kubernetes, such as `v1.34.4`
     #[arg(long, value_delimiter = ',', required = true)]
     kubelets: Vec<String>,
 }
@@ -37,7 +39,10 @@ fn try_all(args: &Args) -> Result<()> {
             Err(error) => {
                 let kubeconfig = cluster.kubeconfig();
                 cluster.keep()?;
-                eprintln!("the cluster stays: KUBECONFIG={}", kubeconfig.display());
+                eprintln!(
+                    "the cluster is left running: KUBECONFIG={}",
+                    kubeconfig.display()
+                );
                 return Err(error.context(version.clone()));
             }
         };
@@ -47,13 +52,13 @@ fn try_all(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What was seen, beyond what must hold with every kubelet.
+/// Observed behavior that differs between kubelets. What must hold with every kubelet is checked instead.
 #[derive(Debug)]
 #[allow(dead_code, reason = "it is printed")]
 struct Tried {
-    /// A scope gives credentials to the pods of its namespaces, and to no others.
+    /// A scope gives credentials to pods in its namespaces, and to no others.
     scopes: bool,
-    /// It also holds for an image that lies on the node; `None`: nobody pulled it.
+    /// The scope also holds for an image that is already on the node; `None`: no pod pulled it.
     pulled_images: Option<bool>,
     check: String,
 }
@@ -83,7 +88,7 @@ impl Tried {
             })
         };
 
-        // In, a rotation, out, with every one of them.
+        // Enabling the provider, a rotation, and disabling it: works with every kubelet.
         product.apply(&registry.docker_config()?)?;
         product.wait_synced()?;
         let known = starts()?;
@@ -91,35 +96,36 @@ impl Tried {
         delivered("CredentialProvider")?;
         ensure!(
             starts()? - known == 1,
-            "{} starts on the way in",
+            "{} kubelet starts when the provider was enabled",
             starts()? - known
         );
         ensure!(
             config_file::auth(node, &private)?.is_none(),
-            "the file has it, too"
+            "the credentials file has the entry too"
         );
         ensure!(
             runs(cluster, "default", &image, "Always")?,
-            "no pull with the provider"
+            "a pull with the provider failed"
         );
         registry.set_password(&format!("rotated-{version}"))?;
         product.apply(&registry.docker_config()?)?;
         product.wait_synced()?;
         ensure!(
             runs(cluster, "default", &image, "Always")?,
-            "no pull after a rotation"
+            "a pull after a rotation failed"
         );
-        ensure!(starts()? - known == 1, "a start for a rotation");
+        ensure!(starts()? - known == 1, "a rotation restarted the kubelet");
         product.delete()?;
         product.wait_clean()?;
-        ensure!(files()? == before, "the files are not as before");
+        ensure!(files()? == before, "the files differ from before");
         ensure!(
             starts()? - known == 2,
-            "{} starts in and out",
+            "{} kubelet starts in total",
             starts()? - known
         );
 
-        // A scope: boundaries hold with every one of them, credentials come with some.
+        // With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's
+        // own.
         let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
         product.apply(&other.to_string())?;
         let secret = json!({
@@ -140,7 +146,7 @@ impl Tried {
         for namespace in ["team-a", "team-b"] {
             cluster.kubectl(&["create", "namespace", namespace])?;
         }
-        // An image that nobody on this node has pulled.
+        // Remove the image, so that no namespace has pulled it on this node.
         node.exec(&[
             "sh",
             "-c",
@@ -150,7 +156,7 @@ impl Tried {
         let scopes = runs(cluster, "team-a", &image, "Always")?;
         ensure!(
             !runs(cluster, "team-b", &image, "Always")?,
-            "a pod outside the scope pulls"
+            "a pod outside the scope could pull"
         );
         let pulled_images = match scopes {
             true => Some(!runs(cluster, "team-b", &image, "IfNotPresent")?),
@@ -163,7 +169,7 @@ impl Tried {
                 || source["message"]
                     .as_str()
                     .is_some_and(|text| text.contains(version.trim_start_matches('v'))),
-            "the source does not say why not: {source}"
+            "the source does not report why: {source}"
         );
         let check = product.plugin(&["check"], "")?.stdout;
         let who = format!("({version})");
@@ -173,7 +179,7 @@ impl Tried {
         cluster.kubectl(&["delete", "secret", SOURCE, "-n", NAMESPACE])?;
         product.delete()?;
         product.wait_clean()?;
-        ensure!(files()? == before, "the files are not as before");
+        ensure!(files()? == before, "the files differ from before");
         Ok(Self {
             scopes,
             pulled_images,
@@ -186,7 +192,7 @@ fn deliver(cluster: &Cluster, kubelet: &Value) -> Result<()> {
     merge(cluster, CONFIG, &json!({"spec": {"kubelet": kubelet}}))
 }
 
-/// Whether a pod of this namespace runs; else its image was refused.
+/// Whether a pod in this namespace runs. `false`: its image could not be pulled.
 fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result<bool> {
     let gone = [
         "delete",
@@ -202,7 +208,7 @@ fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result
     let policy = format!("--image-pull-policy={policy}");
     let image = format!("--image={image}");
     until("the pod", DEADLINE, POLL, || {
-        // The service account of a namespace that was just made is not there yet.
+        // A new namespace does not have its service account yet.
         Ok(cluster
             .kubectl(&["run", "p", "-n", namespace, &image, &policy])
             .ok())

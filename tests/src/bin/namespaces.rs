@@ -1,4 +1,4 @@
-//! Pull secrets in many namespaces: figures beside what the API server can do at most, not a test.
+//! Measures pull secrets in many namespaces, and compares with the maximum of the API server.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::namespaces::{Step, measure};
 
+/// Measure pull secrets in many namespaces
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
-    /// How many namespaces
+    /// Number of namespaces; several with commas
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     namespaces: Vec<usize>,
-    /// Seconds without any change
+    /// Seconds to measure without any change
     #[arg(long, default_value_t = 60)]
     idle: u64,
 }

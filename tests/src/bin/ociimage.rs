@@ -1,4 +1,4 @@
-//! Writes an OCI image archive that holds static programs.
+//! Writes an OCI image archive with static programs.
 
 use std::path::PathBuf;
 
@@ -6,26 +6,26 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::image::{Image, write};
 
-/// Write a reproducible OCI image archive of static programs; print the manifest's digest and the
-/// image's size in bytes
+/// Write a reproducible OCI image archive of static programs; print the digest of the manifest and the size of the
+/// image in bytes
 #[derive(Parser)]
 struct Cli {
-    /// The program, a static ELF file
+    /// Static ELF program that is the entrypoint
     #[arg(long)]
     binary: PathBuf,
-    /// Its name in the image, where it is `/NAME` and the entrypoint
+    /// Name of the entrypoint; its path in the image is `/NAME`
     #[arg(long)]
     name: String,
-    /// Another program, which is in the image by its file name
+    /// Additional program, stored under its own file name; can be repeated
     #[arg(long)]
     beside: Vec<PathBuf>,
-    /// User and group the image runs as, `UID:GID`
+    /// User and group of the image, `UID:GID`
     #[arg(long)]
     user: String,
     /// Name and tag in the archive's index [default: NAME:latest]
     #[arg(long)]
     reference: Option<String>,
-    /// The archive to write
+    /// Archive to write
     #[arg(long)]
     output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Pictures of the plugin at work, for `docs/img`: the real program, on a terminal, against a cluster of real nodes.
+//! Takes the pictures in `docs/img`: the real plugin, on a terminal, with a cluster of real nodes.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use globalps_tests::{Cluster, Options, kubernetes, picture};
 const NODES: u8 = 6;
 const COLUMNS: u16 = 96;
 const ROWS: u16 = 60;
-/// What the registry is called, to the plugin alone.
+/// Name of the registry, which only the plugin can resolve.
 const REGISTRY: &str = "registry.example.com";
 const REGISTRY_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
@@ -28,24 +28,24 @@ fn pictures() -> Result<()> {
     let dir = kubernetes::target_dir().join("clusters/pictures");
     let cluster = Cluster::up(&Options { dir, nodes: NODES })?;
     let product = Product::install(&cluster)?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let authority = Authority::new()?;
     let identity = authority.issue(&[REGISTRY], Validity::Now)?;
     let password = cluster.registry().password()?;
     let _registry = LoneRegistry::basic_at(
         SocketAddr::from((REGISTRY_ADDRESS, 443)),
-        &folder.path().join("registry"),
+        &directory.path().join("registry"),
         Some(&identity),
         &password,
     )?;
-    fs::write(folder.path().join("ca.pem"), authority.pem())?;
+    fs::write(directory.path().join("ca.pem"), authority.pem())?;
     fs::write(
-        folder.path().join("hosts"),
+        directory.path().join("hosts"),
         format!("{REGISTRY_ADDRESS} {REGISTRY}\n"),
     )?;
     let studio = Studio {
         cluster: &cluster,
-        folder: folder.path(),
+        directory: directory.path(),
     };
 
     let line = format!("add --registry {REGISTRY} -u {USER} --wait");
@@ -61,7 +61,7 @@ fn pictures() -> Result<()> {
         Some(0),
     )?;
 
-    fs::write(folder.path().join("new.json"), content(2))?;
+    fs::write(directory.path().join("new.json"), content(2))?;
     studio.take("diff", "diff -f new.json", Some(1))?;
     let mut terminal = studio.start("status --watch")?;
     terminal.wait_for("100%", DEADLINE)?;
@@ -77,7 +77,7 @@ fn pictures() -> Result<()> {
     product.apply(&content(3))?;
     product.wait_condition("Degraded", "True")?;
     studio.take("failed", "status", Some(1))?;
-    // A pod's readiness is asked for now and then only.
+    // The kubelet probes the readiness of a pod only every few seconds.
     let ready = format!("--for=jsonpath={{.status.numberReady}}={NODES}");
     cluster.kubectl(&[
         "wait",
@@ -90,7 +90,8 @@ fn pictures() -> Result<()> {
     studio.take("check", "check", Some(1))
 }
 
-/// An additional Secret's content after so many changes. The password is no longer the registry's, which nobody asks here.
+/// Content of the additional Secret at this revision. The registry does not accept this password, but no pod uses it
+/// here.
 fn content(revision: u8) -> String {
     let entries = [
         format!(r#""{REGISTRY}":{{"auth":"cHVsbGVyOnJvdGF0ZWQ="}}"#),
@@ -103,10 +104,10 @@ fn content(revision: u8) -> String {
     )
 }
 
-/// Where the plugin is seen at work: it knows the registry by its name, and trusts it.
+/// Environment in which the plugin runs: it resolves the registry's name and trusts its certificate.
 struct Studio<'a> {
     cluster: &'a Cluster,
-    folder: &'a Path,
+    directory: &'a Path,
 }
 
 impl Studio<'_> {
@@ -114,7 +115,7 @@ impl Studio<'_> {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "--wd"])
-            .arg(self.folder)
+            .arg(self.directory)
             .args([
                 "sh",
                 "-c",
@@ -123,11 +124,11 @@ impl Studio<'_> {
             .arg(Product::plugin_path())
             .args(line.split(' '))
             .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("SSL_CERT_FILE", self.folder.join("ca.pem"));
+            .env("SSL_CERT_FILE", self.directory.join("ca.pem"));
         Terminal::start(&command, COLUMNS, ROWS)
     }
 
-    /// A picture of everything that it shows until its end, which is to be this one.
+    /// Takes a picture of the whole output of a command, which must exit with `expected`.
     fn take(&self, name: &str, line: &str, expected: Option<i32>) -> Result<()> {
         let (code, shown) = self.start(line)?.end(DEADLINE)?;
         ensure!(code == expected, "`{line}` ended with {code:?}: {shown}");
@@ -135,7 +136,7 @@ impl Studio<'_> {
     }
 }
 
-/// Writes the picture, but for one that shows the same as the one that is there at another time.
+/// Writes the picture, unless it differs from the existing one in times only.
 fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
     let prompt = format!("\x1b[32m$\x1b[0m kubectl globalps {line}\r\n");
     let picture = picture::svg(&format!("{prompt}{shown}"), COLUMNS);
@@ -146,10 +147,10 @@ fn picture(name: &str, line: &str, shown: &str) -> Result<()> {
         Err(error) => bail!("`{}` could not be read: {error}", path.display()),
     };
     if news {
-        fs::create_dir_all(path.parent().context("no folder")?)?;
+        fs::create_dir_all(path.parent().context("no parent directory")?)?;
         fs::write(&path, picture)?;
     }
-    let what = if news { "written" } else { "as it was" };
+    let what = if news { "written" } else { "unchanged" };
     println!("docs/img/{name}.svg: {what}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A namespace and a pod in one `kubectl apply`, over and over: how many pods run, and how long the first pull takes, with
-//! admission and with service accounts. Figures.
+//! Creates a namespace and a pod with one `kubectl apply`, many times, with admission and with service accounts. Prints
+//! how many pods run and how long the first pull takes.
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -12,14 +12,15 @@ use globalps_tests::{Access, Cluster, Options, kubernetes, until};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-/// A kubelet tries again within this time, twice at least: a pod that has not run by then has no credentials.
+/// A kubelet retries at least twice within this time. A pod that does not run by then has no credentials.
 const GIVEN_UP: Duration = Duration::from_secs(45);
-/// Pods at the same time: a node takes 110.
+/// Pods that run at the same time: a node takes 110.
 const TOGETHER: usize = 100;
 
+/// Create a namespace and a pod together, many times, and count the pods that run
 #[derive(Parser)]
 struct Args {
-    /// Namespaces with a pod, for each way.
+    /// Namespaces to create, each with a pod, for each way to attach pull secrets
     #[arg(long, default_value_t = 200)]
     count: usize,
 }
@@ -84,7 +85,7 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Both in one `kubectl apply`; the service account is the API server's, a moment later.
+/// Creates both with one `kubectl apply`. The API server creates the service account a moment later.
 fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
@@ -92,9 +93,9 @@ fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
             "spec": {"terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "c", "image": image, "imagePullPolicy": "Always"}]}},
     ]});
-    // Without its service account a pod is refused, and the apply is repeated.
+    // The API server rejects a pod without its service account, so the apply is retried.
     until(
-        "the pod is taken",
+        "the pod is created",
         DEADLINE,
         Duration::from_millis(10),
         || {
@@ -105,7 +106,7 @@ fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
     )
 }
 
-/// For each pod that came to run, how long it took; and how many did not.
+/// Returns how long each pod took until it ran, and how many never ran.
 fn follow(cluster: &Cluster, names: &[String]) -> Result<(Vec<Duration>, usize)> {
     let begun = Instant::now();
     let mut times = Vec::new();

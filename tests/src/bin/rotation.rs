@@ -1,5 +1,5 @@
-//! A rotation of real nodes at the default limit and at a quarter of them, one that meets a node which fails, and rotations
-//! by the credential provider: figures.
+//! Measures rotations on real nodes: with the default limit, with a quarter of the nodes at once, with a node that
+//! fails, and with the credential provider.
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -13,15 +13,17 @@ use globalps_tests::watch::Watch;
 use globalps_tests::{Cluster, Node, Options, config_file, kubernetes, until};
 use serde_json::json;
 
-/// A kubelet that was just restarted is left alone for a while, which is not what is measured.
-const RATION: Duration = Duration::from_secs(11);
+/// The syncer waits before it restarts the same kubelet again; this wait must not count.
+const RESTART_INTERVAL: Duration = Duration::from_secs(11);
 const ROTATIONS: usize = 3;
 const POLL: Duration = Duration::from_millis(100);
 const IN_PLACE: usize = 20;
 const WORSE: &str = "worse.example.com";
 
+/// Measure rotations on real nodes
 #[derive(Parser)]
 struct Args {
+    /// Number of nodes
     #[arg(long, default_value_t = 12)]
     nodes: u8,
 }
@@ -40,7 +42,10 @@ fn run(args: &Args) -> Result<()> {
     let nodes = cluster.nodes()?;
     product.apply(&content("rotation.example.com", 0))?;
     product.wait_synced()?;
-    println!("{} nodes; from the start of `kubectl apply`", nodes.len());
+    println!(
+        "{} nodes; times from the start of `kubectl apply`",
+        nodes.len()
+    );
     let mut round = 0;
     for limit in ["10%", "25%"] {
         set_limit(&cluster, limit)?;
@@ -53,7 +58,7 @@ fn run(args: &Args) -> Result<()> {
     with_one_that_fails(&cluster, &product, &nodes)
 }
 
-/// By the credential provider: no kubelet restarts.
+/// With the credential provider: no kubelet restarts.
 fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -> Result<()> {
     let deliver = |delivery: &str| -> Result<()> {
         let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
@@ -91,7 +96,9 @@ fn in_place(cluster: &Cluster, product: &Product, nodes: &[Node], rounds: i64) -
         }
     }
     let after = starts(product, nodes)?;
-    println!("by the credential provider, {IN_PLACE} rotations; from the start of `kubectl apply`");
+    println!(
+        "with the credential provider, {IN_PLACE} rotations; times from the start of `kubectl apply`"
+    );
     for (what, mut all) in ["first node's data", "last node's data", "every node Synced"]
         .into_iter()
         .zip(seconds)
@@ -120,7 +127,7 @@ fn rotate(
     limit: &str,
     round: i64,
 ) -> Result<()> {
-    sleep(RATION);
+    sleep(RESTART_INTERVAL);
     let before = starts(product, nodes)?;
     let revision = product.status()?["revision"].as_i64().context("none")? + 1;
     let watch = Watch::start(cluster, nodes.len())?;
@@ -133,19 +140,22 @@ fn rotate(
     let after = starts(product, nodes)?;
     let each: Vec<usize> = after.iter().zip(before).map(|(a, b)| a - b).collect();
     println!(
-        "maxUnavailable {limit:<4} every node Synced after {:.2} s; {} at once at most; kubelet starts of each node {each:?}",
+        "maxUnavailable {limit:<4} every node Synced after {:.2} s; at most {} at once; kubelet starts of each node {each:?}",
         last.duration_since(begun)?.as_secs_f32(),
         most.most_at_once(revision)?
     );
-    ensure!(each.iter().all(|starts| *starts == 1), "one start a node");
+    ensure!(
+        each.iter().all(|starts| *starts == 1),
+        "more or fewer than one kubelet start on a node"
+    );
     Ok(())
 }
 
-/// One in the middle: some have it, one fails, the rest are never asked.
+/// The node in the middle fails: the nodes before it have the content, the nodes after it are never assigned it.
 fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> Result<()> {
-    sleep(RATION);
+    sleep(RESTART_INTERVAL);
     set_limit(cluster, "10%")?;
-    // They are asked in the order of their names.
+    // Nodes are assigned in the order of their names.
     let mut names: Vec<&str> = nodes.iter().map(Node::name).collect();
     names.sort_unstable();
     let middle = names.len() / 2;
@@ -154,7 +164,7 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
     let before = starts(product, nodes)?;
     product.apply(&content(WORSE, 1))?;
     product.wait_condition("Degraded", "True")?;
-    // Whoever would be asked although he should not be has the time.
+    // Time for a wrong assignment to show.
     sleep(Duration::from_secs(5));
     let after = starts(product, nodes)?;
     let (mut have, mut untouched) = (Vec::new(), Vec::new());
@@ -166,7 +176,7 @@ fn with_one_that_fails(cluster: &Cluster, product: &Product, nodes: &[Node]) -> 
         }
     }
     println!(
-        "{} fails: {} had it before, {} untouched",
+        "{} fails: {} nodes had the content before, {} nodes are unchanged",
         broken.name(),
         have.len(),
         untouched.len()

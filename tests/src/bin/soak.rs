@@ -1,4 +1,4 @@
-//! Half an hour of everything at once on real nodes.
+//! Runs random events of every kind on real nodes.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,13 +7,16 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::{Cluster, Options, kubernetes, soak};
 
+/// Run random events of every kind on a cluster of real nodes, and check its state at the end
 #[derive(Parser)]
 struct Args {
+    /// Duration in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// Number of nodes
     #[arg(long, default_value_t = 6)]
     nodes: u8,
-    /// Of what happens and when; what comes of it also depends on the machine.
+    /// Determines which events happen and when; their outcome also depends on the machine
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -32,10 +35,13 @@ fn run(args: &Args) -> Result<()> {
     );
     let outcome = soak::soak(&cluster, Duration::from_mins(args.minutes), args.seed);
     if outcome.is_err() {
-        // It is left as it is, to be looked at: `testcluster down` ends it.
+        // The cluster stays for an investigation: `testcluster down` stops it.
         let kubeconfig = cluster.kubeconfig();
         cluster.keep()?;
-        eprintln!("the cluster stays: KUBECONFIG={}", kubeconfig.display());
+        eprintln!(
+            "the cluster is left running: KUBECONFIG={}",
+            kubeconfig.display()
+        );
     }
     outcome
 }

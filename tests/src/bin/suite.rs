@@ -1,4 +1,4 @@
-//! Runs the test programs of this package side by side: what `make test` does after the unit tests.
+//! Runs the test programs of this package in parallel: what `make test` does after the unit tests.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,15 +7,16 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::{exit_code, suite};
 
+/// Run the test files in parallel
 #[derive(Parser)]
 struct Cli {
-    /// How much runs at the same time: a cluster counts one for its control plane and one for each node
+    /// Load that runs at the same time: a cluster counts one for its control plane and one for each node
     #[arg(long, default_value_t = 9)]
     capacity: u32,
-    /// Minutes after which a test program is killed
+    /// Kill a test program after this many minutes
     #[arg(long, default_value_t = 20)]
     minutes: u64,
-    /// Test files to run, as `cargo test --test` names them; all where none is given
+    /// Test files to run, as named for `cargo test --test` [default: all]
     files: Vec<String>,
 }
 

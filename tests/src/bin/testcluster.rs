@@ -1,4 +1,4 @@
-//! A real Kubernetes cluster on this machine, for a person: up, down, and what befalls nodes in between.
+//! A real Kubernetes cluster on this machine, for people: starts it, stops it, and reboots, kills and adds nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,25 +33,25 @@ struct OneNode {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Bring a cluster up and leave it running
+    /// Start a cluster and leave it running
     Up {
-        /// How many nodes
+        /// Number of nodes
         #[arg(long, default_value_t = 3)]
         nodes: u8,
         #[command(flatten)]
         at: At,
     },
-    /// Take the cluster down, with all that it added to the machine
+    /// Stop the cluster and remove everything that it added to the machine
     Down {
         #[command(flatten)]
         at: At,
     },
-    /// Show what runs
+    /// Show the cluster's addresses, components and nodes
     Status {
         #[command(flatten)]
         at: At,
     },
-    /// Run a command in a node
+    /// Run a command on a node
     Exec {
         #[command(flatten)]
         node: OneNode,
@@ -60,7 +60,7 @@ enum Action {
     },
     /// Reboot a node and wait until it is Ready
     Reboot(OneNode),
-    /// Cut a node's power; it stays down
+    /// Cut a node's power; the node stays down
     Kill(OneNode),
     /// Boot a node that is down and wait until it is Ready
     Boot(OneNode),
@@ -69,15 +69,15 @@ enum Action {
         #[command(flatten)]
         at: At,
     },
-    /// Build Kubernetes' programs, where they are missing
+    /// Build the Kubernetes programs that are missing
     Build,
-    /// Say what this machine lacks
+    /// Check whether this machine can run a test cluster
     Preflight {
-        /// Install it, as root on Debian
+        /// Install what is missing; needs root and Debian
         #[arg(long)]
         install: bool,
     },
-    /// Take a cluster down at the end of standard input
+    /// Stop a cluster when standard input ends
     #[command(hide = true)]
     Reap { dir: PathBuf },
 }
@@ -100,7 +100,7 @@ fn run(action: Action) -> Result<ExitCode> {
         Action::Down { at } => {
             let dir = at.path();
             Cluster::down_at(&dir)?;
-            said(&format!("nothing runs at `{}`", dir.display()));
+            said(&format!("no cluster runs in `{}` any more", dir.display()));
         }
         Action::Status { at } => status(&at.attach()?)?,
         Action::Exec { node, command } => {
@@ -140,7 +140,7 @@ fn run(action: Action) -> Result<ExitCode> {
 fn up(nodes: u8, at: &At) -> Result<()> {
     let dir = at.path();
     if let Some(cluster) = Cluster::running_at(&dir)? {
-        eprintln!("a cluster is running at `{}` already", dir.display());
+        eprintln!("a cluster is already running in `{}`", dir.display());
         return hints(&cluster, &dir);
     }
     let cluster = Cluster::up(&Options {
@@ -162,8 +162,8 @@ fn hints(cluster: &Cluster, dir: &Path) -> Result<()> {
         "kubectl:    {}/kubectl",
         std::path::absolute(kubernetes::bin_dir())?.display()
     );
-    eprintln!("end it:     testcluster down --dir {}", dir.display());
-    // Alone on standard output, so that a shell can take it.
+    eprintln!("stop it:    testcluster down --dir {}", dir.display());
+    // The only line on standard output, so that a shell can evaluate it.
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
     Ok(())
 }
@@ -178,7 +178,7 @@ fn status(cluster: &Cluster) -> Result<()> {
             (false, _) => "down",
             (true, Ok(true)) => "Ready",
             (true, Ok(false)) => "not Ready",
-            (true, Err(_)) => "running, and the API server does not answer",
+            (true, Err(_)) => "running, but the API server does not answer",
         };
         println!("{:<10} {:<14} {state}", node.name(), node.ip());
     }
@@ -191,7 +191,7 @@ fn ready(node: &Node, said: &impl Fn(&str)) -> Result<()> {
     Ok(())
 }
 
-/// The command's own, or as a shell gives it for one that a signal ended.
+/// The command's exit code, or 128 plus the signal's number, as in a shell.
 fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status

@@ -1,4 +1,4 @@
-//! How long one waits for the plugin: figures beside their goals, not a test.
+//! Measures how long a user waits for the plugin, and compares with the goals.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use anyhow::Result;
 use clap::Parser;
 use globalps_tests::fleet::plugin::{PluginFigures, measure, median};
 
-/// What nobody notices, in milliseconds, and what anybody's machine has, in MB.
+/// Goals: times in milliseconds that no user notices, and memory in MB that every machine has.
 const HELP: u64 = 10;
 const FIRST_REQUEST: u64 = 30;
 const STATUS: u64 = 500;
 const STATUS_MEMORY: f64 = 60.0;
 const ADD: u64 = 300;
 
+/// Measure the plugin's response times on a simulated fleet
 #[derive(Parser)]
-#[command(about)]
 struct Cli {
-    /// Nodes of the fleet
+    /// Number of nodes
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
     /// Runs of each command

@@ -1,4 +1,4 @@
-//! What may go wrong on a node while it changes: one table, run by the test `faults` and listed in `docs/faults.md`.
+//! Faults on a node during a change: one table, which the test `faults` runs and `docs/faults.md` shows.
 
 mod provider;
 mod rotation;
@@ -8,51 +8,52 @@ use std::fmt::Write as _;
 /// What is done to a node, and when.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The syncer is killed as it enters the system call of this name for the nth time after the grant.
+    /// The syncer is killed when it enters this system call for the nth time after the assignment.
     Kill(&'static str, u32),
-    /// System calls of this name fail so, from the nth on or the nth only, as strace's `when` says.
+    /// Calls of this system call fail with this error: only the nth or all from the nth, in the syntax of strace's
+    /// `when`.
     Errno(&'static str, &'static str, &'static str),
-    /// A command before the grant.
+    /// A command that runs before the assignment.
     Before(&'static str),
-    /// A command so many milliseconds after the Secret was applied.
+    /// A command that runs this many milliseconds after the Secret was applied.
     During(u64, &'static str),
-    /// A command before the grant, and the syncer is killed at a system call too.
+    /// A command that runs before the assignment; then the syncer is killed at a system call.
     BeforeAndKill(&'static str, &'static str, u32),
     PowerCut(u64),
     Reboot(u64),
 }
 
-/// What the node is asked to do meanwhile.
+/// The change during which the fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To take new content.
+    /// The node applies new content.
     Rotation,
-    /// To go over from the credentials file to the credential provider.
+    /// The node switches from the credentials file to the credential provider.
     In,
-    /// To go back.
+    /// The node switches back.
     Out,
 }
 
-/// One row. Whatever happens: the file is whole and means the old or the new content at every moment, what is not ours
-/// stays in it, the kubelet runs in the end, and the next content is taken. On the way in and out the kubelet has the content
-/// at every moment, from the file or from its provider.
+/// One row. In every row the file is intact and has the old or the new content at every moment, entries that globalps
+/// does not manage stay in it, the kubelet runs in the end, and the next content is applied. While the delivery is
+/// switched, the running kubelet has the content at every moment, from the file or from the provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub way: Way,
     pub what: &'static str,
     pub moment: &'static str,
     pub fault: Fault,
-    /// Phase and reason that must be reported while the fault lasts, where it lasts.
+    /// Phase and reason that must be reported while the fault lasts, if it does.
     pub reported: Option<(&'static str, &'static str)>,
     /// A command that ends the fault.
     pub heal: &'static str,
-    /// Phase in the end.
+    /// Final phase.
     pub ends: &'static str,
-    /// The test itself puts something else in the file's place.
+    /// The fault itself replaces the file.
     pub is_replaced: bool,
-    /// The kubelet is started once and no more.
+    /// The kubelet starts exactly once.
     pub is_once: bool,
-    /// All the while the API server is away, from the grant on. Such rows are run together.
+    /// The API server is unavailable from the assignment on. These rows run together.
     pub is_api_away: bool,
 }
 
@@ -89,7 +90,7 @@ const fn errno(what: &'static str, moment: &'static str, fault: Fault) -> Row {
     }
 }
 
-/// The kubelet's unit gets this section while the content that is rolled out is in the file.
+/// The kubelet's unit has this section while the file has the new content.
 const fn kubelet(what: &'static str, fault: Fault, ends: &'static str) -> Row {
     Row {
         what,
@@ -103,11 +104,11 @@ const fn kubelet(what: &'static str, fault: Fault, ends: &'static str) -> Row {
 
 const UNBREAK: &str = "rm -f /etc/systemd/system/kubelet.service.d/fault.conf; systemctl daemon-reload; \
     rm -f /run/fault";
-/// Nobody starts a syncer again while there is no kubelet.
+/// Also starts the kubelet: without one, no syncer is started.
 const UNBREAK_AND_START: &str = "rm -f /etc/systemd/system/kubelet.service.d/fault.conf; systemctl daemon-reload; \
     systemctl reset-failed kubelet.service; systemctl start kubelet.service";
 
-/// `$NEW` stands for what only the new content has.
+/// `$NEW` stands for text that only the new content contains.
 macro_rules! unit {
     ($section:literal) => {
         concat!(
@@ -122,37 +123,37 @@ use unit;
 const FAILS: &str =
     unit!(r#"ExecStartPre=/bin/sh -c "! grep -q $NEW /var/lib/kubelet/config.json""#);
 
-/// All of them, a kind of way after the other.
+/// All rows, grouped by change.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     rotation::ROWS.iter().chain(provider::ROWS)
 }
 
-/// The table for people.
+/// The table as Markdown.
 pub fn document() -> String {
-    let mut text = "# What may go wrong on a node, and what comes of it\n\n\
-        Made from the tables in `tests/src/faults/` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib faults`; \
-        the test `faults` runs each row on a real node, with\na real systemd and a real kubelet. In every row, at every \
-        moment, the file is whole and means the old or the new content (but where the test itself puts something else \
-        in its\nplace), entries that are not ours stay in it, the kubelet runs in the end, and the next content is \
-        taken.\n"
+    let mut text = "# Faults on a node, and their outcome\n\n\
+        Generated from the tables in `tests/src/faults/` by `UPDATE_DOCS=1 cargo test -p globalps-tests --lib faults`. \
+        The test `faults` runs each row on a real node with\na real systemd and a real kubelet. In every row, the file is \
+        intact and has the old or the new content at every moment, except where the fault itself replaces the file.\n\
+        Entries that globalps does not manage stay in the file, the kubelet runs in the end, and the next content is \
+        applied.\n"
         .to_owned();
     for (way, title, more) in [
         (Way::Rotation, "New content is rolled out", ""),
         (
             Way::In,
-            "The node gets the credential provider",
-            "At every moment the kubelet that runs has the content, from the file or from its provider.\n\n",
+            "The node switches to the credential provider",
+            "The running kubelet has the content at every moment, from the file or from its provider.\n\n",
         ),
         (
             Way::Out,
-            "The node goes back to the credentials file",
-            "Likewise.\n\n",
+            "The node switches back to the credentials file",
+            "As in the previous table.\n\n",
         ),
     ] {
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         let _ = write!(
             text,
-            "\n## {title}\n\n{more}| fault | when | reported meanwhile | ends as | kubelet starts |\n|---|---|---|---|---|\n"
+            "\n## {title}\n\n{more}| fault | when | reported meanwhile | final phase | kubelet starts |\n|---|---|---|---|---|\n"
         );
         for row in rows().filter(|row| row.way == way) {
             let reported = row.reported.map_or_else(String::new, |(phase, reason)| {

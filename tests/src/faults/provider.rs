@@ -1,4 +1,4 @@
-//! What may go wrong while a node gets the credential provider, and while it goes back to the credentials file.
+//! Faults while a node switches to the credential provider, and back to the credentials file.
 
 use super::{Fault, ROW, Row, Way, errno, kill, kubelet, unit};
 
@@ -15,17 +15,17 @@ pub(super) const ROWS: &[Row] = &[
     way_out(kill("before its first unlink", "unlink", 1)),
     way_out(kill("before its second unlink", "unlink", 2)),
     way_out(kill("before its third unlink", "unlink", 3)),
-    way_in(power_cut("300 ms after it was asked for", 300)),
-    way_in(power_cut("700 ms after it was asked for", 700)),
+    way_in(power_cut("300 ms after the switch was requested", 300)),
+    way_in(power_cut("700 ms after the switch was requested", 700)),
     way_in(kubelet(
-        "the kubelet does not start with a provider",
+        "the kubelet does not start with a credential provider",
         Fault::Before(unit!(
             r#"ExecStartPre=/bin/sh -c "! grep -q image-credential /var/lib/kubelet/kubeadm-flags.env""#
         )),
         "RolledBack",
     )),
     way_in(kubelet(
-        "the kubelet fails at its first start only",
+        "only the kubelet's first start fails",
         Fault::Before(unit!(
             r#"ExecStartPre=/bin/sh -c "test -e /run/fault || { touch /run/fault; exit 1; }""#
         )),
@@ -34,24 +34,24 @@ pub(super) const ROWS: &[Row] = &[
     way_in(Row {
         what: "the disk is full",
         reported: Some(("Failed", "DiskFull")),
-        ..errno("", "all the time", Fault::Errno("fchmod", "ENOSPC", "1+"))
+        ..errno("", "throughout", Fault::Errno("fchmod", "ENOSPC", "1+"))
     }),
     way_in(errno(
         "a rename fails",
-        "once, the fourth",
+        "only the fourth",
         Fault::Errno("rename", "EIO", "4"),
     )),
-    way_out(power_cut("300 ms after it was asked for", 300)),
-    way_out(power_cut("700 ms after it was asked for", 700)),
+    way_out(power_cut("300 ms after the switch was requested", 300)),
+    way_out(power_cut("700 ms after the switch was requested", 700)),
     way_out(kubelet(
-        "the kubelet does not start without its provider",
+        "the kubelet does not start without its credential provider",
         Fault::Before(unit!(
             r#"ExecStartPre=/bin/sh -c "grep -q image-credential /var/lib/kubelet/kubeadm-flags.env""#
         )),
         "RolledBack",
     )),
     way_out(kubelet(
-        "the kubelet fails at its first start only",
+        "only the kubelet's first start fails",
         Fault::Before(unit!(
             r#"ExecStartPre=/bin/sh -c "test -e /run/fault || { touch /run/fault; exit 1; }""#
         )),
@@ -59,11 +59,11 @@ pub(super) const ROWS: &[Row] = &[
     )),
     way_out(errno(
         "a rename fails",
-        "once, the second",
+        "only the second",
         Fault::Errno("rename", "EIO", "2"),
     )),
     way_out(Row {
-        what: "the kubelet's flags are immutable",
+        what: "the file with the kubelet's flags is immutable",
         moment: "before",
         fault: Fault::Before("chattr +i /var/lib/kubelet/kubeadm-flags.env"),
         reported: Some(("Failed", "ImmutableFile")),

@@ -1,4 +1,4 @@
-//! What may go wrong while a node takes new content.
+//! Faults while a node applies new content.
 
 use super::{FAILS, Fault, ROW, Row, UNBREAK, UNBREAK_AND_START, errno, kill, kubelet, unit};
 
@@ -19,21 +19,21 @@ pub(super) const ROWS: &[Row] = &[
     kill("before its sixth fsync", "fsync", 6),
     kill("before its seventh fsync", "fsync", 7),
     kill("before its eighth fsync", "fsync", 8),
-    kill("before it asks systemd whether it may", "connect", 1),
     kill(
-        "before it asks which start the kubelet runs by",
+        "before it checks with systemd that a restart is possible",
         "connect",
-        2,
+        1,
     ),
-    kill("before it asks for the restart", "connect", 3),
-    kill("at its first word to the bus", "sendmsg", 1),
-    kill("at its sixth word to the bus", "sendmsg", 6),
-    kill("at its tenth word to the bus", "sendmsg", 10),
-    kill("at its sixteenth word to the bus", "sendmsg", 16),
-    kill("at its twenty-second word to the bus", "sendmsg", 22),
+    kill("before it reads the kubelet's `InvocationID`", "connect", 2),
+    kill("before it requests the restart", "connect", 3),
+    kill("at its first message to the bus", "sendmsg", 1),
+    kill("at its sixth message to the bus", "sendmsg", 6),
+    kill("at its tenth message to the bus", "sendmsg", 10),
+    kill("at its sixteenth message to the bus", "sendmsg", 16),
+    kill("at its twenty-second message to the bus", "sendmsg", 22),
     Row {
         what: "the kubelet does not start with the new content, and the syncer is killed",
-        moment: "on the way back, before its sixth rename",
+        moment: "during the rollback, before its sixth rename",
         fault: Fault::BeforeAndKill(FAILS, "rename", 6),
         heal: UNBREAK_AND_START,
         ends: "Synced or RolledBack",
@@ -41,7 +41,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         what: "the kubelet does not start with the new content, and the syncer is killed",
-        moment: "on the way back, before its eleventh fsync",
+        moment: "during the rollback, before its eleventh fsync",
         fault: Fault::BeforeAndKill(FAILS, "fsync", 11),
         heal: UNBREAK_AND_START,
         ends: "Synced or RolledBack",
@@ -50,31 +50,31 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         what: "the disk is full",
         reported: Some(("Failed", "DiskFull")),
-        ..errno("", "all the time", Fault::Errno("fchmod", "ENOSPC", "1+"))
+        ..errno("", "throughout", Fault::Errno("fchmod", "ENOSPC", "1+"))
     },
     Row {
-        what: "the disk can only be read",
+        what: "the disk is read-only",
         reported: Some(("Failed", "ReadOnlyDisk")),
-        ..errno("", "all the time", Fault::Errno("rename", "EROFS", "1+"))
+        ..errno("", "throughout", Fault::Errno("rename", "EROFS", "1+"))
     },
     errno(
         "a rename fails",
-        "once, the second",
+        "only the second",
         Fault::Errno("rename", "EIO", "2"),
     ),
     errno(
-        "a sync fails",
-        "once, that of the temporary file",
+        "an fsync fails",
+        "only that of the temporary file",
         Fault::Errno("fsync", "EIO", "3"),
     ),
     errno(
-        "a sync fails",
-        "once, that of the folder after the rename",
+        "an fsync fails",
+        "only that of the directory after the rename",
         Fault::Errno("fsync", "EIO", "4"),
     ),
     errno(
-        "a sync fails",
-        "once, the sixth",
+        "an fsync fails",
+        "only the sixth",
         Fault::Errno("fsync", "EIO", "6"),
     ),
     kubelet(
@@ -83,27 +83,27 @@ pub(super) const ROWS: &[Row] = &[
         "RolledBack",
     ),
     kubelet(
-        "the kubelet is killed 5 s after it has come up",
+        "the kubelet is killed 5 s after it started",
         Fault::Before(unit!(
             r#"ExecStartPost=/bin/sh -c "if grep -q $NEW /var/lib/kubelet/config.json; then systemd-run --on-active=5 pkill -9 -x kubelet; fi""#
         )),
         "RolledBack",
     ),
     kubelet(
-        "the kubelet hangs for 6 s as it is stopped",
+        "the kubelet takes 6 s to stop",
         Fault::Before(unit!("ExecStop=/bin/sleep 6")),
         "Synced",
     ),
     kubelet(
-        "the kubelet fails at its first start only",
+        "only the kubelet's first start fails",
         Fault::Before(unit!(
             r#"ExecStartPre=/bin/sh -c "test -e /run/fault || { touch /run/fault; exit 1; }""#
         )),
         "Synced",
     ),
     Row {
-        what: "the kubelet's unit may start once in ten minutes",
-        moment: "all the time",
+        what: "systemd allows one start of the kubelet's unit in ten minutes",
+        moment: "throughout",
         fault: Fault::Before(
             "mkdir -p /etc/systemd/system/kubelet.service.d; printf '%s\\n' '[Unit]' \
              'StartLimitIntervalSec=600' 'StartLimitBurst=1' > /etc/systemd/system/kubelet.service.d/fault.conf; \
@@ -124,7 +124,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the kubelet's unit is not there",
+        what: "the kubelet's unit does not exist",
         moment: "before",
         fault: Fault::Before(
             "mv /etc/systemd/system/kubelet.service /root/kubelet.service; systemctl daemon-reload",
@@ -134,19 +134,19 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "somebody else restarts the kubelet",
+        what: "another process restarts the kubelet",
         moment: "at the same time",
         fault: Fault::During(200, "systemctl restart --no-block kubelet.service"),
         ..ROW
     },
     Row {
-        what: "somebody else stops the kubelet",
+        what: "another process stops the kubelet",
         moment: "just before",
         fault: Fault::Before("systemctl stop --no-block kubelet.service"),
         ..ROW
     },
     Row {
-        what: "the bus is stopped",
+        what: "the system bus is stopped",
         moment: "before",
         fault: Fault::Before("systemctl stop dbus.socket dbus.service"),
         reported: Some(("Failed", "SystemBusAway")),
@@ -154,7 +154,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the bus and its socket are gone",
+        what: "the system bus and its socket are gone",
         moment: "before",
         fault: Fault::Before(
             "systemctl stop dbus.socket dbus.service; rm -f /run/dbus/system_bus_socket",
@@ -164,7 +164,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the bus and its socket are gone, and the syncer is started anew",
+        what: "the system bus and its socket are gone, and the syncer restarts",
         moment: "before",
         fault: Fault::Before(
             "systemctl stop dbus.socket dbus.service; rm -f /run/dbus/system_bus_socket; \
@@ -175,7 +175,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the bus hangs",
+        what: "the system bus hangs",
         moment: "before",
         fault: Fault::Before("pkill -STOP -x dbus-daemon"),
         reported: Some(("Failed", "SystemBusAway")),
@@ -183,8 +183,8 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the bus hangs",
-        moment: "150 ms after the grant",
+        what: "the system bus hangs",
+        moment: "150 ms after the assignment",
         fault: Fault::During(
             250,
             "pkill -STOP -x dbus-daemon; sleep 12; pkill -CONT -x dbus-daemon",
@@ -192,8 +192,8 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the bus is restarted",
-        moment: "in the middle",
+        what: "the system bus is restarted",
+        moment: "during the change",
         fault: Fault::During(200, "systemctl restart dbus.service"),
         ..ROW
     },
@@ -236,7 +236,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "a symbolic link is in the file's place",
+        what: "the file is replaced by a symbolic link",
         moment: "before",
         fault: Fault::Before(
             "cd /var/lib/kubelet; cp -p config.json kept; ln -s kept link; mv -T link config.json",
@@ -247,10 +247,10 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "a directory is in the file's place",
+        what: "the file is replaced by a directory",
         moment: "before",
         fault: Fault::Before(
-            // Exchanged in one step (renameat2), or the syncer would have the file back in between.
+            // Exchanged in one step (renameat2). Otherwise the syncer would restore the file in between.
             "cd /var/lib/kubelet; mkdir kept; \
              perl -e 'my ($a, $b) = (\"kept\", \"config.json\"); exit !!syscall(316, -100, $a, -100, $b, 2)'",
         ),
@@ -260,7 +260,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "a FIFO is in the file's place",
+        what: "the file is replaced by a FIFO",
         moment: "before",
         fault: Fault::Before(
             "cd /var/lib/kubelet; cp -p config.json kept; mkfifo pipe; mv -T pipe config.json",
@@ -271,7 +271,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the file is no credentials file any more",
+        what: "the file's content is not a credentials file",
         moment: "before",
         fault: Fault::Before("echo '{' > /var/lib/kubelet/config.json"),
         reported: Some(("Synced", "FileSetAside")),
@@ -279,7 +279,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the syncer's state is damaged, and it is started anew",
+        what: "the syncer's state is damaged, and the syncer restarts",
         moment: "before",
         fault: Fault::Before(
             "cd /var/lib/kubelet/.globalps; cp state.json /root; echo '{' > state.json; \
@@ -290,7 +290,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the syncer's state is a newer one's, and it is started anew",
+        what: "a newer version wrote the syncer's state, and the syncer restarts",
         moment: "before",
         fault: Fault::Before(
             "cd /var/lib/kubelet/.globalps; cp state.json /root; \
@@ -301,8 +301,8 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "two syncers are at work",
-        moment: "all the time",
+        what: "two syncers run",
+        moment: "throughout",
         fault: Fault::Before(
             "p=$(pgrep -x globalps-syncer); env -i $(tr '\\0' '\\n' < /proc/$p/environ) /usr/bin/nsenter -t $p \
              -m -n -u -i $(tr '\\0' ' ' < /proc/$p/cmdline) > /run/second.log 2>&1 & sleep 1; \
@@ -313,15 +313,15 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the API server is away",
-        moment: "from the grant on",
+        what: "the API server is unavailable",
+        moment: "from the assignment on",
         is_once: true,
         is_api_away: true,
         ..ROW
     },
     Row {
-        what: "the API server is away, and the kubelet does not start with the new content",
-        moment: "from the grant on",
+        what: "the API server is unavailable, and the kubelet does not start with the new content",
+        moment: "from the assignment on",
         fault: Fault::Before(FAILS),
         heal: UNBREAK,
         ends: "RolledBack",
@@ -329,8 +329,8 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        what: "the API server is away, and the syncer is killed",
-        moment: "from the grant on, before its third rename",
+        what: "the API server is unavailable, and the syncer is killed",
+        moment: "from the assignment on, before its third rename",
         fault: Fault::Kill("rename", 3),
         is_once: true,
         is_api_away: true,

@@ -1,4 +1,4 @@
-//! What this API server can do at most: the requests of a rotation, in their mix, by nobody who waits for anything.
+//! Measures the maximum of this API server: the requests of a rotation, in their mix, without waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::syncers::{patch_status, status};
 use crate::product::NAMESPACE;
 
 const TIME: Duration = Duration::from_secs(10);
-/// A revision that no rotation comes to.
+/// A revision that no rotation reaches.
 const FIRST_REVISION: usize = 1_000_000;
 
-/// Requests a second, the best of several numbers of clients. Watches of all the nodes must be open.
+/// Requests per second, the best of several numbers of clients. The watches of all nodes must be open.
 pub(super) async fn measure(
     controller: &Client,
     syncers: &[Client],
@@ -44,7 +44,7 @@ pub(super) async fn measure(
     Ok(best)
 }
 
-/// The watch of all objects that the controller has open too.
+/// The watch of all objects, which the controller has open too.
 async fn watch_all(client: Client) -> Result<()> {
     let objects: Api<NodePullSecret> = Api::namespaced(client, NAMESPACE);
     loop {
@@ -65,7 +65,7 @@ async fn run(
     let begun = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for index in 0..clients {
-        let granting: Api<NodePullSecret> = Api::namespaced(controller.clone(), NAMESPACE);
+        let assigning: Api<NodePullSecret> = Api::namespaced(controller.clone(), NAMESPACE);
         let syncer = &syncers[index % syncers.len()];
         let objects: Api<NodePullSecret> = Api::namespaced(syncer.clone(), NAMESPACE);
         let secrets: Api<Secret> = Api::namespaced(syncer.clone(), NAMESPACE);
@@ -76,10 +76,10 @@ async fn run(
                 let turn = turn.fetch_add(1, Relaxed);
                 let (node, uid) = &nodes[turn % nodes.len()];
                 let revision = i64::try_from(FIRST_REVISION + clients * 100_000 + turn)?;
-                let granted = grant(&granting, &leader, node, uid, revision).await?;
+                let assigned = assign(&assigning, &leader, node, uid, revision).await?;
                 secrets.get(GLOBAL_SECRET).await?;
-                let generation = granted.metadata.generation.unwrap_or_default();
-                let object_uid = granted.uid().unwrap_or_default();
+                let generation = assigned.metadata.generation.unwrap_or_default();
+                let object_uid = assigned.uid().unwrap_or_default();
                 let status = status(generation, revision, Phase::Synced);
                 patch_status(&objects, node, &object_uid, &status).await?;
                 requests += 3;
@@ -94,8 +94,8 @@ async fn run(
     Ok(f64::from(requests) / begun.elapsed().as_secs_f64())
 }
 
-/// As the controller grants.
-async fn grant(
+/// Makes the controller's assignment.
+async fn assign(
     objects: &Api<NodePullSecret>,
     leader: &str,
     node: &str,

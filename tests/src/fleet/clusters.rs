@@ -1,4 +1,5 @@
-//! The hub in front of many clusters: the management cluster's API server and etcd and the hub are real, the members simulated.
+//! The hub in front of many clusters: the management cluster's API server and etcd and the hub are real, the members
+//! are simulated.
 
 use std::time::{Duration, Instant};
 
@@ -25,49 +26,49 @@ const FLEET: &str = "shared";
 const POLL: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub clusters: usize,
-    /// What a member needs until each of its nodes has a new Secret.
+    /// Time until each node of a member has a new Secret.
     pub time: Duration,
-    /// Whether the members speak TLS, as clusters do.
+    /// Whether the members speak TLS, as real clusters do.
     pub has_tls: bool,
-    /// Processes of the hub that share the members.
+    /// Hub processes that share the members.
     pub shards: u32,
-    /// How long nothing is done, to see what the hub does then.
+    /// How long to measure the hub without any change.
     pub idle: Duration,
 }
 
-/// All that is known about one number of clusters.
+/// All results for one number of clusters.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub options: Options,
-    /// From the hub's start until every cluster has the very first revision.
+    /// From the hub's start until every cluster has the first revision.
     pub cold: Step,
-    /// From the start of another hub, with everything in force, until it watches every cluster.
+    /// From the start of another hub, with everything in effect, until it watches every cluster.
     pub restart: Step,
-    /// In the seconds that follow.
+    /// The seconds after that.
     pub settled: Step,
-    /// A tenth of the clusters at a time, and all of them.
+    /// A rotation of a tenth of the clusters at a time, and of all at once.
     pub tenth: Step,
     pub all: Step,
-    /// While a third of the clusters is away, and from their return until they have what the others have.
+    /// A rotation while a third of the clusters is unreachable, and from their return until they have the revision.
     pub away: Step,
     pub back: Step,
     pub idle: Step,
-    /// Of the hub: with no cluster, and after everything. Of several shards, the largest one.
+    /// The hub without clusters, and at the end. With several shards, the largest one.
     pub fresh: Usage,
     pub last: Usage,
     /// Memory of all shards, in KiB.
     pub resident: u64,
-    /// Its open files, most of which are connections, at the end.
+    /// Open files at the end, most of which are connections.
     pub files: usize,
-    /// Writes a second of a rotation's mix that this API server answers.
+    /// Writes per second, in a rotation's mix, that this API server can process.
     pub capacity: f64,
 }
 
-/// Brings a management cluster up, with that many members, and takes all the figures.
+/// Starts a management cluster with this many members, and takes all measurements.
 pub fn measure(options: &Options) -> Result<Figures> {
     let stage = HubStage::up_with(&format!("hub-{}", options.clusters), options.shards)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -94,20 +95,20 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     say("registered");
     let number = options.clusters;
     let cold = bench.cold(number).await?;
-    say("cold start done");
+    say("cold start complete");
     sleep(Duration::from_secs(2)).await;
     let tenth = bench.rotate(number, number / 10).await?;
-    say("rotation of a tenth at a time done");
+    say("rotation of a tenth at a time complete");
     bench.limit("100%").await?;
     let all = bench.rotate(number, number).await?;
-    say("rotation of all done");
+    say("rotation of all complete");
     bench.limit("10%").await?;
     let third = bench.members.take_third_away().await;
     let unreachable = u32::try_from(third)?;
     bench
         .wait(|status| status.counts.unreachable == unreachable)
         .await?;
-    say("a third is away");
+    say("a third is unreachable");
     let away = bench.rotate(number - third, number / 10).await?;
     let back = bench.back(number, third).await?;
     say("and back");
@@ -118,7 +119,7 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     let restart = bench.restart(number).await?;
     let settled = bench.rest(Duration::from_secs(10)).await?;
     let (restarted, _) = largest(stage)?;
-    say("another hub watches them all");
+    say("another hub watches all clusters");
     stage.stop()?;
     let capacity = capacity(&bench.admin, CLUSTERS).await?;
     let most_resident = last.most_resident.max(restarted.most_resident);
@@ -143,7 +144,7 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     })
 }
 
-/// The shard with the most memory, and the memory of all.
+/// Usage of the shard with the most memory, and the memory of all shards.
 fn largest(stage: &HubStage) -> Result<(Usage, u64)> {
     let pids = stage.pids()?;
     let usages: Result<Vec<Usage>> = pids.into_iter().map(Usage::of).collect();
@@ -162,7 +163,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The Secrets that register the members, the source and the `FleetPullSecret`.
+    /// Creates the Secrets that register the members, the source and the `FleetPullSecret`.
     async fn register(&mut self) -> Result<()> {
         let secrets = self.members.kubeconfigs().map(|(name, kubeconfig)| {
             let labels = json!({CLUSTER_LABEL: "true"});
@@ -190,7 +191,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// New content of the source, which makes the next revision.
+    /// Writes new content into the source, which creates the next revision.
     async fn write_source(&mut self) -> Result<()> {
         self.revision += 1;
         let entry = json!({"username": "bench", "password": format!("password-{}", self.revision)});
@@ -222,7 +223,7 @@ impl Bench<'_> {
         self.since(from, waves(0, number, number / 10)).await
     }
 
-    /// The next revision, until so many clusters have it, of which so many may be away at once.
+    /// Rolls out the next revision, and waits until `number` clusters have it; at most `most` change at once.
     async fn rotate(&mut self, number: usize, most: usize) -> Result<Step> {
         let from = Mark::now(&self.members, self.hub).await?;
         self.write_source().await?;
@@ -243,19 +244,22 @@ impl Bench<'_> {
         from.until_now(&self.members, self.hub, &log, waves).await
     }
 
-    /// What happens in this time.
+    /// Measures what happens in this time.
     async fn rest(&self, time: Duration) -> Result<Step> {
         let from = Mark::now(&self.members, self.hub).await?;
         sleep(time).await;
         self.since(from, 0).await
     }
 
-    /// Until another hub watches every member.
+    /// Restarts the hub, and waits until it watches every member.
     async fn restart(&mut self, number: usize) -> Result<Step> {
         self.stage.stop()?;
         let begun = Instant::now();
         while self.members.watches() > 0 {
-            ensure!(begun.elapsed() < DEADLINE, "watches without a hub");
+            ensure!(
+                begun.elapsed() < DEADLINE,
+                "the watches of the stopped hub are still open"
+            );
             sleep(POLL).await;
         }
         let from = Mark::before(&self.members);
@@ -271,7 +275,7 @@ impl Bench<'_> {
         self.since(from, 0).await
     }
 
-    /// Until the newest revision is in force in so many clusters, and nowhere anything is left to do.
+    /// Waits until this many clusters have the newest revision and all other clusters are settled.
     async fn wait_in_force(&self, number: usize) -> Result<()> {
         let (revision, number) = (self.revision, u32::try_from(number)?);
         self.wait(|status| {

@@ -1,5 +1,5 @@
-//! Delivery into namespaces under everything that may happen at random: namespaces come, go and are excluded, content changes,
-//! others interfere, controllers are killed. After each round exactly what should be there is there.
+//! Delivery into namespaces under random events: namespaces are created, deleted and excluded, content changes, other
+//! clients interfere, controllers are killed. After each iteration exactly the expected objects must exist.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,23 +20,23 @@ use super::stage::Stage;
 use crate::process::kill;
 use crate::product::NAMESPACE;
 
-/// How long the controllers may take after a round: the next leader waits for the Lease of a killed one.
+/// How long the controllers may take after an iteration: the next leader waits until the Lease of a killed one expires.
 const SETTLED: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(200);
 const EVENTS: usize = 12;
 const CONTROLLERS: [&str; 2] = ["globalps-controller", "globalps-controller-2"];
 const TEAM: &str = "team";
-/// Another client may remove a reference so often before the controller leaves it.
+/// How often another client may remove a reference before the controller gives up.
 const REMOVALS: u32 = 3;
 const ACCOUNTS: [&str; 2] = ["ci", "default"];
 
-/// What happened.
+/// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     pub rounds: usize,
     pub events: usize,
     pub kills: usize,
-    /// The longest time until everything was as it should be.
+    /// The longest time until the expected state was reached.
     pub slowest: Duration,
 }
 
@@ -54,7 +54,7 @@ pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
     runtime.block_on(run(&stage, time, seed))
 }
 
-/// A namespace as others made it.
+/// A namespace of a user.
 #[derive(Clone, Debug, Default)]
 struct Space {
     has_label: bool,
@@ -71,7 +71,7 @@ struct World {
     team: u32,
     attach: Attach,
     is_enabled: bool,
-    /// `spec.imagePullSecrets.excludedNamespaces` names those that begin with `x`.
+    /// `spec.imagePullSecrets.excludedNamespaces` matches those that begin with `x`.
     excludes_x: bool,
 }
 
@@ -109,13 +109,13 @@ async fn run(stage: &Stage, time: Duration, seed: u64) -> Result<Outcome> {
                     .map_err(|error| anyhow::anyhow!("{error:#}"))?;
                 kill(*pid);
                 outcome.kills += 1;
-                // It may be in the middle of what the last event asked for.
+                // The controller may still be working on the previous event.
                 world.event().await?;
                 sleep(Duration::from_millis(world.rng.u64(0..500))).await;
                 *controller = stage.start(component);
             }
         }
-        // Nobody's conflict outlives other content.
+        // New content ends every conflict.
         world
             .configure(&json!({"rollout": {"paused": false}}))
             .await?;
@@ -136,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// `is_additional`: of what every pod may use; else of the source with a scope.
+    /// `is_additional`: rotates the content for every pod; otherwise that of the source with a scope.
     async fn rotate(&mut self, is_additional: bool) -> Result<()> {
         let (name, registry, number) = if is_additional {
             (ADDITIONAL_SECRET, "quay.io", &mut self.additional)
@@ -254,7 +254,7 @@ impl World {
         Ok(())
     }
 
-    /// The namespace says that it gets nothing, or no longer.
+    /// Excludes a namespace by its label or annotation, or includes it again.
     async fn mark(&mut self, name: &str) -> Result<()> {
         let (by_label, is_marked) = (self.rng.bool(), self.rng.bool());
         let space = self.spaces.get_mut(name).context("a namespace")?;
@@ -272,7 +272,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody applies a service account as it was before.
+    /// Another client applies a service account in its original form.
     async fn detach(&mut self, name: &str) -> Result<()> {
         let space = self.spaces.get_mut(name).context("a namespace")?;
         if space.removals >= REMOVALS {
@@ -288,7 +288,7 @@ impl World {
         )
     }
 
-    /// How long it takes until everything is as it should be.
+    /// Waits for the expected state; returns how long it took.
     async fn settle(&self, round: usize) -> Result<Duration> {
         let begun = Instant::now();
         loop {
@@ -296,9 +296,10 @@ impl World {
                 return Ok(begun.elapsed());
             };
             if begun.elapsed() > SETTLED {
-                return Err(
-                    error.context(format!("round {round}: not within {} s", SETTLED.as_secs()))
-                );
+                return Err(error.context(format!(
+                    "iteration {round}: not within {} s",
+                    SETTLED.as_secs()
+                )));
             }
             sleep(POLL).await;
         }
@@ -322,7 +323,7 @@ impl World {
             let is_wanted = self.is_enabled && !is_excluded;
             match secrets.get(name) {
                 None => ensure!(!is_wanted, "{name} has no Secret"),
-                Some(_) if !is_wanted => bail!("{name} has a Secret left over"),
+                Some(_) if !is_wanted => bail!("{name} still has a Secret"),
                 Some(secret) => self.check_content(name, secret)?,
             }
             let is_attached = is_wanted && self.attach == Attach::ServiceAccounts;
@@ -362,7 +363,7 @@ impl World {
             wanted.push(("ghcr.io", self.team));
         }
         let is_right = found.means_the_same(&parse(config(&wanted).as_bytes())?);
-        ensure!(is_right, "{name} has other content");
+        ensure!(is_right, "{name} has wrong content");
         Ok(())
     }
 }
@@ -378,7 +379,7 @@ fn config(entries: &[(&str, u32)]) -> String {
     json!({"auths": auths}).to_string()
 }
 
-/// What another event deleted can't be changed.
+/// Ignores that another event deleted the object.
 fn unless_gone(done: kube::Result<()>) -> Result<()> {
     match done {
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),

@@ -1,4 +1,4 @@
-//! A straight line through some points, by least squares.
+//! Fits a straight line through points by least squares.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
@@ -8,7 +8,7 @@ pub struct Line {
     pub r2: f64,
 }
 
-/// Points as (x, y); at least two different x.
+/// Points as (x, y), with at least two different x.
 pub fn line(points: &[(f64, f64)]) -> Line {
     #[allow(clippy::cast_precision_loss)]
     let number = points.len() as f64;

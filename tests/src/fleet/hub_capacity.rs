@@ -1,4 +1,4 @@
-//! What the management cluster's API server can do at most: the hub's writes of a rotation, by nobody who waits for anything.
+//! Measures the maximum of the management cluster's API server: the hub's writes of a rotation, without waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
-/// How long it is measured with each number of writers.
+/// Duration of the measurement with each number of writers.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Writes a second, the best of several numbers of writers. The hub must not run, and its objects be there.
+/// Writes per second, the best of several numbers of writers. The hub's objects must exist, but the hub must not run.
 pub(super) async fn capacity(client: &Client, namespace: &str) -> Result<f64> {
     let api: Api<ClusterPullSecret> = Api::namespaced(client.clone(), namespace);
     let objects = api.list(&ListParams::default()).await?.items;
@@ -37,7 +37,7 @@ pub(super) async fn capacity(client: &Client, namespace: &str) -> Result<f64> {
     Ok(best)
 }
 
-/// As the hub does for each cluster: it assigns, and writes two statuses.
+/// The hub's writes for each cluster: an assignment and two statuses.
 async fn write(
     api: &Api<ClusterPullSecret>,
     object: &ClusterPullSecret,

@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(5);
 
 pub struct HubStage {
     pub(super) stage: Stage,
-    /// Processes of the hub that share the clusters.
+    /// Hub processes that share the clusters.
     shards: u32,
 }
 
@@ -30,19 +30,19 @@ pub struct HubStage {
 #[derive(Clone, Copy, Debug)]
 pub struct HubProcess {
     pub pid: u32,
-    /// Where it serves its metrics.
+    /// Port of its metrics.
     pub port: u16,
 }
 
 impl HubProcess {
-    /// An error where it has ended.
+    /// Fails if the process has exited.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.pid)
     }
 }
 
 impl HubStage {
-    /// `name`: of the cluster.
+    /// `name` of the cluster.
     pub fn up(name: &str) -> Result<Self> {
         Self::up_with(name, 1)
     }
@@ -56,7 +56,7 @@ impl HubStage {
         };
         let mut objects = install.objects();
         let pod = pod(&objects)?;
-        // Nothing else is to run on the hub's behalf.
+        // The hub runs as a process, not as a pod.
         objects.retain(|object| object["kind"] != "Deployment");
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTERS}});
@@ -76,7 +76,7 @@ impl HubStage {
         &self.stage.cluster
     }
 
-    /// Starts the hub as it is shipped, with all of its shards; the first one is returned.
+    /// Starts the shipped hub with all its shards; returns the first one.
     pub fn start(&self) -> Result<HubProcess> {
         for index in 1..self.shards {
             self.start_shard(&hub_shard(index), index)?;
@@ -84,7 +84,7 @@ impl HubStage {
         self.start_shard(HUB, 0)
     }
 
-    /// `component`: names this process of the hub.
+    /// `component` names this process of the hub.
     pub(super) fn start_as(&self, component: &str) -> Result<HubProcess> {
         self.start_shard(component, 0)
     }
@@ -111,7 +111,9 @@ impl HubStage {
             .arg(format!("--shard={index}/{}", self.shards))
             .env("KUBECONFIG", &file);
         spawn(layout, component, &mut command)?;
-        let pid = self.running(component)?.context("the hub ended at once")?;
+        let pid = self
+            .running(component)?
+            .context("the hub exited immediately")?;
         Ok(HubProcess { pid, port })
     }
 
@@ -121,17 +123,17 @@ impl HubStage {
         Ok(hubs.next().map(|process| process.pid))
     }
 
-    /// As Kubernetes ends a pod: it gives its Lease back.
+    /// Stops it with SIGTERM, like Kubernetes: the hub releases its Lease.
     pub fn stop(&self) -> Result<()> {
         for index in 0..self.shards {
             self.stage.cluster.signal(&hub_shard(index), "TERM")?;
         }
-        until("the end of the hub", Duration::from_secs(20), POLL, || {
+        until("the hub to exit", Duration::from_secs(20), POLL, || {
             Ok(self.pids()?.is_empty().then_some(()))
         })
     }
 
-    /// Of all shards.
+    /// The processes of all shards.
     pub(super) fn pids(&self) -> Result<Vec<u32>> {
         let running = (0..self.shards).map(|index| self.running(&hub_shard(index)));
         let running: Result<Vec<Option<u32>>> = running.collect();
@@ -161,7 +163,7 @@ impl HubStage {
     }
 }
 
-/// On its way to what it was assigned, or to nothing.
+/// Whether its assignment, or its removal, is in progress.
 pub(super) fn is_changing(object: &ClusterPullSecret) -> bool {
     use ClusterPhase::{Blocked, Failed, Removed, Synced};
     let spec = &object.spec;
@@ -171,7 +173,7 @@ pub(super) fn is_changing(object: &ClusterPullSecret) -> bool {
     (spec.revision > 0 || spec.remove) && !spec.revoked && !(is_about && is_over)
 }
 
-/// One that nobody has now.
+/// A port that is free now.
 fn free_port() -> Result<u16> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
     Ok(listener.local_addr()?.port())

@@ -1,4 +1,4 @@
-//! One step of a measurement of the hub: how long it took, what was asked meanwhile, and what the limits allow.
+//! One step of a measurement of the hub: its duration, the requests, and the minimum duration that the limits allow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,9 +19,9 @@ use super::meter::{Usage, audited};
 #[derive(Clone, Debug)]
 pub struct Step {
     pub time: Duration,
-    /// Batches of clusters, one after the other, that the limits take at least.
+    /// Minimum number of consecutive batches that the limits require.
     pub waves: usize,
-    /// Requests at the management cluster and at the members, by what was asked.
+    /// Number of requests to the management cluster and to the members, by kind.
     pub requests: Vec<(String, usize)>,
     pub at_members: Vec<(String, usize)>,
     pub reconciles: u64,
@@ -29,12 +29,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// By limits and answers alone it could not be faster.
+    /// The minimum duration, from the limits and the members' response times.
     pub fn least(&self, time: Duration) -> Duration {
         time * u32::try_from(self.waves).unwrap_or(u32::MAX)
     }
 
-    /// Requests of the hub that change something on the management cluster.
+    /// The hub's writes on the management cluster.
     pub fn writes(&self) -> usize {
         let is_write = |what: &str| {
             ["patch ", "create ", "delete "]
@@ -46,7 +46,7 @@ impl Step {
     }
 }
 
-/// All counters at a moment.
+/// All counters at one moment.
 pub(super) struct Mark {
     pub(super) begun: Instant,
     time: Timestamp,
@@ -56,7 +56,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// There is no hub yet.
+    /// The counters before a hub runs.
     pub(super) fn before(members: &Members) -> Self {
         Self {
             begun: Instant::now(),
@@ -75,7 +75,7 @@ impl Mark {
         })
     }
 
-    /// What has happened from the mark until now.
+    /// What has happened since the mark.
     pub(super) async fn until_now(
         self,
         members: &Members,
@@ -85,7 +85,7 @@ impl Mark {
     ) -> Result<Step> {
         let (time, to) = (self.begun.elapsed(), Timestamp::now());
         let now = Self::now(members, hub).await?;
-        // The log has the newest requests a moment later.
+        // The newest requests are in the log a moment later.
         sleep(Duration::from_secs(1)).await;
         let at_members = now.at_members.iter().map(|(what, count)| {
             let before = self.at_members.get(what).copied().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Mark {
     }
 }
 
-/// From the hub's metrics.
+/// Number of reconciles, from the hub's metrics.
 async fn reconciles(port: u16) -> Result<u64> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = "GET /metrics HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n";
@@ -114,12 +114,12 @@ async fn reconciles(port: u16) -> Result<u64> {
     Ok(count.context("no metrics of the hub")?.parse()?)
 }
 
-/// Files that a process has open.
+/// Number of open files of a process.
 pub(super) fn files(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Batches, one after the other: a canary, then twice as many as have it, up to `most`, until all have it.
+/// Consecutive batches: a canary, then twice as many as already have the revision, up to `most`, until all have it.
 pub(super) fn waves(mut done: usize, all: usize, most: usize) -> usize {
     let mut waves = 0;
     while done < all {

@@ -1,4 +1,4 @@
-//! What a member says that another one has taken over: anything but the truth.
+//! Responses of a member cluster that an attacker controls.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::time::sleep;
 
 use super::member_api::Body;
 
-/// A response without an end is as fast as this: fast enough to fill a machine within a minute or two.
+/// Chunk of an endless response: at this rate it would fill a machine's memory within a minute or two.
 const CHUNK: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Of events without an end, so many come with each pause.
+/// Number of events between two pauses of an endless watch.
 const EVENTS: u64 = 50;
 
-/// What the hub asks a member for.
+/// A request of the hub to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Namespace,
@@ -30,20 +30,20 @@ pub enum Asked {
 
 #[derive(Clone, Debug)]
 pub enum Lie {
-    /// This is merged into what is so.
+    /// This is merged into the true object.
     Says(Asked, Value),
-    /// Everything is at another place, with this status code.
+    /// Redirects every request to this URL, with this status code.
     Redirects(u16, String),
-    /// The response has no end.
+    /// The response never ends.
     Endless(Asked),
-    /// Neither have the events of the watch, each of which is made of its number.
+    /// The watch never stops sending events; each is made from its number.
     Events(fn(u64) -> Value),
-    /// Instead of HTTP: this, and then this without an end.
+    /// Instead of HTTP: the first text, then the second one repeated without end.
     Bytes(&'static str, &'static str),
 }
 
 impl Lie {
-    /// Instead of what is asked; `None`: that is answered, see [`Lie::about`].
+    /// The response that replaces the true one; `None`: the true one is used, see [`Lie::about`].
     pub(super) fn response(&self, asked: Asked) -> Option<Response<Body>> {
         match self {
             Self::Redirects(code, place) => {
@@ -73,7 +73,7 @@ impl Lie {
         }
     }
 
-    /// The object that is asked for, with the lie in it.
+    /// The requested object with the lie merged in.
     pub(super) fn about(&self, asked: Asked, object: &mut Value) {
         if let Self::Says(it, lie) = self
             && *it == asked
@@ -91,7 +91,7 @@ fn endless(parts: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> 
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-/// Until the other side hangs up.
+/// Writes until the other side disconnects.
 pub(super) async fn write_forever(
     mut stream: impl AsyncWrite + Unpin,
     (head, rest): (&str, &str),

@@ -1,4 +1,4 @@
-//! What one simulated cluster has, and what its globalps makes of it.
+//! The objects of one simulated cluster, and how its globalps reacts to them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,23 +13,23 @@ use tokio::time::sleep;
 use super::lies::{Asked, Lie};
 use crate::product::NAMESPACE;
 
-/// Nodes that a member says it has.
+/// Number of nodes that a member reports.
 const NODES: u32 = 3;
 pub(super) const GROUP: &str = "globalps.io/v1alpha1";
 
-/// A status code, and the object that goes with it.
+/// Status code and object of a response.
 pub(super) type Answer = (u16, Value);
 
-/// Asked before each write of a Secret, as `PATCH member-1`; false: it is not done.
+/// Called before each write of a Secret, with text such as `PATCH member-1`; false rejects the write.
 pub(super) type Admission = Arc<dyn Fn(String) -> bool + Send + Sync>;
 
-/// What all members were asked, and how they are.
+/// Requests to all members, and their state.
 #[derive(Default)]
 pub(super) struct Counts {
     requests: Mutex<BTreeMap<&'static str, usize>>,
-    /// Watches that are open.
+    /// Number of open watches.
     pub(super) watches: AtomicUsize,
-    /// Members whose nodes have not followed a write yet: now, and the most there were.
+    /// Members whose nodes have not followed a write yet: current number and maximum.
     changing: Mutex<(usize, usize)>,
 }
 
@@ -61,18 +61,19 @@ impl Counts {
     }
 }
 
-/// What the member has. All objects share a counter of versions.
+/// State of the member. All objects share one version counter.
 #[derive(Default)]
 struct Has {
     version: u64,
     secret: Option<Value>,
-    /// Version of the `GlobalPullSecret`, which version of the Secret it is about, and whether its nodes failed with that.
+    /// Version of the `GlobalPullSecret`, the version of the Secret that it is about, and whether its nodes failed with
+    /// it.
     config: u64,
     about: String,
     has_failed: bool,
     /// The nodes have not followed the hub's last write yet.
     is_changing: bool,
-    /// The nodes fail with whatever comes.
+    /// The nodes fail with any content.
     fails: bool,
     /// Number in the token that the hub needs.
     token: u32,
@@ -80,12 +81,12 @@ struct Has {
 
 pub(super) struct Member {
     name: String,
-    /// From a write of the Secret until every node there has it.
+    /// From a write of the Secret until every node of the member has it.
     time: Duration,
     has: Mutex<Has>,
     /// Version of the `GlobalPullSecret`.
     pub(super) news: watch::Sender<u64>,
-    /// Connections are taken, and nothing is answered.
+    /// Connections are accepted, but requests get no response.
     frozen: watch::Sender<bool>,
     lie: Mutex<Option<Lie>>,
     pub(super) counts: Arc<Counts>,
@@ -121,7 +122,7 @@ impl Member {
         format!("token-{}-of-{}", self.has().token, self.name)
     }
 
-    /// The hub needs another token from now on.
+    /// From now on the hub needs another token.
     pub(super) fn rotate_token(&self) {
         self.has().token += 1;
     }
@@ -131,11 +132,11 @@ impl Member {
     }
 
     pub(super) async fn thawed(&self) {
-        // An error means a dropped sender, and `self` has it.
+        // An error would mean a dropped sender, but `self` owns it.
         let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
     }
 
-    /// `None`: it says what is so.
+    /// `None`: responses are true.
     pub(super) fn set_lie(&self, lie: Option<Lie>) {
         *self.lie.lock().unwrap() = lie;
     }
@@ -144,7 +145,7 @@ impl Member {
         self.lie.lock().unwrap().clone()
     }
 
-    /// Whether the nodes fail with what comes from now on. Those that failed try again with the next version of the Secret.
+    /// Sets whether the nodes fail from now on. Failed nodes retry with the next version of the Secret.
     pub(super) fn set_failing(&self, fails: bool) {
         self.has().fails = fails;
     }
@@ -153,7 +154,7 @@ impl Member {
         self.has().secret.clone()
     }
 
-    /// Somebody there writes the Secret, or a part of it, or deletes it.
+    /// Another client in the member writes the Secret, or a part of it, or deletes it.
     pub(super) fn interfere(self: &Arc<Self>, change: impl FnOnce(&mut Option<Value>)) {
         let mut has = self.has();
         let mut secret = has.secret.take();
@@ -220,7 +221,7 @@ impl Member {
         }
         has.version += 1;
         has.secret = None;
-        // To the hub the member is done then, whatever its nodes do.
+        // For the hub the member is finished then, whatever its nodes do.
         if std::mem::take(&mut has.is_changing) {
             self.counts.ends();
         }
@@ -231,7 +232,7 @@ impl Member {
         (200, object)
     }
 
-    /// The member's globalps: after a while every node has what is there, if it is still the newest.
+    /// The member's globalps: after a while every node has the current Secret, unless a newer version exists.
     fn follow(self: &Arc<Self>, about: String) {
         let member = Arc::clone(self);
         tokio::spawn(async move {
@@ -284,7 +285,7 @@ impl Member {
 }
 
 impl Has {
-    /// Version of the Secret; empty: there is none.
+    /// Version of the Secret; empty: it does not exist.
     fn about(&self) -> String {
         let version = self
             .secret
@@ -295,7 +296,7 @@ impl Has {
     }
 }
 
-/// Somebody else owns the content, which would become another one.
+/// Whether another field manager owns the content and the apply would change it.
 fn conflicts(known: &Value, wanted: &Value, manager: &str) -> bool {
     let owners = known["metadata"]["managedFields"].as_array();
     let mut others = owners
@@ -306,7 +307,7 @@ fn conflicts(known: &Value, wanted: &Value, manager: &str) -> bool {
         && others.any(|it| !it["fieldsV1"]["f:data"][format!("f:{DATA_KEY}")].is_null())
 }
 
-/// The Secret after a server-side apply: what others have in it stays.
+/// The Secret after a server-side apply: other clients' fields stay.
 fn applied(mut secret: Value, wanted: &Value, manager: &str) -> Value {
     for field in ["labels", "annotations"] {
         secret["metadata"][field] = wanted["metadata"][field].clone();

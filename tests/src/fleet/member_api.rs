@@ -1,4 +1,4 @@
-//! What one simulated cluster answers: as much of an API server as the hub asks for, in memory.
+//! The API server of one simulated cluster: what the hub uses of it, in memory.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::product::NAMESPACE;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Counts as an open watch for as long as it lives.
+/// Counts as an open watch while it lives.
 struct Open(Arc<Counts>);
 
 impl Open {
@@ -151,14 +151,14 @@ impl Member {
 struct Watch {
     member: Arc<Member>,
     news: watch::Receiver<u64>,
-    /// Version that the watcher has.
+    /// The last version that the watcher got.
     known: u64,
     until: Instant,
     _open: Open,
 }
 
 impl Watch {
-    /// The next event as a line; `None`: the watch is over.
+    /// The next event as a line; `None`: the watch has ended.
     async fn next(&mut self) -> Option<String> {
         loop {
             self.news.borrow_and_update();
@@ -196,7 +196,7 @@ async fn read(body: Incoming) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// A parameter of a query; empty: there is none.
+/// A parameter of a query; empty: it is absent.
 fn parameter<'a>(query: &'a str, wanted: &str) -> &'a str {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs

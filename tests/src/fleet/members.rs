@@ -1,5 +1,5 @@
-//! Clusters that no machine could hold: each has an address of its own on the loopback, where one program plays its API server.
-//! All share one listener: a process may not have as many files as ten thousand members with a listener each.
+//! More clusters than a machine could run: each has its own loopback address, on which one program simulates its API
+//! server. All share one listener, because ten thousand listeners would exceed the limit of open files.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,13 +26,13 @@ use crate::web::{Authority, Validity, acceptor};
 /// Name in the certificate of all members.
 const SERVER_NAME: &str = "member.example.com";
 
-/// Long enough for the hub to find out.
+/// Long enough for the hub to notice.
 const AWAY: Duration = Duration::from_millis(300);
 
-/// Until the next connection is accepted, where none could be.
+/// Delay before the next accept, after a failed one.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// Addresses of the members in one network of the loopback.
+/// Members in one network of the loopback.
 const IN_NETWORK: usize = 250;
 
 pub struct Members {
@@ -40,18 +40,18 @@ pub struct Members {
     counts: Arc<Counts>,
     authority: Authority,
     has_tls: bool,
-    /// It ends with this.
+    /// Dropping this ends the listener.
     _accepting: JoinSet<()>,
 }
 
 struct Place {
     member: Arc<Member>,
     address: SocketAddr,
-    /// Its connections; `None`: the member is away, and each is reset.
+    /// Open connections; `None`: the member is unreachable, and each new connection is reset.
     connections: Mutex<Option<JoinSet<()>>>,
 }
 
-/// How all members talk.
+/// Common settings of all members.
 struct Terms {
     /// `None`: plain HTTP.
     tls: Option<TlsAcceptor>,
@@ -60,7 +60,7 @@ struct Terms {
 }
 
 impl Members {
-    /// `time`: what a member needs until each of its nodes has a new Secret.
+    /// `time`: how long until each node of a member has a new Secret.
     pub async fn start(
         number: usize,
         time: Duration,
@@ -95,7 +95,7 @@ impl Members {
         })
     }
 
-    /// Name and kubeconfig of each.
+    /// Name and kubeconfig of each member.
     pub fn kubeconfigs(&self) -> impl Iterator<Item = (&str, String)> {
         let numbers = 0..self.places.len();
         numbers.map(|at| (self.member(at).name(), self.kubeconfig(at)))
@@ -105,7 +105,7 @@ impl Members {
         &self.places[at].member
     }
 
-    /// With the authority in any case: a client without one would keep all those that the machine knows.
+    /// Contains the CA in any case, because a client without one would load all CAs of the machine.
     pub(super) fn kubeconfig(&self, at: usize) -> String {
         let place = &self.places[at];
         let scheme = if self.has_tls { "https" } else { "http" };
@@ -122,7 +122,7 @@ impl Members {
         .to_string()
     }
 
-    /// Every third member resets its connections, old and new. Returns how many members that are.
+    /// Makes every third member reset its old and new connections. Returns the number of these members.
     pub(super) async fn take_third_away(&self) -> usize {
         let third = (0..self.places.len()).step_by(3);
         for at in third.clone() {
@@ -131,7 +131,8 @@ impl Members {
         third.len()
     }
 
-    /// Each of these says that from now on, and `None` what is so. It is away for a moment, so that the hub connects again.
+    /// From now on each of these members gives its lie, or with `None` true responses. First disconnects it for a
+    /// moment, so that the hub reconnects.
     pub async fn lie(&self, lies: impl IntoIterator<Item = (usize, Option<Lie>)>) {
         for (at, lie) in lies {
             self.places[at].member.set_lie(lie);
@@ -141,7 +142,7 @@ impl Members {
         self.bring_all_back();
     }
 
-    /// The Secret that a member has.
+    /// The Secret in a member.
     pub fn secret(&self, at: usize) -> Option<Value> {
         self.places[at].member.secret()
     }
@@ -162,17 +163,17 @@ impl Members {
         (0..self.places.len()).for_each(|at| self.bring_back(at));
     }
 
-    /// The most members that ever had nodes on their way to what the hub wrote last.
+    /// The maximum number of members whose nodes had not yet followed the hub's last write.
     pub(super) fn most_changing(&self) -> usize {
         self.counts.most_changing()
     }
 
-    /// Watches that are open now.
+    /// Number of open watches.
     pub(super) fn watches(&self) -> usize {
         self.counts.watches()
     }
 
-    /// All requests so far, by what was asked.
+    /// Number of requests so far, by kind.
     pub(super) fn requests(&self) -> BTreeMap<&'static str, usize> {
         self.counts.requests()
     }
@@ -184,7 +185,7 @@ fn address(at: usize) -> Result<Ipv4Addr> {
     Ok(Ipv4Addr::new(127, 1, third, fourth))
 }
 
-/// Which member has this address; `None`: it is of no network of the members.
+/// The member with this address; `None`: the address is in no network of the members.
 fn number(address: IpAddr) -> Option<usize> {
     let IpAddr::V4(address) = address else {
         return None;
@@ -196,11 +197,11 @@ fn number(address: IpAddr) -> Option<usize> {
     Some(usize::from(third) * IN_NETWORK + fourth)
 }
 
-/// Until it is aborted.
+/// Runs until it is aborted.
 async fn serve(listener: TcpListener, places: Arc<[Place]>, terms: Arc<Terms>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many files: connections wait until some have ended.
+            // Too many open files: connections wait until some have ended.
             sleep(ACCEPT_AGAIN).await;
             continue;
         };
@@ -210,7 +211,7 @@ async fn serve(listener: TcpListener, places: Arc<[Place]>, terms: Arc<Terms>) {
         };
         let mut connections = place.connections.lock().unwrap();
         let Some(connections) = &mut *connections else {
-            // With a reset. An error means that the hub hung up before.
+            // Resets the connection. An error means that the hub already disconnected.
             let _ = stream.set_zero_linger();
             continue;
         };
@@ -227,13 +228,13 @@ async fn accept(member: Arc<Member>, stream: TcpStream, terms: Arc<Terms>) {
     // As Go's servers do.
     let _ = stream.set_nodelay(true);
     if let Some(Lie::Bytes(head, rest)) = member.lie() {
-        // The hub may hang up at any time.
+        // The hub may disconnect at any time.
         let _ = write_forever(stream, (head, rest)).await;
         return;
     }
     match &terms.tls {
         None => talk(member, stream, terms).await,
-        // A handshake that fails is the hub's to report.
+        // The hub reports a failed handshake.
         Some(tls) => {
             if let Ok(stream) = tls.accept(stream).await {
                 talk(member, stream, terms).await;
@@ -255,7 +256,7 @@ async fn talk(
         }
     });
     let talked = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // The hub may hang up at any time.
+    // The hub may disconnect at any time.
     let _ = talked.await;
 }
 

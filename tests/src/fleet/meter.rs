@@ -1,4 +1,4 @@
-//! What the API server counted, and what the kernel counted of the controller.
+//! The API server's request metrics, and the kernel's statistics of the controller.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::stage::CONTROLLER_NAMESPACE;
 
-/// What a rotation touches.
+/// Resources that a rotation reads or writes.
 const RESOURCES: [&str; 5] = [
     "nodepullsecrets",
     "globalpullsecrets",
@@ -22,7 +22,7 @@ const RESOURCES: [&str; 5] = [
     "events",
 ];
 
-/// Requests, by verb, resource and subresource, and the bytes of their answers and of what the watches told.
+/// Requests by verb, resource and subresource, and the bytes of responses and watch events.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     pub counts: BTreeMap<String, usize>,
@@ -47,7 +47,7 @@ impl Requests {
         }
     }
 
-    /// All of a rotation: neither watches, nor the heartbeats of nodes.
+    /// The requests of a rotation, without watches and heartbeats of nodes.
     pub fn of_rotation(&self) -> usize {
         let is_of_rotation = |key: &str| !key.starts_with("WATCH") && !key.contains("nodes");
         self.counts
@@ -58,7 +58,7 @@ impl Requests {
     }
 }
 
-/// The sums of Prometheus' text form that matter.
+/// Sums the relevant samples of Prometheus' text format.
 fn parse(text: &str) -> Requests {
     let mut requests = Requests::default();
     for line in text.lines() {
@@ -103,10 +103,10 @@ fn parse(text: &str) -> Requests {
     requests
 }
 
-/// What a process has used.
+/// Resource usage of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Now, and at most, in KiB.
+    /// Current and peak memory, in KiB.
     pub resident: u64,
     pub most_resident: u64,
     pub processor: Duration,
@@ -115,7 +115,7 @@ pub struct Usage {
 impl Usage {
     pub(super) fn of(pid: u32) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))
-            .context("the controller has ended")?;
+            .context("the controller has exited")?;
         let memory = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|line| line.split_whitespace().nth(1));
@@ -124,7 +124,7 @@ impl Usage {
                 .context("no figure")
         };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // After the name in parentheses, `utime` and `stime` are the 12th and the 13th field.
+        // After the command name in parentheses, `utime` and `stime` are the 12th and 13th fields.
         let fields = stat.rsplit_once(')').context("no name")?.1;
         let ticks = fields
             .split_whitespace()
@@ -156,7 +156,7 @@ pub(super) fn audited(log: &Path, from: Timestamp, to: Timestamp) -> Result<Vec<
             continue;
         }
         let verb = text(&event["verb"]);
-        // A watch is told twice: as it begins, and as it ends.
+        // The audit log records a watch twice: when it begins and when it ends.
         let stage = if verb == "watch" {
             "ResponseStarted"
         } else {
@@ -170,7 +170,7 @@ pub(super) fn audited(log: &Path, from: Timestamp, to: Timestamp) -> Result<Vec<
     Ok(counts.into_iter().collect())
 }
 
-/// The last bytes of a log, so many at most: all of it would be a fleet's whole life.
+/// The last bytes of a log, at most this many: the whole log covers the fleet's whole life.
 pub(super) fn tail(log: &Path, most: u64) -> Result<String> {
     let mut file = fs::File::open(log)?;
     let start = file.metadata()?.len().saturating_sub(most);

@@ -1,5 +1,6 @@
-//! A fleet that no machine could hold: thousands of Node objects without a node, and a syncer for each that asks the API
-//! server what a real one asks, and waits where a real one restarts its kubelet. API server, etcd and controller are real.
+//! A fleet that no machine could run: thousands of Node objects without nodes, and for each a simulated syncer that
+//! makes the requests of a real one, and sleeps when a real one restarts its kubelet. API server, etcd and controller
+//! are real.
 
 mod capacity;
 mod hub_capacity;
@@ -29,55 +30,55 @@ use anyhow::Result;
 
 pub use meter::{Requests, Usage};
 
-/// What a kubelet needs to come back.
+/// How long a kubelet takes to restart.
 pub const RESTART: Duration = Duration::from_millis(500);
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub nodes: usize,
-    /// How long nothing is done, to see what the controller does then.
+    /// How long to measure the controller without any change.
     pub idle: Duration,
-    /// A rotation of one node at a time is followed for so long at most; the rest of it is computed.
+    /// Maximum duration of the rotation of one node at a time; the rest of it is computed.
     pub one_at_a_time: Duration,
 }
 
 /// A rotation of all nodes.
 #[derive(Clone, Debug)]
 pub struct Rotation {
-    /// From the write of the additional Secret until the controller says `Ready`.
+    /// From the write of the additional Secret until the controller reports `Ready`.
     pub time: Duration,
-    /// The least number of restarts of a kubelet, one after the other, that the limit allows.
+    /// The minimum number of consecutive kubelet restarts that the limit allows.
     pub waves: usize,
     pub requests: Requests,
-    /// What the controller used meanwhile.
+    /// CPU time of the controller meanwhile.
     pub processor: Duration,
 }
 
-/// All that is known about a fleet of one size.
+/// All results for a fleet of one size.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub nodes: usize,
-    /// The very first one, with which the objects of all nodes come to be.
+    /// The first rollout, which creates the objects of all nodes.
     pub first: Rotation,
-    /// A tenth of the nodes at a time.
+    /// A rotation of a tenth of the nodes at a time.
     pub tenth: Rotation,
-    /// By the credential provider, which restarts nothing.
+    /// A rotation with the credential provider, which restarts nothing.
     pub in_place: Rotation,
-    /// Time a node, one at a time, and how many of them it was seen on.
+    /// Time per node with one node at a time, and on how many nodes it was measured.
     pub one_at_a_time: (Duration, usize),
-    /// Requests a second of a rotation's mix that this API server answers while all the watches are open.
+    /// Requests per second, in a rotation's mix, that this API server processes while all watches are open.
     pub capacity: f64,
-    /// Requests of the controller while nothing happened, by verb and resource, and in how many minutes.
+    /// The idle controller's requests by verb and resource, and the length of the measurement in minutes.
     pub idle: (Vec<(String, usize)>, f64),
     pub idle_processor: Duration,
-    /// Of the controller, after its first start, and after everything.
+    /// The controller after its first start, and at the end.
     pub fresh: Usage,
     pub last: Usage,
 }
 
 impl Figures {
-    /// No rotation could be faster: there are so many restarts one after the other, and so many requests to be answered.
+    /// The minimum duration of a rotation: its consecutive restarts and its requests need this time.
     pub fn floor(&self, rotation: &Rotation) -> Duration {
         let waves = RESTART * u32::try_from(rotation.waves).unwrap_or(u32::MAX);
         #[allow(clippy::cast_precision_loss)]
@@ -86,7 +87,7 @@ impl Figures {
     }
 }
 
-/// Brings a control plane up, with that many nodes, and takes all the figures.
+/// Starts a control plane with this many nodes, and takes all measurements.
 pub fn measure(options: &Options) -> Result<Figures> {
     let stage = stage::Stage::up(options.nodes)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

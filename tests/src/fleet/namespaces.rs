@@ -1,4 +1,4 @@
-//! Pull secrets in thousands of namespaces: API server, etcd and controller are real, and there is no node.
+//! Pull secrets in thousands of namespaces: API server, etcd and controller are real, and there are no nodes.
 
 use std::time::{Duration, Instant};
 
@@ -19,38 +19,38 @@ use crate::product::NAMESPACE;
 
 const POLL: Duration = Duration::from_millis(10);
 const DEADLINE: Duration = Duration::from_mins(5);
-/// How long the API server's capacity is measured.
+/// Duration of the measurement of the API server's capacity.
 const TIME: Duration = Duration::from_secs(5);
 const NEW: usize = 20;
 
-/// How long something took, and the controller's writes of Secrets meanwhile.
+/// How long something took, and how many Secrets the controller wrote meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub time: Duration,
     pub writes: usize,
 }
 
-/// All that is known about one number of namespaces.
+/// All results for one number of namespaces.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub namespaces: usize,
-    /// From the write of the additional Secret until the status says that every namespace has it.
+    /// From the write of the additional Secret until the status reports that every namespace has it.
     pub fill: Step,
     pub rotation: Step,
-    /// From the answer to the creation of a namespace until its Secret is there; sorted.
+    /// From the response to the creation of a namespace until its Secret exists; sorted.
     pub new: Vec<Duration>,
-    /// From the exclusion of all of them until none has it.
+    /// From the exclusion of all namespaces until none has the Secret.
     pub removal: Step,
-    /// Secrets of that size that this API server applies a second, by nobody who waits for anything.
+    /// Secrets of that size that this API server can apply per second.
     pub capacity: f64,
-    /// Requests in the idle minute that follows, watches beside.
+    /// Requests in the following idle minute, without watches.
     pub idle: Vec<(String, usize)>,
-    /// Of the controller, before the first fill and after everything.
+    /// The controller before the first fill, and at the end.
     pub fresh: Usage,
     pub last: Usage,
 }
 
-/// Brings a control plane up, with that many namespaces, and takes all the figures.
+/// Starts a control plane with this many namespaces, and takes all measurements.
 pub fn measure(namespaces: usize, idle: Duration) -> Result<Figures> {
     let access = NamespaceAccess {
         secret_name: GLOBAL_SECRET.to_owned(),
@@ -187,7 +187,7 @@ async fn step<F: Future<Output = Result<()>>>(
     since(client, begun, &before).await
 }
 
-/// From the exclusion of most namespaces until none of these has a pull secret.
+/// From the exclusion of most namespaces until none of them has a pull secret.
 async fn exclude(client: &Client) -> Result<Step> {
     let exclude =
         json!({"spec": {"imagePullSecrets": {"excludedNamespaces": ["bench-*", "kube-*"]}}});

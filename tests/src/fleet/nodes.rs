@@ -1,4 +1,4 @@
-//! Node objects as large as those of a cloud, and the heartbeats of their kubelets.
+//! Node objects as large as those of a cloud provider, and their kubelets' heartbeats.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often a kubelet reports where nothing changed.
+/// How often a kubelet reports when nothing changes.
 const REPORT: Duration = Duration::from_mins(5);
 
 pub(super) fn name(index: usize) -> String {
@@ -24,7 +24,7 @@ pub(super) fn name(index: usize) -> String {
     )
 }
 
-/// Creates them all; their uids by name.
+/// Creates all Nodes; returns their UIDs by name.
 pub(super) async fn create(client: &Client, number: usize) -> Result<BTreeMap<String, String>> {
     let api: Api<Node> = Api::all(client.clone());
     stream::iter(0..number)
@@ -41,7 +41,7 @@ pub(super) async fn create(client: &Client, number: usize) -> Result<BTreeMap<St
         .await
 }
 
-/// Says for each node, one after the other, that it lives, as often as its kubelet does; never ends.
+/// Writes each Node's heartbeat in turn, as often as its kubelet would; never ends.
 pub(super) async fn beat(client: Client, number: usize) {
     let api: Api<Node> = Api::all(client);
     let pause = REPORT / u32::try_from(number).unwrap_or(u32::MAX);
@@ -50,7 +50,7 @@ pub(super) async fn beat(client: Client, number: usize) {
     for index in (0..number).cycle() {
         ticks.tick().await;
         let patch = json!({"status": {"conditions": [ready()]}});
-        // One that is missed comes again in five minutes.
+        // The next heartbeat follows in five minutes.
         let _ = api
             .patch_status(
                 &name(index),
@@ -66,7 +66,7 @@ fn ready() -> Value {
         "lastHeartbeatTime": Timestamp::now(), "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
-/// About 10 KB: what a kubelet and a cloud's controllers put there, with 50 images.
+/// About 10 KB: the fields that a kubelet and a cloud's controllers write, with 50 images.
 fn node(index: usize) -> Value {
     let name = name(index);
     let condition = |type_: &str| {

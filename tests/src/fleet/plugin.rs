@@ -1,4 +1,4 @@
-//! How long the plugin takes, as its user waits for it, in front of a fleet that has just been through a rollout.
+//! Measures how long a user waits for the plugin, on a fleet after a rollout.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -15,33 +15,33 @@ use super::stage::Stage;
 use crate::product::{Product, Ran, run};
 use crate::until;
 
-/// The name under which kubectl asks it for completions.
+/// The name under which kubectl runs the plugin for completions.
 const COMPLETE: &str = "kubectl_complete-globalps";
 
-/// All figures, each of so many runs.
+/// All measurements, each of several runs.
 #[derive(Clone, Debug)]
 pub struct PluginFigures {
-    /// Of the program, in bytes.
+    /// Size of the program in bytes.
     pub size: u64,
     pub help: Vec<Duration>,
-    /// From the start of the program until the API server received its first request, TLS and all.
+    /// From the start of the program until the API server receives its first request, including TLS.
     pub first_request: Vec<Duration>,
-    /// `status` with this format: what it prints, and the most memory that it held, in KiB.
+    /// `status` with this format: the times, and the peak memory in KiB.
     pub status: Vec<(&'static str, Vec<Duration>, u64)>,
-    /// From the start of `add`, without the live check, until it has ended: the Secret is stored then.
+    /// From the start of `add`, without the check of the registry, until it exits: the Secret is stored then.
     pub add: Vec<Duration>,
-    /// Names of nodes to a shell.
+    /// Completion of node names in a shell.
     pub complete: Vec<Duration>,
 }
 
-/// Brings a control plane up with that many nodes, and takes the figures.
+/// Starts a control plane with this many nodes, and takes the measurements.
 pub fn measure(nodes: usize, runs: usize) -> Result<PluginFigures> {
     let stage = Stage::up(nodes)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // What it holds open is part of a cluster of that size.
+    // Its open watches are part of a cluster of that size.
     let _fleet = runtime.block_on(rotation::roll_out_once(&stage, nodes))?;
     let desk = Desk { stage: &stage };
     let json = desk.done("status -o json")?;
@@ -73,7 +73,7 @@ fn repeat(runs: usize, mut one: impl FnMut() -> Result<Duration>) -> Result<Vec<
     (0..runs).map(|_| one()).collect()
 }
 
-/// Somebody with the plugin and a kubeconfig.
+/// A user's machine with the plugin and a kubeconfig.
 struct Desk<'a> {
     stage: &'a Stage,
 }
@@ -93,14 +93,14 @@ impl Desk<'_> {
         Ok(ran)
     }
 
-    /// From its start until it has ended, and all that it printed was read.
+    /// From the start of the plugin until it has exited and all its output was read.
     fn time(&self, line: &str) -> Result<Duration> {
         let begun = Instant::now();
         self.done(line)?;
         Ok(begun.elapsed())
     }
 
-    /// What the kernel says of it just before its end.
+    /// Peak memory, which the kernel reports just before the process exits.
     fn most_memory(&self, line: &str) -> Result<u64> {
         let mut child = self.command(line).stdout(Stdio::null()).spawn()?;
         let file = format!("/proc/{}/status", child.id());
@@ -112,7 +112,7 @@ impl Desk<'_> {
             most = most.max(number.map_or(Ok(0), str::parse)?);
             std::thread::sleep(Duration::from_micros(200));
         }
-        ensure!(most > 0, "`{line}` was over at once");
+        ensure!(most > 0, "`{line}` exited before its memory was read");
         Ok(most)
     }
 
@@ -131,7 +131,7 @@ impl Desk<'_> {
         let begun = Instant::now();
         let ran = run(&mut command, "")?;
         let time = begun.elapsed();
-        // A line a node, and the directive.
+        // One line per node, and the directive.
         ensure!(ran.stdout.lines().count() == nodes + 1, "{ran:?}");
         Ok(time)
     }
@@ -149,7 +149,7 @@ impl Desk<'_> {
     }
 }
 
-/// When the first request of the cluster's admin since then was received, to the microsecond.
+/// When the API server received the admin's first request since then, in microseconds.
 fn first_since(log: &Path, since: Timestamp) -> Result<Option<Timestamp>> {
     let text = super::meter::tail(log, 1 << 20)?;
     let times = text.lines().filter_map(|line| {
@@ -161,12 +161,12 @@ fn first_since(log: &Path, since: Timestamp) -> Result<Option<Timestamp>> {
     Ok(times.min())
 }
 
-/// Half of them took no longer.
+/// The median.
 pub fn median(times: &[Duration]) -> Result<Duration> {
     let mut times = times.to_vec();
     times.sort_unstable();
     times
         .get(times.len() / 2)
         .copied()
-        .context("nothing was measured")
+        .context("no measurements")
 }

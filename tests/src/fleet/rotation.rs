@@ -1,4 +1,4 @@
-//! The course of the measurement: first rollout, rotations, rest, and what the API server can do at most.
+//! The measurement: first rollout, rotations, idle time, and the API server's maximum.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,9 +21,9 @@ use super::syncers::Syncers;
 use super::{Figures, Options, Rotation, capacity, nodes};
 use crate::product::NAMESPACE;
 
-/// Clients whose connections the syncers share for what is no watch.
+/// Clients whose connections all syncers share for everything except watches.
 const CLIENTS: usize = 16;
-/// Between two looks at the status.
+/// Interval between reads of the status.
 const LOOK: Duration = Duration::from_millis(100);
 /// A rotation that takes longer has failed.
 const DEADLINE: Duration = Duration::from_mins(10);
@@ -37,7 +37,7 @@ struct Run<'a> {
     revision: i64,
 }
 
-/// All that there is of a fleet before its first rollout.
+/// A fleet before its first rollout.
 struct Begun<'a> {
     run: Run<'a>,
     uids: BTreeMap<String, String>,
@@ -59,9 +59,9 @@ async fn begin<'a>(stage: &Stage, number: usize, audit_log: &'a Path) -> Result<
     let names: Vec<String> = uids.keys().cloned().collect();
     let syncers = Syncers::start(&clients, &names).await?;
     let beats = tokio::spawn(nodes::beat(admin.clone(), number));
-    say("every syncer watches");
+    say("every syncer is watching");
     let controller = stage.start_controller()?;
-    // Until it has seen everything.
+    // Until the controller has listed everything.
     sleep(Duration::from_secs(5)).await;
     let run = Run {
         nodes: number,
@@ -80,7 +80,7 @@ async fn begin<'a>(stage: &Stage, number: usize, audit_log: &'a Path) -> Result<
     })
 }
 
-/// A fleet that has been rolled out to once, and does no more.
+/// A fleet after its first rollout, which then stays unchanged.
 pub(super) async fn roll_out_once(stage: &Stage, nodes: usize) -> Result<Syncers> {
     let audit_log = stage.cluster.audit_log();
     let mut begun = begin(stage, nodes, &audit_log).await?;
@@ -103,20 +103,20 @@ pub(super) async fn measure(stage: &Stage, options: &Options) -> Result<Figures>
         fresh,
     } = begin(stage, options.nodes, &audit_log).await?;
     let first = run.rotate().await?;
-    say("first rollout done");
+    say("first rollout complete");
     sleep(Duration::from_secs(2)).await;
     let tenth = run.rotate().await?;
     say("rotation done");
     let one_at_a_time = run.one_at_a_time(options.one_at_a_time).await?;
-    say("one at a time done");
+    say("one at a time complete");
     run.configure(&json!({"kubelet": {"delivery": "CredentialProvider"}}))
         .await?;
-    // A change of the delivery is a revision, too.
+    // A change of the delivery is a revision too.
     run.revision += 1;
     run.wait_ready(Instant::now() + DEADLINE).await?;
     let in_place = run.rotate().await?;
     ensure!(in_place.waves == 0, "kubelets restarted");
-    say("rotation in place done");
+    say("rotation in place complete");
     let (idle, idle_processor) = run.idle(options.idle).await?;
     say("idleness done");
     let last = Usage::of(run.controller)?;
@@ -163,7 +163,7 @@ impl Run<'_> {
         let busy = self.syncers.most_busy();
         ensure!(
             busy <= limit,
-            "{busy} nodes changed at the same time, {limit} are allowed"
+            "{busy} nodes changed at the same time, but the limit is {limit}"
         );
         let synced = self.syncers.times(self.revision).len();
         ensure!(
@@ -172,7 +172,7 @@ impl Run<'_> {
             self.nodes
         );
         let mut requests = after.0.since(&before.0);
-        // Our own looks at the status.
+        // This program's own reads of the status.
         requests.counts.remove("GET globalpullsecrets");
         Ok(Rotation {
             time,
@@ -186,7 +186,8 @@ impl Run<'_> {
         })
     }
 
-    /// Rotates one node after the other, for so long; the rest of the nodes at once. Time a node, and how many there were.
+    /// Rotates one node after the other for at most this time; then the rest of the nodes at once. Returns the time per
+    /// node, and the number of nodes.
     async fn one_at_a_time(&mut self, most: Duration) -> Result<(Duration, usize)> {
         self.configure(&json!({"rollout": {"maxUnavailable": 1}}))
             .await?;
@@ -199,7 +200,7 @@ impl Run<'_> {
         let busy = self.syncers.most_busy();
         ensure!(
             busy <= 1,
-            "{busy} nodes changed at the same time, 1 is allowed"
+            "{busy} nodes changed at the same time, but the limit is 1"
         );
         let times = self.syncers.times(self.revision);
         self.configure(&json!({"rollout": {"maxUnavailable": "10%"}}))
@@ -212,9 +213,9 @@ impl Run<'_> {
         Ok((each, times.len()))
     }
 
-    /// Requests and processor time of the controller while nobody does anything.
+    /// Requests and CPU time of the controller without any change.
     async fn idle(&self, time: Duration) -> Result<((Vec<(String, usize)>, f64), Duration)> {
-        // Until the last words about the rotation are written.
+        // Until the last statuses of the rotation are written.
         sleep(Duration::from_secs(5)).await;
         let (before, from) = (Usage::of(self.controller)?, Timestamp::now());
         sleep(time).await;
@@ -224,7 +225,7 @@ impl Run<'_> {
         Ok(((requests, time.as_secs_f64() / 60.0), processor))
     }
 
-    /// New content of the additional Secret, which makes the next revision.
+    /// Writes new content into the additional Secret, which creates the next revision.
     async fn write_secret(&mut self) -> Result<()> {
         self.revision += 1;
         let password = format!("password-{}", self.revision);
@@ -250,7 +251,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Until the status says that the newest revision is in force.
+    /// Waits until the status reports that the newest revision is on every node.
     async fn wait_ready(&self, deadline: Instant) -> Result<()> {
         let api: Api<GlobalPullSecret> = Api::namespaced(self.admin.clone(), NAMESPACE);
         loop {
@@ -267,7 +268,7 @@ impl Run<'_> {
             }
             if Instant::now() > deadline {
                 bail!(
-                    "revision {} is not in force everywhere: {status:?}",
+                    "revision {} is not in effect everywhere: {status:?}",
                     self.revision
                 );
             }

@@ -1,4 +1,4 @@
-//! Control plane, permissions and the controller's process, without a node.
+//! A control plane without nodes, permissions, and the controller's process.
 
 use std::process::Command;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::{Cluster, Options, kubernetes, until};
 
 const CONTROLLER: &str = "globalps-controller";
 pub(super) const CONTROLLER_NAMESPACE: &str = "globalps-system";
-/// Not the syncer's own account: its tokens are bound to a pod each, and here there are no pods.
+/// Not the syncer's own account, whose tokens are bound to pods: there are no pods here.
 const SYNCERS: &str = "fleet-syncers";
 
 pub(super) struct Stage {
@@ -30,24 +30,24 @@ impl Stage {
         Self::with(&format!("fleet-{nodes}"), None)
     }
 
-    /// `name`: of the cluster. `access`: delivery into namespaces, where nodes get nothing.
+    /// `name` of the cluster; `access` enables delivery into namespaces, with nothing on nodes.
     pub(super) fn with(name: &str, access: Option<NamespaceAccess>) -> Result<Self> {
         Self::install(Self::bare(name)?.cluster, access, None)
     }
 
-    /// An API server on which nothing is installed, and which no controller works on.
+    /// An API server without globalps and without a controller manager.
     pub(super) fn bare(name: &str) -> Result<Self> {
         let cluster = Self::cluster(name)?;
-        // Nobody is to find out that there are no nodes: to start pods for them, to take them for dead.
+        // Without these, no component notices that the nodes don't exist.
         for component in ["kube-controller-manager", "kube-scheduler"] {
             cluster.signal(component, "KILL")?;
-            // Whatever has a log and does not run counts as dead where the API server is started again.
+            // A component with a log that does not run counts as dead when the API server restarts.
             std::fs::remove_file(cluster.layout().log(component))?;
         }
         Ok(Self { cluster })
     }
 
-    /// The same, with Kubernetes' own controllers: namespaces have service accounts, and end.
+    /// The same with Kubernetes' own controllers, which create service accounts and finish the deletion of namespaces.
     pub(super) fn managed(name: &str, access: NamespaceAccess) -> Result<Self> {
         Self::install(Self::cluster(name)?, Some(access), None)
     }
@@ -98,7 +98,7 @@ impl Stage {
         };
         let mut objects = install.objects();
         objects.push(pod(&objects)?);
-        // Its kind must be known first.
+        // The API server must know its CRD first.
         let (configuration, objects): (Vec<Value>, Vec<Value>) = objects
             .into_iter()
             .partition(|object| object["kind"] == "GlobalPullSecret");
@@ -129,7 +129,7 @@ impl Stage {
         self.apply(&list.to_string())
     }
 
-    /// The service accounts that Kubernetes' own controllers make in new namespaces.
+    /// Waits for the service accounts that Kubernetes' own controllers create in new namespaces.
     pub(super) fn wait_default_accounts(&self, namespaces: &[&str]) -> Result<()> {
         let (deadline, poll) = (Duration::from_secs(30), Duration::from_millis(100));
         for namespace in namespaces {
@@ -141,12 +141,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts the controller as it is shipped, with its own permissions.
+    /// Starts the shipped controller with its own permissions.
     pub(super) fn start_controller(&self) -> Result<u32> {
         self.start(CONTROLLER)
     }
 
-    /// `component`: names this process of the controller.
+    /// `component` names this process of the controller.
     pub(super) fn start(&self, component: &str) -> Result<u32> {
         let layout = self.cluster.layout();
         let file = layout.pki("controller.kubeconfig");
@@ -164,7 +164,7 @@ impl Stage {
             .env("KUBECONFIG", &file);
         spawn(layout, component, &mut command)?;
         self.controller(component)?
-            .context("the controller ended at once")
+            .context("the controller exited immediately")
     }
 
     fn controller(&self, component: &str) -> Result<Option<u32>> {
@@ -177,7 +177,7 @@ impl Stage {
 
     pub(super) fn stop_controller(&self) -> Result<()> {
         until(
-            "the end of the controller",
+            "the controller to exit",
             Duration::from_secs(10),
             Duration::from_millis(20),
             || {
@@ -210,7 +210,7 @@ impl Stage {
         Ok(config.to_string())
     }
 
-    /// Clients with the controller's permissions.
+    /// A client with the controller's permissions.
     pub(super) async fn controller_client(&self) -> Result<Client> {
         client(&self.controller_kubeconfig()?).await
     }
@@ -219,7 +219,7 @@ impl Stage {
         client(&std::fs::read_to_string(self.cluster.kubeconfig())?).await
     }
 
-    /// A client with a syncer's permissions. What it asks waits in the queue of service accounts.
+    /// A client with a syncer's permissions. Its requests are in the API server's queue for service accounts.
     pub(super) async fn syncer_client(&self) -> Result<Client> {
         let layout = self.cluster.layout();
         let group = Some("system:serviceaccounts");
@@ -233,13 +233,14 @@ async fn client(kubeconfig: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Name of this machine, as the controller's process sees it.
+/// Host name of this machine, as the controller's process reads it.
 pub(super) fn host() -> Result<String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(host.trim().to_owned())
 }
 
-/// The pod that the controller's process stands for: the API server takes writes only from the pod that the Lease names.
+/// The pod that represents the controller's process: the API server accepts writes only from the pod that the Lease
+/// names.
 pub(super) fn pod(objects: &[Value]) -> Result<Value> {
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
     let deployment = deployment.context("a Deployment")?;
@@ -250,7 +251,7 @@ pub(super) fn pod(objects: &[Value]) -> Result<Value> {
     }))
 }
 
-/// A syncer's, from the start: the controller makes the Role only with the first revision.
+/// A syncer's permissions, created at once: the controller would create the Role only with the first revision.
 fn permissions() -> Value {
     let metadata = json!({"name": SYNCERS, "namespace": NAMESPACE});
     let rbac = "rbac.authorization.k8s.io";

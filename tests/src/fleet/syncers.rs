@@ -1,5 +1,6 @@
-//! A syncer for each node, as far as the API server can tell: one watch of its own object by name, and for each grant a
-//! GET of the Secret, a kubelet's restart and a patch of the status: that work goes on, the real one tells after a second.
+//! A simulated syncer for each node, which makes the API requests of a real one: one watch of its own object by name,
+//! and for each assignment a GET of the Secret, a simulated kubelet restart, and a status patch. A real syncer also
+//! reports progress after a second, which this one does not reach.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -24,11 +25,11 @@ use tokio::time::sleep;
 use super::RESTART;
 use crate::product::NAMESPACE;
 
-/// As the real one renews its watch.
+/// A real syncer renews its watch this often.
 const WATCH_SECONDS: u32 = 290;
-/// As the real one looks again at a Secret that is at another revision.
+/// A real syncer rereads a Secret with another revision this often.
 const RECHECK: Duration = Duration::from_secs(5);
-/// Connections that are made at the same time.
+/// Connections that are opened at the same time.
 const CONNECTING: usize = 32;
 
 pub(super) struct Syncers {
@@ -36,19 +37,19 @@ pub(super) struct Syncers {
 }
 
 struct Shared {
-    /// Nothing is done about what the watches say.
+    /// Ignore all events of the watches.
     deaf: AtomicBool,
     connecting: Semaphore,
     watching: AtomicUsize,
     busy: AtomicUsize,
     most_busy: AtomicUsize,
-    /// Requests that failed, and were made again.
+    /// Requests that failed and were retried.
     errors: AtomicUsize,
-    /// Revision in force on the node, and since when.
+    /// The revision of each node, and since when it has it.
     synced: Mutex<BTreeMap<String, (i64, Instant)>>,
 }
 
-/// What there is to do.
+/// An assignment to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Task {
     uid: String,
@@ -58,7 +59,7 @@ struct Task {
 }
 
 impl Syncers {
-    /// Starts them all, and returns once every one is watching.
+    /// Starts all syncers, and returns when all are watching.
     pub(super) async fn start(clients: &[Client], names: &[String]) -> Result<Self> {
         let shared = Arc::new(Shared {
             deaf: AtomicBool::new(false),
@@ -84,7 +85,7 @@ impl Syncers {
         let deadline = Instant::now() + Duration::from_mins(5);
         while shared.watching.load(Relaxed) < names.len() {
             if Instant::now() > deadline {
-                bail!("not every syncer came to watch");
+                bail!("not every syncer opened its watch");
             }
             sleep(Duration::from_millis(100)).await;
         }
@@ -99,12 +100,12 @@ impl Syncers {
         self.shared.errors.load(Relaxed)
     }
 
-    /// The most nodes whose kubelet was ever restarting at the same time since the last call.
+    /// The maximum number of kubelets that restarted at the same time since the last call.
     pub(super) fn most_busy(&self) -> usize {
         self.shared.most_busy.swap(0, Relaxed)
     }
 
-    /// When each node with this revision came to it, in order.
+    /// When each node reached this revision, in order.
     pub(super) fn times(&self, revision: i64) -> Vec<Instant> {
         let synced = self.shared.synced.lock();
         let synced = synced.unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +125,7 @@ struct Syncer {
     secrets: Api<Secret>,
     name: String,
     shared: Arc<Shared>,
-    /// Configuration of the provider with which its kubelet runs; `None`: it has none.
+    /// The kubelet's provider configuration; `None`: it has none.
     provider: Arc<Mutex<Option<String>>>,
 }
 
@@ -138,7 +139,7 @@ impl Syncer {
         }
     }
 
-    /// One list, and the watch that goes on from it.
+    /// One list, and the watch that continues from it.
     async fn watch_once(&self, sender: &watch::Sender<Option<Task>>) -> Result<()> {
         let field = format!("metadata.name={}", self.name);
         let permit = self.shared.connecting.acquire().await?;
@@ -194,10 +195,10 @@ impl Syncer {
         }
     }
 
-    /// Whether the node came to what it was granted.
+    /// Whether the node reached its assignment.
     async fn try_once(&self, task: &Task) -> bool {
         if task.revision == 0 && !task.restore {
-            // Told once, so that the controller knows that somebody is there.
+            // Reported once, so that the controller knows that a syncer is there.
             return self.patch(task, 0, Phase::Pending).await.is_ok();
         }
         let mut provider = None;
@@ -218,7 +219,7 @@ impl Syncer {
             let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
             self.shared.most_busy.fetch_max(busy, Relaxed);
             sleep(RESTART).await;
-            // The controller may know of the next patch before its answer is here.
+            // The controller may see the next patch before its response arrives here.
             self.shared.busy.fetch_sub(1, Relaxed);
         }
         *self.provider.lock().unwrap_or_else(PoisonError::into_inner) = provider;

@@ -1,4 +1,4 @@
-//! The text of `auth`: base64 of `user:password`, and what becomes of it.
+//! Generates `auth`: base64 of `user:password`, and damaged forms of it.
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE};
@@ -7,7 +7,7 @@ use super::draw::{Change, Draw};
 use super::json::{INVALID_UTF8, SURROGATE};
 use super::kind::Kind;
 
-/// One that the kubelet takes.
+/// One that the kubelet accepts.
 pub(super) fn sound(draw: &mut Draw) -> String {
     let mut auth = BASE64_STANDARD.encode(pair(draw));
     if draw.one_in(5) {
@@ -16,14 +16,14 @@ pub(super) fn sound(draw: &mut Draw) -> String {
     auth
 }
 
-/// One that it may not take.
+/// One that the kubelet may reject.
 pub(super) fn odd(draw: &mut Draw) -> String {
     let mut auth = BASE64_STANDARD.encode(pair(draw));
     draw.change(&ODD, &mut auth);
     auth
 }
 
-/// User, colon, password: the password is never the same in a file, so one sees whose it is.
+/// User, colon, password. Every password in a file is unique, so that it identifies its entry.
 fn pair(draw: &mut Draw) -> Vec<u8> {
     let number = draw.below(1_000_000).to_string();
     let sound = format!("user:{number}");
@@ -51,13 +51,13 @@ fn unpadded(auth: &str) -> &str {
     auth.trim_end_matches('=')
 }
 
-/// Other last bits of the last character: no byte of what is encoded.
+/// Changes the unused bits of the last character, which encode no data.
 fn dirty(auth: &mut String) {
     let padding = auth.len() - unpadded(auth).len();
     let last = auth.len() - padding;
     if padding > 0 {
         let digit = auth[last - 1..last].bytes().next().unwrap_or_default();
-        // What is encoded ends in zero bits, so the digit's successor is a digit too, save for the last of each range.
+        // The encoded data ends in zero bits, so the next digit is valid too, except at the end of each range.
         let next = match digit {
             b'Z' => b'a',
             b'z' => b'0',

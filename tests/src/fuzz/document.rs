@@ -1,4 +1,4 @@
-//! The file as a whole.
+//! Generates whole credentials files.
 
 use super::draw::Draw;
 use super::entry;
@@ -6,9 +6,9 @@ use super::json::{bytes, field, member, nested, object, other_type, space, strin
 use super::kind::Kind;
 use super::places::Places;
 
-/// A file with these keys; a few have nothing of them.
+/// A file with these keys; a few files have no entries for them.
 pub(super) fn document(draw: &mut Draw, keys: &[String], places: &Places) -> Vec<u8> {
-    // One bad entry and the kubelet leaves the whole file: most files have none.
+    // One invalid entry makes the kubelet ignore the whole file, so most files have none.
     let odd_entries = draw.one_in(5);
     let mut members = vec![auths(draw, keys, odd_entries)];
     if draw.one_in(25) {
@@ -94,7 +94,7 @@ fn auths(draw: &mut Draw, keys: &[String], odd: bool) -> String {
     member(draw, &name, &value)
 }
 
-/// Go puts a second `auths` into the map of the first.
+/// Go merges a second `auths` into the map of the first.
 fn auths_again(draw: &mut Draw, keys: &[String], members: &mut Vec<String>) {
     let name = field(draw, "auths");
     let value = match draw.below(4) {
@@ -178,7 +178,7 @@ fn cred_helpers(draw: &mut Draw, places: &Places, members: &mut Vec<String>) {
     }
 }
 
-/// Something that may be done to the bytes, under its name.
+/// A possible change of the bytes, with its name.
 type Damage = (Kind, fn(&mut Draw, &mut Vec<u8>));
 
 const DAMAGES: [Damage; 22] = [
@@ -332,7 +332,7 @@ const DAMAGES: [Damage; 22] = [
     }),
 ];
 
-/// Puts the text before the last brace.
+/// Inserts the text before the last brace.
 fn insert_last(file: &mut Vec<u8>, text: &str) {
     let at = file
         .iter()

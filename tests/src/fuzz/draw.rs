@@ -1,4 +1,4 @@
-//! Chance, and the record of what came of it.
+//! A random generator that records the kinds it chose.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ pub(super) struct Draw {
     pub(super) kinds: BTreeSet<Kind>,
 }
 
-/// Something that may be done to a text, under its name.
+/// A possible change of a text, with its kind.
 pub(super) type Change = (Kind, fn(&mut Draw, &mut String));
 
 impl Draw {
@@ -24,7 +24,7 @@ impl Draw {
         self.kinds.insert(kind);
     }
 
-    /// From 0 to one less than the limit.
+    /// A number below the limit.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.random.usize(..limit)
     }
@@ -45,21 +45,21 @@ impl Draw {
         self.random.shuffle(list);
     }
 
-    /// Does one of the changes.
+    /// Applies one of the changes.
     pub(super) fn change(&mut self, changes: &[Change], text: &mut String) {
         let (kind, change) = self.pick(changes);
         self.note(kind);
         change(self, text);
     }
 
-    /// One of the values, and its kind noted.
+    /// One of the values; records its kind.
     pub(super) fn kind<T: Copy>(&mut self, from: &[(Kind, T)]) -> T {
         let (kind, value) = self.pick(from);
         self.note(kind);
         value
     }
 
-    /// A place between two characters, or at an end.
+    /// An index between two characters, or at an end.
     pub(super) fn place(&mut self, text: &str) -> usize {
         let mut at = self.below(text.len() + 1);
         while !text.is_char_boundary(at) {

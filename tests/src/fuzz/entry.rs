@@ -1,11 +1,11 @@
-//! What stands behind a key of `auths`.
+//! Generates the values of `auths`.
 
 use super::auth;
 use super::draw::Draw;
 use super::json::{INVALID_UTF8, SURROGATE, field, member, nested, object, other_type, string};
 use super::kind::Kind;
 
-/// An entry that the kubelet reads.
+/// An entry that the kubelet accepts.
 pub(super) fn sound(draw: &mut Draw) -> String {
     let mut members = Vec::new();
     match draw.below(16) {
@@ -78,7 +78,7 @@ pub(super) fn sound(draw: &mut Draw) -> String {
     object(draw, &members)
 }
 
-/// An entry for which one of the readers may leave it, or the whole file.
+/// An entry because of which a reader may ignore it or the whole file.
 pub(super) fn odd(draw: &mut Draw) -> String {
     let mut members = vec![auth_member(draw)];
     match draw.below(10) {
@@ -114,7 +114,7 @@ pub(super) fn odd(draw: &mut Draw) -> String {
         }
         8 => {
             draw.note(Kind::EntryBadThenGood);
-            // The last one counts, but does an earlier one do harm?
+            // The last duplicate counts, but an invalid earlier one may still matter.
             let bad = auth::odd(draw);
             let bad = string(draw, &bad);
             members.insert(0, member(draw, "\"auth\"", &bad));

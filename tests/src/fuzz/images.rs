@@ -1,4 +1,4 @@
-//! Image names, most of them such that one of the keys is for it.
+//! Generates image names, most of which match one of the keys.
 
 use super::draw::{Change, Draw};
 use super::kind::Kind;
@@ -21,7 +21,7 @@ pub(super) fn image(draw: &mut Draw, keys: &[String], places: &Places) -> String
     image
 }
 
-/// The key as an image, or one below it.
+/// The key as an image, or an image below it.
 fn of_key(draw: &mut Draw, keys: &[String], places: &Places) -> String {
     draw.note(Kind::ImageOfKey);
     let at = draw.below(keys.len());
@@ -179,7 +179,7 @@ const ODD: [Change; 19] = [
         *image = format!("{HEX}0")[..length].to_owned();
     }),
     (Kind::ImageLong, |draw, image| {
-        // At and around the limit of 255 for host and path, wherever it counts from.
+        // At and around the limit of 255 for host and path, whichever of them it counts.
         let length = draw.pick(&[
             200, 240, 244, 245, 246, 253, 254, 255, 256, 257, 263, 264, 265, 266, 300,
         ]);

@@ -1,11 +1,11 @@
-//! JSON as text: what a writer of JSON would never write must be written here.
+//! JSON as text, including what no JSON library would write.
 
 use super::draw::Draw;
 use super::kind::Kind;
 
-/// Stands in a text for an escape of half a pair, or of a whole one in an odd way.
+/// Placeholder for an escaped lone surrogate, or for a pair escaped in an unusual way.
 pub(super) const SURROGATE: &str = "\u{e000}";
-/// Stands in a text for bytes that are no UTF-8.
+/// Placeholder for bytes that are not UTF-8.
 pub(super) const INVALID_UTF8: &str = "\u{e001}";
 
 const SURROGATES: [&str; 9] = [
@@ -31,9 +31,9 @@ const NO_UTF8: [&[u8]; 8] = [
     b"\xc3",
 ];
 
-/// The text as a JSON string: mostly as it is, now and then with escapes where none is needed.
+/// The text as a JSON string: mostly literal, sometimes with unnecessary escapes.
 pub(super) fn string(draw: &mut Draw, text: &str) -> String {
-    // Each has its own share of the characters to escape: none, some, all.
+    // Share of the characters to escape: none, some or all.
     let share = match draw.below(40) {
         0 => 1,
         1 => 3,
@@ -83,7 +83,7 @@ fn escape(draw: &mut Draw, character: char, out: &mut String) {
     }
 }
 
-/// A name of a member that Go's decoder may take for the field, which it compares without regard to case.
+/// A member name that Go's decoder may match to the field, because it ignores case.
 pub(super) fn field(draw: &mut Draw, name: &str) -> String {
     let name = match draw.below(40) {
         0 => {
@@ -122,7 +122,7 @@ pub(super) fn field(draw: &mut Draw, name: &str) -> String {
     string(draw, &name)
 }
 
-/// White space that JSON allows between its tokens; mostly none.
+/// White space that JSON allows between tokens; mostly none.
 pub(super) fn space(draw: &mut Draw) -> &'static str {
     match draw.below(30) {
         0 => {
@@ -154,7 +154,7 @@ pub(super) fn member(draw: &mut Draw, name: &str, value: &str) -> String {
     format!("{name}{before}:{after}{value}")
 }
 
-/// The bytes of the text, with what is no UTF-8 in its places.
+/// The bytes of the text, with the placeholders replaced.
 pub(super) fn bytes(draw: &mut Draw, text: &str) -> Vec<u8> {
     let mut parts = text.split(INVALID_UTF8);
     let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -165,7 +165,7 @@ pub(super) fn bytes(draw: &mut Draw, text: &str) -> Vec<u8> {
     out
 }
 
-/// A value of a type that the field has not; JSON nevertheless.
+/// A valid JSON value of a type that the field does not have.
 pub(super) fn other_type(draw: &mut Draw) -> &'static str {
     draw.pick(&[
         "1",
@@ -183,7 +183,7 @@ pub(super) fn other_type(draw: &mut Draw) -> &'static str {
     ])
 }
 
-/// Arrays or objects in one another; Go's decoder allows 10,000 of them.
+/// Nested arrays or objects; Go's decoder allows a depth of 10,000.
 pub(super) fn nested(depth: usize, objects: bool) -> String {
     if objects {
         format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth))

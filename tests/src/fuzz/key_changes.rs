@@ -1,4 +1,4 @@
-//! What is done to keys by mistake, or in the belief that it means something.
+//! Changes of keys that people make by mistake, or because they expect a meaning.
 
 use super::draw::{Change, Draw};
 use super::json::{INVALID_UTF8, SURROGATE};
@@ -248,7 +248,7 @@ pub(super) const CHANGES: [Change; 42] = [
         }
     }),
     (Kind::KeyPercentInstead, |draw, key| {
-        // A byte of the key as its escape: the same key to who decodes it.
+        // A byte of the key as an escape: the same key for a reader that decodes it.
         let at = draw.below(key.len() + 1);
         if let Some(byte) = key.get(at..=at).and_then(|text| text.bytes().next()) {
             let escape = if draw.one_in(2) {
@@ -373,7 +373,7 @@ pub(super) const CHANGES: [Change; 42] = [
     (Kind::KeySurrogate, |draw, key| draw.insert(key, SURROGATE)),
 ];
 
-/// Where the host ends: behind a scheme, before a path.
+/// Where the host ends: after a scheme, before a path.
 fn host_end(key: &str) -> usize {
     let start = key.find("://").map_or(0, |at| at + 3);
     key[start..].find('/').map_or(key.len(), |at| start + at)
@@ -387,7 +387,7 @@ fn behind_host(key: &mut String, piece: &str) {
     key.insert_str(host_end(key), piece);
 }
 
-/// A label of the host, as its place in the key.
+/// Range of a random label of the host in the key.
 fn label(draw: &mut Draw, key: &str) -> std::ops::Range<usize> {
     let end = host_end(key);
     let start = key.find("://").map_or(0, |at| at + 3).min(end);

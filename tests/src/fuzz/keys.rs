@@ -1,11 +1,11 @@
-//! Keys of `auths`: registries as people write them.
+//! Generates keys of `auths`: registries as people write them.
 
 use super::draw::Draw;
 use super::key_changes::CHANGES;
 use super::kind::Kind;
 use super::places::Places;
 
-/// Keys of one file; now and then one twice, or one spelled otherwise.
+/// Keys of one file; sometimes one twice, or in two spellings.
 pub(super) fn keys(draw: &mut Draw, places: &Places) -> Vec<String> {
     let number = match draw.below(20) {
         0 => 0,
@@ -13,7 +13,7 @@ pub(super) fn keys(draw: &mut Draw, places: &Places) -> Vec<String> {
         18 => 6 + draw.below(6),
         _ => 30,
     };
-    // Some files have sound keys only.
+    // Some files have only valid keys.
     let odd = draw.pick(&[0, 2, 2, 4]);
     let mut keys: Vec<String> = Vec::new();
     while keys.len() < number {
@@ -33,7 +33,7 @@ pub(super) fn keys(draw: &mut Draw, places: &Places) -> Vec<String> {
     keys
 }
 
-/// A key of the file once more, or another spelling of it.
+/// A key of the file again, or another spelling of it.
 fn again(draw: &mut Draw, keys: &[String]) -> String {
     let at = draw.below(keys.len());
     let key = keys[at].clone();

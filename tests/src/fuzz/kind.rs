@@ -1,4 +1,4 @@
-//! What can be special about a case, by name.
+//! Names of everything that can be special about a case.
 
 macro_rules! kinds {
     ($($kind:ident)*) => {

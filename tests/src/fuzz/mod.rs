@@ -1,7 +1,8 @@
-//! Credentials files and image names as they are, and as they are by mistake: structured, never random bytes only.
+//! Generates realistic credentials files and image names, including those with mistakes: structured, never only random
+//! bytes.
 //!
-//! [`case`] makes the case of a number, always the same one, so that a number is all it takes to see a case again. Most
-//! files are sound but for one or two oddities: a file that nobody reads says little about matching.
+//! [`case`] always generates the same case for the same number, so the number is enough to reproduce a case. Most files
+//! are valid except for one or two oddities: a file that no reader accepts says little about matching.
 
 mod auth;
 mod document;
@@ -23,14 +24,14 @@ pub use provider::{PullCase, pull_case};
 use crate::oracle;
 use draw::Draw;
 
-/// A file and images to ask it about, with what is special in them.
+/// A file, images to match against it, and what is special in them.
 #[derive(Clone)]
 pub struct Case {
     pub asked: oracle::Case,
     pub kinds: BTreeSet<Kind>,
 }
 
-/// How many cases had each kind; a kind that none had is there with 0.
+/// Number of cases of each kind, including kinds without cases.
 pub struct Histogram(pub BTreeMap<Kind, u64>);
 
 impl Default for Histogram {
@@ -46,7 +47,7 @@ impl Histogram {
         }
     }
 
-    /// The kinds that no case had.
+    /// The kinds without cases.
     pub fn missing(&self) -> Vec<Kind> {
         let never = self.0.iter().filter(|(_, number)| **number == 0);
         never.map(|(kind, _)| *kind).collect()
@@ -62,7 +63,7 @@ impl std::fmt::Display for Histogram {
     }
 }
 
-/// The case of this number.
+/// The case with this number.
 pub fn case(number: u64) -> Case {
     let mut draw = Draw::new(number);
     let places = places::Places::draw(&mut draw);

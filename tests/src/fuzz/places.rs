@@ -1,4 +1,4 @@
-//! The few registries that one case is about: keys and images that have nothing in common prove nothing.
+//! The few registries of one case: keys and images without anything in common would test nothing.
 
 use super::draw::Draw;
 use super::kind::Kind;

@@ -1,4 +1,4 @@
-//! Pulls by pods inside and outside of scopes, of content whose keys and images have much in common.
+//! Pulls by pods inside and outside of scopes. Content and images often share registries and paths.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,16 +11,16 @@ use super::places::Places;
 use super::{document, images, keys};
 use crate::oracle::Pull;
 
-/// Content, a pull, and whose pull the provider may take it for.
+/// Content, a pull, and the pod that the provider may see in the request.
 #[derive(Clone)]
 pub struct PullCase {
     pub content: Content,
     pub asked: Pull,
-    /// `None`: there is no token, or none that says.
+    /// `None`: there is no token, or one without a pod.
     pub pod: Option<PodIdentity>,
 }
 
-/// Names that are a part of each other, or nearly.
+/// Names that are prefixes of each other, or nearly.
 const NAMES: [&str; 9] = [
     "team-a",
     "team-a",
@@ -37,9 +37,9 @@ const PATTERNS: [&str; 14] = [
     "**", "team-a-b", "a", "default",
 ];
 
-/// The case of this number.
+/// The case with this number.
 pub fn pull_case(number: u64) -> PullCase {
-    // Other numbers than those of the cases of files.
+    // A different sequence than that of the cases of files.
     let mut draw = Draw::new(number ^ 0x7072_6f76_6964_6572);
     let places = Places::draw(&mut draw);
     let mut all_keys = Vec::new();
@@ -88,12 +88,12 @@ fn config(draw: &mut Draw, places: &Places, all_keys: &mut Vec<String>) -> Docke
     let keys = keys::keys(draw, places);
     let document = document::document(draw, &keys, places);
     all_keys.extend(keys);
-    // A file that can't be read has nothing to deliver.
+    // A file that can't be parsed has nothing to deliver.
     let config = parse(&document).unwrap_or_default();
     if config.is_kubelet_readable() {
         return config;
     }
-    // No revision has such content, but its rendered form may reach a node all the same.
+    // No revision has such content, but a node might still get it in rendered form.
     parse(&config.render()).unwrap_or_default()
 }
 
@@ -109,9 +109,9 @@ fn scope(draw: &mut Draw) -> Scope {
     }
 }
 
-/// A token that is not the API server's for this pod, and whose it seems to be.
+/// A token that the API server did not issue for this pod, and the pod that it seems to be for.
 fn odd_token(draw: &mut Draw, pod: Option<PodIdentity>) -> (Option<String>, Option<PodIdentity>) {
-    // A kubelet asks for no token of a static pod.
+    // A kubelet requests no token for a static pod.
     if pod.is_none() {
         return (None, None);
     }

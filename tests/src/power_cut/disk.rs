@@ -1,5 +1,5 @@
-//! A model of a file system that promises no more than POSIX does: what was not synced may be there after a power cut,
-//! or not, or in part, and in another order.
+//! A model of a file system that guarantees only what POSIX does: after a power cut, data that was not synced may be
+//! there completely, partly or not at all, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::pending::{Body, Change, Id, Names, changed, newest, possible_bytes, possible_names};
 use super::tree::{Attributes, Tree};
 
-/// What a program did below one directory. Paths are relative to that; the directory itself is the empty path.
+/// An operation of a program below one directory. Paths are relative to it; the directory itself is the empty path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     Create(String, Attributes),
@@ -22,25 +22,25 @@ pub enum Op {
     SetMode(String, u32),
     SetOwner(String, Option<u32>, Option<u32>),
     SetXattr(String, String, Vec<u8>),
-    /// Of a file or a directory.
+    /// fsync of a file or a directory.
     Sync(String),
-    /// Of a file, without its attributes.
+    /// fdatasync of a file: without its attributes.
     SyncData(String),
     Rename(String, String),
     Unlink(String),
     RemoveDirectory(String),
 }
 
-/// What a cut may leave.
+/// The states in which a power cut may leave the disk.
 pub struct CrashStates {
-    /// How many there are, one for each moment and each way that what was not synced may have gone.
+    /// Their number: one for each moment and each outcome of the data that was not synced.
     pub all: usize,
-    /// Those that differ, each with the number of operations after which it may first be found.
+    /// The distinct states, each with the number of operations after which it first occurs.
     pub distinct: BTreeMap<Tree, usize>,
 }
 
-/// Every state in which the directory may be found after a cut before, between and after the operations, of which
-/// everything in `before` is older and synced.
+/// Every state in which the directory may be after a power cut before, between or after the operations. Everything in
+/// `before` is older and synced.
 pub fn crash_states(before: &Tree, ops: &[Op]) -> Result<CrashStates> {
     let mut disk = Disk::new(before);
     let mut states = CrashStates {
@@ -62,7 +62,7 @@ pub fn crash_states(before: &Tree, ops: &[Op]) -> Result<CrashStates> {
 
 const ROOT: Id = 0;
 
-/// Each part of a node is what is surely on the disk, and what was done since, which may not be.
+/// Each field holds what is certainly on the disk, and later changes that may be lost.
 struct Node {
     body: Body,
     attributes: Attributes,
@@ -72,7 +72,7 @@ struct Node {
 pub struct Disk(Vec<Node>);
 
 impl Disk {
-    /// All of it is synced.
+    /// A disk on which everything is synced.
     pub fn new(tree: &Tree) -> Self {
         let mut disk = Self(Vec::new());
         disk.add(tree);
@@ -99,7 +99,7 @@ impl Disk {
         id
     }
 
-    /// An error where there is no such file, or the operation could not have succeeded.
+    /// Applies an operation. Fails if the file does not exist or the operation could not have succeeded.
     pub fn apply(&mut self, op: &Op) -> Result<()> {
         match op {
             Op::Create(path, attributes) => self.make(path, Body::file(Vec::new()), attributes),
@@ -147,7 +147,7 @@ impl Disk {
     }
 
     fn make(&mut self, path: &str, body: Body, attributes: &Attributes) -> Result<()> {
-        ensure!(self.find(path).is_err(), "`{path}` is there already");
+        ensure!(self.find(path).is_err(), "`{path}` already exists");
         self.0.push(Node {
             body,
             attributes: attributes.clone(),
@@ -188,7 +188,7 @@ impl Disk {
         Ok((self.find(parent)?, name.to_owned()))
     }
 
-    /// As the running system sees it, with everything that was done.
+    /// The node at a path as the running system sees it, with all changes.
     fn find(&self, path: &str) -> Result<Id> {
         path.split('/')
             .filter(|name| !name.is_empty())
@@ -196,7 +196,7 @@ impl Disk {
                 Body::Directory { names, since } => newest(names, since).remove(name),
                 Body::File { .. } => None,
             })
-            .with_context(|| format!("there is no `{path}`"))
+            .with_context(|| format!("`{path}` does not exist"))
     }
 
     /// The directory as the running system sees it.
@@ -222,7 +222,7 @@ impl Disk {
         }
     }
 
-    /// Every state that a cut at this moment may leave.
+    /// Every state in which a power cut at this moment may leave the disk.
     pub fn possible(&self) -> Vec<Tree> {
         self.possible_of(ROOT)
     }
@@ -255,7 +255,7 @@ impl Disk {
         trees
     }
 
-    /// Each possible state of each entry with each of every other.
+    /// All combinations of the possible states of each entry.
     fn possible_entries(&self, names: &BTreeMap<String, Id>) -> Vec<BTreeMap<String, Tree>> {
         names
             .iter()

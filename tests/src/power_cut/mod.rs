@@ -1,5 +1,5 @@
-//! What a power cut leaves on a disk: the operations of a program, recorded as it runs, and every state of the disk
-//! that a file system may come up with after a cut between any two of them.
+//! What a power cut leaves on a disk: records the operations of a running program, and computes every state in which a
+//! file system may be after a power cut between any two of them.
 
 mod disk;
 mod pending;

@@ -1,11 +1,11 @@
-//! What was done and not synced yet: how it looks from within the running system, and what of it a cut may leave.
+//! Changes that are not synced yet: how the running system sees them, and which of them a power cut may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of a file or a directory.
 pub(super) type Id = usize;
 
-/// What is surely on the disk, and what was done to it since.
+/// What is certainly on the disk, and the changes since.
 pub(super) enum Body {
     File {
         bytes: Vec<u8>,
@@ -23,7 +23,7 @@ pub(super) enum Change {
     Truncate(usize),
 }
 
-/// Names that change together, to a node or to nothing.
+/// Names that change together; each then refers to a node or to nothing.
 pub(super) type Names = Vec<(String, Option<Id>)>;
 
 impl Body {
@@ -73,8 +73,7 @@ pub(super) fn changed(bytes: &[u8], since: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// The first of the changes, any number of them, and of the next nothing, its first half, or its length without its
-/// bytes.
+/// Any number of the first changes; of the next one nothing, its first half, or its length without its bytes.
 pub(super) fn possible_bytes(bytes: &[u8], since: &[Change]) -> BTreeSet<Vec<u8>> {
     let mut states = BTreeSet::from([changed(bytes, since)]);
     for (number, next) in since.iter().enumerate() {
@@ -91,7 +90,7 @@ pub(super) fn possible_bytes(bytes: &[u8], since: &[Change]) -> BTreeSet<Vec<u8>
     states
 }
 
-/// Any of the changes, but none without those before it that one of its names was in.
+/// Any subset of the changes; a change implies the earlier changes of its names.
 pub(super) fn possible_names(
     names: &BTreeMap<String, Id>,
     since: &[Names],

@@ -1,4 +1,4 @@
-//! Small disks, and everything that a cut may leave of them.
+//! Small disks, and every state in which a power cut may leave them.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn rename(from: &str, to: &str) -> Op {
     Op::Rename(from.to_owned(), to.to_owned())
 }
 
-/// `name=content` of each, `_` for a zero byte.
+/// `name=content` for each file, `_` for a zero byte.
 fn line(tree: &Tree) -> String {
     let mut line = String::new();
     for (name, tree) in tree.entries().into_iter().flatten() {
@@ -68,7 +68,7 @@ fn line(tree: &Tree) -> String {
     line.trim_end().to_owned()
 }
 
-/// After all of the operations, sorted.
+/// The possible states after all operations, sorted.
 fn possible_after(before: &Tree, ops: &[Op]) -> Vec<String> {
     let mut disk = Disk::new(before);
     for op in ops {
@@ -83,25 +83,25 @@ fn a_cut_leaves_whatever_was_not_synced_or_not() {
     let old = [(FILE, "old")];
     for (sentence, before, ops, expected) in [
         (
-            "a write that was not synced is there, or not, or half, or only its length",
+            "an unsynced write is on the disk completely, not at all, by half, or only with its length",
             &old[..],
             vec![write(FILE, "news")],
             vec!["f=ned", "f=news", "f=old", "f=old_"],
         ),
         (
-            "what was synced stays",
+            "synced data stays",
             &old,
             vec![write(FILE, "news"), sync(FILE)],
             vec!["f=news"],
         ),
         (
-            "a truncated file is empty or as it was, and never the new one before the truncation",
+            "a truncated file is empty or unchanged, and has no new content before the truncation",
             &old,
             vec![Op::Truncate(FILE.to_owned(), 0), write(FILE, "news")],
             vec!["f=", "f=____", "f=ne", "f=news", "f=old"],
         ),
         (
-            "a synced file is nowhere before its directory is",
+            "a synced file does not exist before its directory is synced",
             &old,
             vec![create(TEMP), write(TEMP, "news"), sync(TEMP)],
             vec!["f=old", "f=old t=news"],
@@ -123,7 +123,7 @@ fn a_cut_leaves_whatever_was_not_synced_or_not() {
             ],
         ),
         (
-            "a sync of the directory alone is worse: the old file is surely gone",
+            "a sync of only the directory is worse: the old file is certainly gone",
             &old,
             vec![
                 create(TEMP),
@@ -145,7 +145,7 @@ fn a_cut_leaves_whatever_was_not_synced_or_not() {
             vec!["f=news", "f=old", "f=old t=news"],
         ),
         (
-            "and one after a sync of the directory the new one",
+            "a sync of the directory afterwards leaves the new file",
             &old,
             vec![
                 create(TEMP),
@@ -157,7 +157,7 @@ fn a_cut_leaves_whatever_was_not_synced_or_not() {
             vec!["f=news"],
         ),
         (
-            "names that have nothing to do with each other change in any order",
+            "unrelated names change in any order",
             &[("a", ""), ("b", ""), ("c", "")],
             vec![
                 Op::Unlink("a".to_owned()),
@@ -167,13 +167,13 @@ fn a_cut_leaves_whatever_was_not_synced_or_not() {
             vec!["a= b= c=", "a= c=", "b= c=", "c="],
         ),
         (
-            "one name changes in order",
+            "the changes of one name keep their order",
             &old,
             vec![Op::Unlink(FILE.to_owned()), create(FILE)],
             vec!["", "f=", "f=old"],
         ),
         (
-            "a file in a directory that is lost is lost too, synced or not",
+            "a file in a lost directory is lost too, synced or not",
             &[],
             vec![
                 Op::MakeDirectory("d".to_owned(), attributes(0o700)),

@@ -1,5 +1,5 @@
-//! What strace saw a program do below one directory. Whatever it did there that the model does not know is an error,
-//! so nothing is left out in silence.
+//! Reads from strace's output what a program did below one directory. A call there that the model does not support is
+//! an error, so nothing is silently ignored.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,18 +9,18 @@ use anyhow::{Context, Result, bail, ensure};
 use super::disk::Op;
 use super::tree::{Attributes, is_of_programs};
 
-/// For `strace --trace`: every call that changes a file or a directory, known to the model or not. A `?` is for those
-/// that not every machine has.
+/// For `strace --trace`: every call that changes a file or a directory, even if the model does not support it. `?`
+/// marks calls that some architectures lack.
 pub const SYSCALLS: &str = "openat,openat2,?open,?creat,write,writev,pwrite64,pwritev,pwritev2,ftruncate,truncate,\
     fallocate,?chmod,fchmod,fchmodat,?fchmodat2,?chown,?lchown,fchown,fchownat,setxattr,lsetxattr,fsetxattr,\
     removexattr,lremovexattr,fremovexattr,fsync,fdatasync,sync_file_range,sync,syncfs,?rename,renameat,renameat2,\
     ?unlink,unlinkat,?rmdir,?mkdir,mkdirat,?link,linkat,?symlink,symlinkat,?mknod,mknodat,lseek,copy_file_range,\
     sendfile,splice,mmap,ioctl";
 
-/// The operations below `root`, an absolute path without links, in the order in which they ended. The trace is of
-/// `strace -f --decode-fds=path -xx` with these system calls.
+/// The operations below `root`, an absolute path without symbolic links, in the order in which they completed. The
+/// trace must come from `strace -f --decode-fds=path -xx` with these system calls.
 pub fn operations(trace: &str, root: &Path) -> Result<Vec<Op>> {
-    let root = root.to_str().context("the path is no text")?;
+    let root = root.to_str().context("the path is not UTF-8")?;
     let mut reader = Reader {
         root,
         offsets: HashMap::new(),
@@ -28,12 +28,16 @@ pub fn operations(trace: &str, root: &Path) -> Result<Vec<Op>> {
     };
     let mut unfinished: HashMap<&str, &str> = HashMap::new();
     for line in trace.lines() {
-        let (process, text) = line.split_once(' ').context("a line without a process")?;
+        let (process, text) = line
+            .split_once(' ')
+            .context("a line without a process id")?;
         let text = text.trim_start();
         if let Some(begun) = text.strip_suffix(" <unfinished ...>") {
             unfinished.insert(process, begun);
         } else if let Some(resumed) = text.strip_prefix("<... ") {
-            let begun = unfinished.remove(process).context("resumed, not begun")?;
+            let begun = unfinished
+                .remove(process)
+                .context("a call resumes that never began")?;
             let (_, rest) = resumed.split_once(" resumed>").context("not resumed")?;
             reader.read(&format!("{begun}{rest}"))?;
         } else if !text.starts_with(['+', '-']) {
@@ -45,7 +49,7 @@ pub fn operations(trace: &str, root: &Path) -> Result<Vec<Op>> {
 
 struct Reader<'a> {
     root: &'a str,
-    /// Where the next write to an open file goes, by its number.
+    /// Offset of the next write to an open file, by file descriptor.
     offsets: HashMap<u32, usize>,
     ops: Vec<Op>,
 }
@@ -58,11 +62,11 @@ impl Reader<'_> {
             Some((name, arguments, result.trim_start().strip_prefix("= ")?))
         });
         let (name, arguments, result) = parsed.with_context(|| format!("not a call: {line}"))?;
-        // What failed did nothing; `?` is a call that its process did not survive.
+        // A call that failed changed nothing; `?` is a call that its process did not survive.
         if result.starts_with(['-', '?']) {
             return Ok(());
         }
-        // A comma is in no string, since all of those are hexadecimal.
+        // No string contains a comma, because strings are hexadecimal.
         let arguments: Vec<&str> = arguments.split(", ").collect();
         self.call(name, &arguments, result)
             .with_context(|| format!("{name}({}) = {result}", shown(&arguments)))
@@ -90,7 +94,7 @@ impl Reader<'_> {
                 let number = fd(argument(0)?)?.0;
                 let bytes = written(argument(1)?, result)?;
                 let place = self.offsets.get_mut(&number);
-                let place = place.context("written to, and not opened before")?;
+                let place = place.context("a write to a file that was not opened before")?;
                 let offset = *place;
                 *place += bytes.len();
                 Op::Write {
@@ -144,7 +148,7 @@ impl Reader<'_> {
         ensure!(!has("O_TMPFILE"), "a file without a name is not modelled");
         self.offsets.insert(fd(result)?.0, 0);
         if has("O_CREAT") {
-            // Else it is not known whether there was one already.
+            // Without O_EXCL it is unknown whether the file existed.
             ensure!(has("O_EXCL"), "O_CREAT without O_EXCL is not modelled");
             let attributes = new(mode.context("no mode")?)?;
             self.ops.push(Op::Create(path, attributes));
@@ -154,7 +158,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether a call that the model does not know may change something below the root.
+    /// Whether a call that the model does not support may change something below the root.
     fn concerns(&self, name: &str, arguments: &[&str]) -> bool {
         let may_change = match name {
             "sync" => true,
@@ -191,7 +195,7 @@ impl Reader<'_> {
         Ok(self.relative(&format!("{directory}/{path}")))
     }
 
-    /// The path of an open file. One that has no name any more can't come back after a cut.
+    /// The path of an open file. A file without a name cannot reappear after a power cut.
     fn below_fd(&self, argument: &str) -> Result<Option<String>> {
         if argument.ends_with("(deleted)") || !argument.contains('<') {
             return Ok(None);
@@ -223,7 +227,7 @@ fn text(argument: &str) -> Result<String> {
     Ok(String::from_utf8(bytes(argument)?)?)
 }
 
-/// A whole string.
+/// A string that strace did not truncate.
 fn bytes(argument: &str) -> Result<Vec<u8>> {
     let inner = argument
         .strip_prefix('"')
@@ -231,11 +235,14 @@ fn bytes(argument: &str) -> Result<Vec<u8>> {
     unescape(inner.with_context(|| format!("not a whole string: {argument}"))?)
 }
 
-/// As much of the string as was written.
+/// The part of the string that was written.
 fn written(argument: &str, result: &str) -> Result<Vec<u8>> {
     let mut bytes = bytes(argument)?;
     let length: usize = result.parse()?;
-    ensure!(length <= bytes.len(), "more written than there is");
+    ensure!(
+        length <= bytes.len(),
+        "the call wrote more than its buffer contains"
+    );
     bytes.truncate(length);
     Ok(bytes)
 }
@@ -245,11 +252,11 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if let Some(hex) = rest.strip_prefix("\\x") {
-            let digits = hex.get(..2).context("half a byte")?;
+            let digits = hex.get(..2).context("an incomplete byte")?;
             bytes.push(u8::from_str_radix(digits, 16)?);
             rest = &hex[2..];
         } else {
-            ensure!(first != '\\', "an escape that is not known");
+            ensure!(first != '\\', "an unknown escape");
             let length = first.len_utf8();
             bytes.extend_from_slice(&rest.as_bytes()[..length]);
             rest = &rest[length..];
@@ -270,8 +277,8 @@ fn owner(argument: &str) -> Result<Option<u32>> {
     })
 }
 
-/// Attributes of what root makes. No mode that is asked for here is one that a umask narrows, or the recording would
-/// not end with what is on the disk.
+/// Attributes of a file that root creates. Rejects a mode that the umask would change, because the recording would then
+/// differ from the disk.
 fn new(mode: &str) -> Result<Attributes> {
     let mode = octal(mode)?;
     Ok(Attributes {
@@ -280,7 +287,7 @@ fn new(mode: &str) -> Result<Attributes> {
     })
 }
 
-/// The arguments, long ones cut.
+/// The arguments, truncated.
 fn shown(arguments: &[&str]) -> String {
     let cut = |argument: &&str| {
         let text = unescape(argument).unwrap_or_default();

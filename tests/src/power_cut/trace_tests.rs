@@ -1,4 +1,4 @@
-//! Lines as strace 6.1 writes them, but with the strings not in hexadecimal where that makes no difference.
+//! Lines as strace 6.1 writes them, but with readable strings where hexadecimal makes no difference.
 
 use super::*;
 

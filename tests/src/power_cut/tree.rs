@@ -1,4 +1,4 @@
-//! A directory's whole content as a value, read from a disk and put on one.
+//! The whole content of a directory as a value, read from a disk or written to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::XattrFlags;
 
-/// A regular file or a directory, with everything in it. Times are left out.
+/// A regular file, or a directory with all its entries. Without times.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tree {
     File {
@@ -28,17 +28,18 @@ pub struct Attributes {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Of programs; labels, of which a machine may give each new file one, are left out.
+    /// Attributes of programs. Security labels are left out: a machine may label every new file.
     pub xattrs: BTreeMap<String, Vec<u8>>,
 }
 
-/// Whether an extended attribute is looked at.
+/// Whether an extended attribute is compared.
 pub(super) fn is_of_programs(xattr: &str) -> bool {
     xattr.starts_with("user.")
 }
 
 impl Tree {
-    /// The directory as it is, but for the entries of these names. An error for what is neither file nor directory.
+    /// Reads a directory, except the entries with these names. Fails on anything that is neither a file nor a
+    /// directory.
     pub fn read(path: &Path, without: &[&str]) -> Result<Self> {
         let what = || format!("could not read `{}`", path.display());
         let meta = fs::symlink_metadata(path).with_context(what)?;
@@ -67,7 +68,7 @@ impl Tree {
         })
     }
 
-    /// Puts it there. A directory may be there already, and what is in it stays.
+    /// Writes the tree. An existing directory keeps its other entries.
     pub fn write(&self, path: &Path) -> Result<()> {
         let attributes = match self {
             Self::File { bytes, attributes } => {
@@ -95,13 +96,13 @@ impl Tree {
         )?)
     }
 
-    /// What is at this relative path.
+    /// The tree at this relative path.
     pub fn at(&self, path: &str) -> Option<&Self> {
         path.split('/')
             .try_fold(self, |tree, name| tree.entries()?.get(name))
     }
 
-    /// Of a directory.
+    /// The entries, if this is a directory.
     pub fn entries(&self) -> Option<&BTreeMap<String, Self>> {
         match self {
             Self::File { .. } => None,
@@ -109,7 +110,7 @@ impl Tree {
         }
     }
 
-    /// Relative paths of everything in it, without what that is.
+    /// Relative paths of everything in it.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for (name, tree) in self.entries().into_iter().flatten() {
@@ -120,7 +121,7 @@ impl Tree {
     }
 }
 
-/// In one line, short: a file is its size and mode.
+/// One short line: of a file its size and mode.
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_tree_that_was_written_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let from = folder.path().join("from");
+        let directory = tempfile::tempdir().unwrap();
+        let from = directory.path().join("from");
         fs::create_dir_all(from.join("d")).unwrap();
         fs::write(from.join("d/f"), b"x\0").unwrap();
         fs::set_permissions(from.join("d/f"), Permissions::from_mode(0o640)).unwrap();
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(tree.names(), ["d", "d/f"]);
         assert_eq!(format!("{:?}", tree.at("d/f").unwrap()), "2 bytes 640");
         assert!(tree.at("d/none").is_none());
-        let to = folder.path().join("to");
+        let to = directory.path().join("to");
         tree.write(&to).unwrap();
         assert!(Tree::read(&to, &[]).unwrap() == tree);
     }

@@ -1,4 +1,4 @@
-//! What happens.
+//! The random events.
 
 use std::collections::BTreeMap;
 use std::thread::{self, JoinHandle};
@@ -15,12 +15,12 @@ use crate::{Cluster, Node, until};
 pub const REGISTRY: &str = "soak.example.com";
 const SYNCER: &str = "global-pull-secret-syncer";
 const SECRET: &str = "secret/global-pull-secret";
-/// Nodes without power at the same time.
+/// Maximum number of nodes without power at the same time.
 const DOWN: usize = 2;
 
 type Step = fn(&mut Chaos<'_>) -> Result<()>;
 
-/// Name, how often in proportion to the others, and what it does.
+/// Name, relative frequency, and what the event does.
 #[allow(
     clippy::redundant_closure_for_method_calls,
     reason = "a method is not general enough over its lifetime"
@@ -28,10 +28,14 @@ type Step = fn(&mut Chaos<'_>) -> Result<()>;
 const STEPS: &[(&str, u32, Step)] = &[
     ("rotation", 20, |chaos| chaos.rotate()),
     ("invalid rotation", 6, |chaos| chaos.rotate_invalid()),
-    ("Secret away and back", 2, |chaos| chaos.delete_and_apply()),
+    ("Secret deleted and recreated", 2, |chaos| {
+        chaos.delete_and_apply()
+    }),
     ("pause", 2, |chaos| chaos.pause()),
     ("resume", 5, |chaos| chaos.resume()),
-    ("entry of somebody else", 10, |chaos| chaos.write_foreign()),
+    ("entry of another process", 10, |chaos| {
+        chaos.write_foreign()
+    }),
     ("controller killed", 6, |chaos| {
         chaos.kill("globalps-contro")
     }),
@@ -86,7 +90,7 @@ const STEPS: &[(&str, u32, Step)] = &[
     ("global-pull-secret changed", 2, |chaos| {
         chaos.change_secret()
     }),
-    ("revision taken away", 1, |chaos| {
+    ("revision deleted", 1, |chaos| {
         merge(
             chaos.cluster,
             SECRET,
@@ -110,9 +114,9 @@ pub struct Chaos<'a> {
     random: fastrand::Rng,
     passwords: Vec<String>,
     foreign: BTreeMap<(String, String), String>,
-    /// Nodes without power, and when they are to be booted.
+    /// Nodes without power, and when to boot them.
     down: BTreeMap<String, Instant>,
-    /// Nodes that are on their way down and up.
+    /// Nodes that are rebooting.
     reboots: BTreeMap<String, JoinHandle<Result<()>>>,
     counts: BTreeMap<&'static str, (u32, u32)>,
 }
@@ -138,10 +142,10 @@ impl<'a> Chaos<'a> {
         })
     }
 
-    /// One thing that happens, and whether it could be done.
+    /// Runs one random event. Returns its name and whether it succeeded.
     pub fn step(&mut self) -> (String, Result<()>) {
         if let Err(error) = self.bring_back(false) {
-            return ("a node back".to_owned(), Err(error));
+            return ("node booted".to_owned(), Err(error));
         }
         let all: u32 = STEPS.iter().map(|(_, weight, _)| weight).sum();
         let mut at = self.random.u32(0..all);
@@ -158,7 +162,7 @@ impl<'a> Chaos<'a> {
         unreachable!("the weights add up")
     }
 
-    /// Mostly a short while, so that things meet; now and then long enough for a rollout.
+    /// Waits: mostly briefly, so that events overlap; sometimes long enough for a rollout.
     pub fn rest(&mut self) {
         let most = if self.random.u8(0..5) == 0 {
             15_000
@@ -168,7 +172,7 @@ impl<'a> Chaos<'a> {
         thread::sleep(Duration::from_millis(self.random.u64(0..most)));
     }
 
-    /// Everything runs again and nothing holds the rollout.
+    /// Restarts everything and resumes the rollout.
     pub fn calm(&mut self) -> Result<()> {
         self.bring_back(true)?;
         limit(self.cluster)
@@ -178,7 +182,7 @@ impl<'a> Chaos<'a> {
         &self.counts
     }
 
-    /// Node, registry and `auth` of what somebody else wrote into the nodes' files.
+    /// Node, registry and `auth` of each entry that another process wrote into a node's file.
     pub fn foreign(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         let entries = self.foreign.iter();
         entries.map(|((node, registry), auth)| (node.as_str(), registry.as_str(), auth.as_str()))
@@ -188,7 +192,7 @@ impl<'a> Chaos<'a> {
         self.passwords.iter().map(String::as_str)
     }
 
-    /// A new one.
+    /// Returns a new password.
     pub fn password(&mut self) -> String {
         let password = format!("soak-{}-{:016x}", self.passwords.len(), self.random.u64(..));
         self.passwords.push(password.clone());
@@ -210,7 +214,7 @@ impl<'a> Chaos<'a> {
         self.product.apply(bad)
     }
 
-    /// The nodes begin to restore, and maybe all of them do.
+    /// The nodes begin to restore, and some or all of them may finish.
     fn delete_and_apply(&mut self) -> Result<()> {
         self.product.delete()?;
         thread::sleep(Duration::from_millis(self.random.u64(0..20_000)));
@@ -243,21 +247,21 @@ impl<'a> Chaos<'a> {
         )
     }
 
-    /// As `docker login` does: reads the file, and replaces it with one that has an entry more.
+    /// Does what `docker login` does: reads the file and replaces it with one that has one more entry.
     fn write_foreign(&mut self) -> Result<()> {
         let node = self.any_node();
         let registry = format!("foreign-{}.example.com", self.foreign.len());
         let auth =
             base64::prelude::BASE64_STANDARD.encode(format!("foreign:{}", self.foreign.len()));
-        let folder = node.kubelet_dir();
-        let path = folder.join("config.json");
+        let directory = node.kubelet_dir();
+        let path = directory.join("config.json");
         let mut config: Value = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).context("the node's file is no JSON")?,
+            Ok(bytes) => serde_json::from_slice(&bytes).context("the node's file is not JSON")?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"auths": {}}),
             Err(error) => return Err(error.into()),
         };
         config["auths"][&registry] = json!({"auth": auth});
-        let temporary = folder.join("config.json.of-somebody-else");
+        let temporary = directory.join("config.json.of-somebody-else");
         std::fs::write(&temporary, config.to_string())?;
         std::fs::rename(&temporary, &path)?;
         self.foreign
@@ -287,7 +291,7 @@ impl<'a> Chaos<'a> {
             &["get", "pods", "-n", namespace, "-l", label, "-o", "name"],
         )?;
         let pods: Vec<&str> = pods.split_whitespace().collect();
-        ensure!(!pods.is_empty(), "there is none");
+        ensure!(!pods.is_empty(), "there is no such pod");
         let pod = pods[self.random.usize(..pods.len())];
         kubectl(
             self.cluster,
@@ -301,7 +305,7 @@ impl<'a> Chaos<'a> {
         self.cluster.restart_api_server(pause)
     }
 
-    /// Something else happens meanwhile.
+    /// Other events happen while the API server is frozen.
     fn freeze_api_server(&mut self) -> Result<()> {
         self.cluster.signal("kube-apiserver", "STOP")?;
         let meanwhile = match self.random.u8(0..3) {
@@ -318,10 +322,10 @@ impl<'a> Chaos<'a> {
         let node = self.running_node()?;
         ensure!(
             self.down.len() + self.reboots.len() < DOWN,
-            "enough nodes are down"
+            "the maximum number of nodes is already down"
         );
         node.power_cut()?;
-        // Half of them come back at once, the others after the cluster has noticed.
+        // Half of the nodes come back at once, the others after the cluster has noticed.
         let most = if self.random.bool() { 3 } else { 90 };
         let back = Instant::now() + Duration::from_secs(self.random.u64(0..most));
         self.down.insert(node.name().to_owned(), back);
@@ -332,7 +336,7 @@ impl<'a> Chaos<'a> {
         let node = self.running_node()?;
         ensure!(
             self.down.len() + self.reboots.len() < DOWN,
-            "enough nodes are down"
+            "the maximum number of nodes is already down"
         );
         let name = node.name().to_owned();
         let reboot = thread::spawn(move || node.reboot());
@@ -365,7 +369,7 @@ impl<'a> Chaos<'a> {
         Ok(running[self.random.usize(..running.len())].clone())
     }
 
-    /// Boots the nodes whose time has come.
+    /// Boots the nodes whose outage is over.
     fn bring_back(&mut self, all: bool) -> Result<()> {
         let now = Instant::now();
         let due: Vec<String> = self
@@ -418,7 +422,7 @@ pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Not for longer than an API server is away.
+/// Runs kubectl, with a timeout no longer than an outage of the API server.
 fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     let mut command = cluster.kubectl_command();
     let ran = run(command.args(args).arg("--request-timeout=20s"), "")?;

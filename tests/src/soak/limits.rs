@@ -1,4 +1,4 @@
-//! How many nodes were in flight at the same time, from the API server's audit log.
+//! Computes from the API server's audit log how many nodes were in flight at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,35 +10,35 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 const CONTROLLER: &str = "system:serviceaccount:globalps-system:globalps-controller";
-/// A younger Node that has nothing gets what the fleet has, beside the limits.
+/// A Node younger than this without content gets the fleet's revision outside the limits.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// What the audit log tells of the nodes' objects.
+/// What the audit log says about the `NodePullSecret`s.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Most nodes that had a grant of the controller and had not answered for it.
+    /// Maximum number of nodes with an assignment from the controller that had not responded to it.
     pub most: usize,
-    /// Which these were, and the `resourceVersion` at which it was so.
+    /// These nodes, and the `resourceVersion` at that moment.
     pub at: (Vec<String>, u64),
-    /// Specs that the controller wrote, and statuses that the nodes did.
-    pub grants: usize,
+    /// Specs that the controller wrote, and statuses that the nodes wrote.
+    pub assignments: usize,
     pub statuses: usize,
 }
 
-/// One change of a node's object that the API server took.
+/// One write to a `NodePullSecret` that the API server accepted.
 struct Change {
     /// Orders the changes of all nodes.
     version: u64,
     node: String,
     is_spec: bool,
     by_controller: bool,
-    /// Its Node was new then.
+    /// The Node was new at that moment.
     is_new: bool,
-    /// The whole object after it; `None`: it was deleted.
+    /// The whole object after the write; `None`: it was deleted.
     object: Option<Value>,
 }
 
-/// Reads `audit.log` and its older parts, which the API server puts beside it. `created`: of each Node.
+/// Reads `audit.log` and its rotated files in the same directory. `created`: when each Node was created.
 pub fn read(audit_log: &Path, created: &BTreeMap<String, Timestamp>) -> Result<Limits> {
     let mut changes = Vec::new();
     for part in parts(audit_log)? {
@@ -47,7 +47,7 @@ pub fn read(audit_log: &Path, created: &BTreeMap<String, Timestamp>) -> Result<L
             if !line.contains("\"nodepullsecrets\"") {
                 continue;
             }
-            // One that the API server wrote as it was killed is not whole, and nothing came of it that is not told later.
+            // A kill of the API server can cut a line off. The events after it contain everything that matters.
             let Ok(event) = serde_json::from_str(&line) else {
                 continue;
             };
@@ -59,11 +59,11 @@ pub fn read(audit_log: &Path, created: &BTreeMap<String, Timestamp>) -> Result<L
     Ok(replay(&changes))
 }
 
-/// Older parts have a time in their name.
+/// Rotated files have a time in their name.
 fn parts(audit_log: &Path) -> Result<Vec<PathBuf>> {
-    let folder = audit_log.parent().context("no folder")?;
+    let directory = audit_log.parent().context("no parent directory")?;
     let mut parts = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("audit-") {
@@ -75,7 +75,7 @@ fn parts(audit_log: &Path) -> Result<Vec<PathBuf>> {
     Ok(parts)
 }
 
-/// `latest`: what stands in for the version of a deletion, whose answer has none.
+/// `latest` stands in for the version of a deletion, whose response has none.
 fn change(event: &Value, latest: u64, created: &BTreeMap<String, Timestamp>) -> Option<Change> {
     let target = &event["objectRef"];
     let taken = event["responseStatus"]["code"].as_u64()? < 300;
@@ -105,7 +105,7 @@ fn change(event: &Value, latest: u64, created: &BTreeMap<String, Timestamp>) -> 
 
 fn replay(changes: &[Change]) -> Limits {
     let mut limits = Limits::default();
-    // The object, whether its spec is the controller's, and whether its Node is new.
+    // The object, whether the controller wrote its spec, and whether its Node is new.
     let mut nodes: BTreeMap<&str, (&Value, bool, bool)> = BTreeMap::new();
     for change in changes {
         let Some(object) = &change.object else {
@@ -121,7 +121,7 @@ fn replay(changes: &[Change]) -> Limits {
         };
         nodes.insert(&change.node, (object, by_controller, change.is_new));
         if change.is_spec && change.by_controller {
-            limits.grants += 1;
+            limits.assignments += 1;
         } else if !change.is_spec {
             limits.statuses += 1;
         }
@@ -140,8 +140,8 @@ fn replay(changes: &[Change]) -> Limits {
     limits
 }
 
-/// It was assigned something and may be at work on it: its status is of an earlier assignment, or says that it is not
-/// done. A new node that has nothing counts towards no limit.
+/// It has an assignment and may be applying it: its status is of an earlier assignment or says that it is in progress.
+/// A new node without content counts towards no limit.
 fn is_in_flight(object: &Value, is_new: bool) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     let revision = |of: &Value| of["revision"].as_i64().unwrap_or_default();
@@ -158,7 +158,7 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
     let is_over = match status["phase"].as_str().unwrap_or_default() {
         "Synced" => !is_restore && status["revision"] == spec["revision"],
         "Restored" => is_restore,
-        // Its content was replaced before it could fetch it: nothing has changed on it, and the next one is on its way.
+        // Its content was replaced before the node fetched it: the node is unchanged, and its next assignment follows.
         "Syncing" => status["reason"] == "Superseded",
         phase => ["RolledBack", "Failed", "ForeignOwner"].contains(&phase),
     };
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn grant(version: u64, node: &str, revision: i64, observed: i64) -> Change {
+    fn assign(version: u64, node: &str, revision: i64, observed: i64) -> Change {
         object(version, node, true, revision, observed, "Synced")
     }
 
@@ -210,19 +210,19 @@ mod tests {
         };
         let new = |version, node| Change {
             is_new: true,
-            ..grant(version, node, 2, 0)
+            ..assign(version, node, 2, 0)
         };
         let deleted = |version, node: &str| Change {
             object: None,
-            ..grant(version, node, 2, 1)
+            ..assign(version, node, 2, 1)
         };
         for (sentence, changes, most) in [
             (
                 "one after the other",
                 vec![
-                    grant(1, "a", 2, 1),
+                    assign(1, "a", 2, 1),
                     answer(2, "a"),
-                    grant(3, "b", 2, 1),
+                    assign(3, "b", 2, 1),
                     answer(4, "b"),
                 ],
                 1,
@@ -230,26 +230,30 @@ mod tests {
             (
                 "both at once",
                 vec![
-                    grant(1, "a", 2, 1),
-                    grant(2, "b", 2, 1),
+                    assign(1, "a", 2, 1),
+                    assign(2, "b", 2, 1),
                     answer(3, "a"),
                     answer(4, "b"),
                 ],
                 2,
             ),
             (
-                "one that is still at work",
-                vec![grant(1, "a", 2, 1), at_work(2, "a"), grant(3, "b", 2, 1)],
+                "a node that is still changing",
+                vec![assign(1, "a", 2, 1), at_work(2, "a"), assign(3, "b", 2, 1)],
                 2,
             ),
             (
-                "one whose content was replaced before it could fetch it",
-                vec![grant(1, "a", 2, 1), superseded(2, "a"), grant(3, "b", 2, 1)],
+                "a node whose content was replaced before it fetched it",
+                vec![
+                    assign(1, "a", 2, 1),
+                    superseded(2, "a"),
+                    assign(3, "b", 2, 1),
+                ],
                 1,
             ),
             (
-                "one that is gone",
-                vec![grant(1, "a", 2, 1), deleted(2, "a"), grant(3, "b", 2, 1)],
+                "a deleted node",
+                vec![assign(1, "a", 2, 1), deleted(2, "a"), assign(3, "b", 2, 1)],
                 1,
             ),
             (
@@ -259,7 +263,7 @@ mod tests {
             ),
             (
                 "other nodes that have nothing",
-                vec![grant(1, "a", 2, 0), grant(2, "b", 2, 0)],
+                vec![assign(1, "a", 2, 0), assign(2, "b", 2, 0)],
                 2,
             ),
         ] {

@@ -1,4 +1,4 @@
-//! Everything that may happen to a cluster, at random and for a while; then whether all is as it should be.
+//! Runs random events of every kind on a cluster for a while, then checks that everything is in the expected state.
 
 mod chaos;
 mod limits;
@@ -17,13 +17,13 @@ pub use chaos::REGISTRY;
 use crate::product::{NAMESPACE, Product, run};
 use crate::{Cluster, Node, config_file, until};
 
-/// Nodes at work at the same time, as the `GlobalPullSecret` says.
+/// Maximum number of nodes that change at the same time, as set in the `GlobalPullSecret`.
 pub const MAX_UNAVAILABLE: usize = 2;
 const POLL: Duration = Duration::from_millis(500);
-/// Unanswered assignments are revoked after two minutes, those of a node that is away after five.
+/// The controller revokes assignments without response after two minutes, those of an unreachable node after five.
 const CALM: Duration = Duration::from_mins(8);
 
-/// A random run on a cluster that is up.
+/// Runs random events on a running cluster.
 pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
     let begun = Instant::now();
     let product = Product::install(cluster)?;
@@ -43,10 +43,7 @@ pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
             Ok(()) => String::new(),
             Err(error) => {
                 let text = format!("{error:#}");
-                format!(
-                    " (did not get through: {})",
-                    text.lines().last().unwrap_or_default()
-                )
+                format!(" (failed: {})", text.lines().last().unwrap_or_default())
             }
         };
         println!("{:7.1} s  {what}{outcome}", begun.elapsed().as_secs_f32());
@@ -59,7 +56,7 @@ pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
     }
     let last = chaos.password();
     let calm = Instant::now();
-    until("the last content to be taken", CALM, POLL, || {
+    until("the last content to be accepted", CALM, POLL, || {
         Ok(product.apply(&content(&last)).ok())
     })?;
     let synced = until("every node to have the last content", CALM, POLL, || {
@@ -78,19 +75,19 @@ pub fn soak(cluster: &Cluster, length: Duration, seed: u64) -> Result<()> {
     );
     check(cluster, &product, &nodes, &chaos)?;
     println!(
-        "{:7.1} s  all is as it should be",
+        "{:7.1} s  everything is in the expected state",
         begun.elapsed().as_secs_f32()
     );
     Ok(())
 }
 
-/// The credentials that a password stands for.
+/// Credentials with this password.
 fn content(password: &str) -> String {
     let auth = base64::prelude::BASE64_STANDARD.encode(format!("soak:{password}"));
     json!({"auths": {REGISTRY: {"auth": auth}}}).to_string()
 }
 
-/// Applies what the user wants: a step may have changed or deleted the configuration.
+/// Applies the user's configuration: an event may have changed or deleted it.
 fn limit(cluster: &Cluster) -> Result<()> {
     let config = json!({
         "apiVersion": "globalps.io/v1alpha1",
@@ -122,18 +119,18 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
         let found = config_file::auth(&node, registry)?;
         ensure!(
             found.as_deref() == Some(auth),
-            "{}: the entry of somebody else for {registry} is lost",
+            "{}: another process's entry for {registry} is lost",
             node.name()
         );
     }
     println!(
-        "entries of somebody else     {}, all of them intact",
+        "entries of other processes   {}, all of them intact",
         chaos.foreign().count()
     );
     let limits = limits::read(&cluster.audit_log(), &created(cluster)?)?;
     println!(
-        "nodes in flight at once      {} of {MAX_UNAVAILABLE} at most, in {} grants and {} statuses",
-        limits.most, limits.grants, limits.statuses
+        "nodes in flight at once      at most {} of {MAX_UNAVAILABLE}, in {} assignments and {} statuses",
+        limits.most, limits.assignments, limits.statuses
     );
     ensure!(
         limits.most <= MAX_UNAVAILABLE,
@@ -144,7 +141,7 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
     let passwords: Vec<&str> = chaos.passwords().collect();
     product.assert_never_shown(&passwords)?;
     println!(
-        "passwords                    {}, none of them shown anywhere",
+        "passwords                    {}, none of them found anywhere",
         passwords.len()
     );
     let mut starts = BTreeMap::new();
@@ -161,14 +158,14 @@ fn check(cluster: &Cluster, product: &Product, nodes: &[Node], chaos: &Chaos) ->
         );
     }
     println!(
-        "of them for globalps         {restarts:?}, as the nodes tell of themselves since their objects were made"
+        "of them for globalps         {restarts:?}, as reported by the nodes since their objects were created"
     );
     println!(
         "revision                     {}",
         product.status()?["revision"]
     );
     for (what, (done, failed)) in chaos.counts() {
-        println!("{what:<28} {done}, and {failed} that did not get through");
+        println!("{what:<28} {done}, and {failed} that failed");
     }
     Ok(())
 }
@@ -185,10 +182,10 @@ fn created(cluster: &Cluster) -> Result<BTreeMap<String, Timestamp>> {
         .collect()
 }
 
-/// Since the node's first boot.
+/// Kubelet starts since the node's first boot.
 fn kubelet_starts(node: &Node) -> Result<usize> {
     let log = std::fs::read(node.log()).with_context(|| format!("{}", node.log().display()))?;
     let log = String::from_utf8_lossy(&log);
-    // At boot the console has a line of its own, too.
+    // At boot the console also logs the start in another format, which does not match.
     Ok(log.matches("systemd[1]: Started kubelet.service").count())
 }

@@ -15,13 +15,13 @@ pub const NAME: &str = "global-pull-secret";
 /// Flags of `install` for a cluster whose nodes get nothing.
 pub const FLAGS: [&str; 3] = ["--image-pull-secrets", "--delivery", "none"];
 
-/// A cluster with globalps, its nodes untouched.
+/// Installs globalps without delivery to nodes.
 pub fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {
     let flags = [&FLAGS[..], &["--attach", attach]].concat();
     Product::install_with(cluster, &flags).unwrap()
 }
 
-/// The registries of the Secret's content; empty: there is none.
+/// The registries in the Secret's content; empty: the Secret does not exist.
 pub fn registries(cluster: &Cluster, namespace: &str) -> Vec<String> {
     registries_of(cluster, namespace, NAME)
 }
@@ -36,7 +36,7 @@ pub fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", registries(cluster, namespace)));
 }
 
-/// Message of `NamespacesSynced`, once it has this reason.
+/// Message of `NamespacesSynced`, when it has this reason.
 pub fn wait_reason(product: &Product, reason: &str) -> String {
     let what = format!("NamespacesSynced: {reason}");
     until(&what, DEADLINE, POLL, || {
@@ -46,7 +46,7 @@ pub fn wait_reason(product: &Product, reason: &str) -> String {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.condition("NamespacesSynced")))
 }
 
-/// The namespace's failure in the status, once it has this reason and no other has one: its message.
+/// Waits until only this namespace has a failure in the status, with this reason; returns its message.
 pub fn wait_failure(product: &Product, namespace: &str, reason: &str) -> String {
     let failures = || {
         product
@@ -70,7 +70,7 @@ pub fn wait_failure(product: &Product, namespace: &str, reason: &str) -> String 
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", failures()))
 }
 
-/// The Secret's version: it changes with every write.
+/// The Secret's resourceVersion, which changes with every write.
 pub fn version(cluster: &Cluster, namespace: &str) -> Value {
     get(cluster, namespace, &format!("secret/{NAME}"))["metadata"]["resourceVersion"].clone()
 }

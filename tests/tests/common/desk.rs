@@ -1,4 +1,4 @@
-//! A user's machine without a cluster, on which `kubectl globalps add` is tried.
+//! A user's machine without a cluster, for tests of `kubectl globalps add`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,13 +11,13 @@ use globalps_tests::web::Server;
 use tempfile::TempDir;
 
 pub const PASSWORD: &str = "l1ve-s3cret";
-/// What is said of `--insecure` before anything is asked.
+/// Printed for `--insecure` before any request.
 pub const LOUD: &str = "warning: `--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password\n";
 
-/// A user's machine: an API server that has nothing yet, and a folder.
+/// A user's machine: an API server without objects, and a directory.
 pub struct Desk {
     pub api: Server,
-    pub folder: TempDir,
+    pub directory: TempDir,
 }
 
 impl Desk {
@@ -30,7 +30,7 @@ impl Desk {
         .unwrap();
         let desk = Self {
             api,
-            folder: TempDir::new().unwrap(),
+            directory: TempDir::new().unwrap(),
         };
         let kubeconfig = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\n\
@@ -42,7 +42,7 @@ impl Desk {
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub fn write(&self, name: &str, text: &str) -> String {
@@ -50,16 +50,16 @@ impl Desk {
         self.path(name).display().to_string()
     }
 
-    /// A credential helper that runs this script.
+    /// Installs a credential helper that runs this script.
     pub fn helper(&self, name: &str, script: &str) {
         let file = format!("docker-credential-{name}");
         self.write(&file, &format!("#!/bin/sh\n{script}\n"));
         fs::set_permissions(self.path(&file), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// `add ARGS` as a dry run. Nothing in the environment but what is said.
+    /// `add ARGS` as a dry run, with only these environment variables.
     pub fn command(&self, args: &[&str], env: &[(&str, &str)]) -> Command {
-        let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
+        let path = format!("{}:/usr/bin:/bin", self.directory.path().display());
         let mut command = Command::new(Product::plugin_path());
         command
             .args(["add", "--dry-run=client", "-o", "name"])
@@ -78,7 +78,7 @@ impl Desk {
         ran
     }
 
-    /// `add --registry REGISTRY -u puller --password-stdin ARGS`, with the right password.
+    /// Runs `add --registry REGISTRY -u puller --password-stdin ARGS` with the right password.
     pub fn add(&self, registry: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
         self.add_as(PASSWORD, registry, args, env)
     }
@@ -95,7 +95,7 @@ impl Desk {
     }
 }
 
-/// What was said, with a name instead of each address.
+/// Standard error, with a name instead of each address.
 pub fn said(ran: &Ran, names: &[(&str, &str)]) -> String {
     names
         .iter()
@@ -104,14 +104,14 @@ pub fn said(ran: &Ran, names: &[(&str, &str)]) -> String {
         })
 }
 
-/// It went on, and said this.
+/// The run succeeded with this output.
 pub fn goes_on(ran: &Ran, names: &[(&str, &str)], expected: &str) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.stdout, "secret/additional-pull-secret\n");
     assert_eq!(said(ran, names), expected);
 }
 
-/// It did not, and said why and what to do.
+/// The run failed with this message and this hint.
 pub fn refuses(ran: &Ran, names: &[(&str, &str)], message: &str, hint: &str) {
     let expected = format!("error: {message}\n\nhint: {hint}\n");
     let found = said(ran, names);

@@ -1,4 +1,4 @@
-//! What the tests on a real cluster share.
+//! Helpers of the tests on real clusters.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 pub mod delivery;
@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// A cluster of this test file's own, taken down when it is dropped, and also when the test is killed.
+/// A cluster for this test file, removed when it is dropped and also when the test is killed.
 pub fn cluster(name: &str, nodes: u8) -> Cluster {
     let dir: PathBuf = kubernetes::target_dir().join("clusters").join(name);
     Cluster::up(&Options { dir, nodes }).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
 }
 
-/// A credentials file: registry and `user:password`, each.
+/// A credentials file with these pairs of registry and `user:password`.
 pub fn docker_config(entries: &[(&str, &str)]) -> String {
     for (_, pair) in entries {
         let (user, password) = pair.split_once(':').unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn base64(text: &str) -> String {
     base64::prelude::BASE64_STANDARD.encode(text)
 }
 
-/// Returns when this many controllers run, all of them ready.
+/// Returns when this many controllers run and all of them are ready.
 pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     let flag = format!("--replicas={replicas}");
     cluster
@@ -51,7 +51,7 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
             &flag,
         ])
         .unwrap();
-    until("this many controllers", DEADLINE, POLL, || {
+    until("the number of controllers", DEADLINE, POLL, || {
         let deployment: Value = serde_json::from_str(&cluster.kubectl(&[
             "get",
             "deployment/globalps-controller",

@@ -1,4 +1,4 @@
-//! Namespaces, pods and service accounts as a user has them, and what delivery made of them.
+//! Namespaces, pods and service accounts as users create them, and what delivery made of them.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub fn get(cluster: &Cluster, namespace: &str, what: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// The registries of the Secret's content; empty: there is none.
+/// The registries in the Secret's content; empty: the Secret does not exist.
 pub fn registries_of(cluster: &Cluster, namespace: &str, secret: &str) -> Vec<String> {
     use base64::Engine as _;
     let secret = get(cluster, namespace, &format!("secret/{secret}"));
@@ -118,7 +118,7 @@ pub fn apply_references(cluster: &Cluster, namespace: &str, name: &str, names: &
     );
 }
 
-/// `kubectl patch --type=merge`, in any namespace.
+/// Runs `kubectl patch --type=merge` in any namespace.
 pub fn merge_in(cluster: &Cluster, namespace: &str, what: &str, patch: &Value) {
     let patch = patch.to_string();
     let args = ["patch", what, "-n", namespace, "--type=merge", "-p", &patch];

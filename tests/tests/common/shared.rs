@@ -1,5 +1,5 @@
-//! A cluster that the tests of a file share, one at a time. So each behaviour is a test of its own, without the half
-//! minute that a cluster and an installation take.
+//! A cluster that the tests of a file share, one test at a time. Each behaviour can be a test of its own, without the
+//! half minute that a cluster and an installation take.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use globalps_tests::{Cluster, Node};
 
 use super::cluster;
 
-/// Started by the first test that asks for it; it ends with the test program.
+/// Started by the first test; removed when the test program ends.
 pub struct Shared {
     name: &'static str,
     nodes: u8,
@@ -17,7 +17,7 @@ pub struct Shared {
 }
 
 struct State {
-    /// `None` at first, and after a test that failed.
+    /// `None` before the first test, and after a failed one.
     cluster: Option<Cluster>,
     started: u32,
 }
@@ -35,13 +35,13 @@ impl Shared {
         }
     }
 
-    /// Runs a test with globalps installed, the default configuration and nothing in force. A test that fails, adds nodes
-    /// or leaves one down takes the cluster with it: the next test has a new one.
+    /// Runs a test with globalps installed, the default configuration and no content in effect. A test that fails, adds
+    /// nodes or leaves one down also ends the cluster: the next test gets a new one.
     pub fn run(&self, test: impl FnOnce(&Cluster, &Product, &[Node])) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = state.cluster.take().unwrap_or_else(|| {
             state.started += 1;
-            // Under the same name the logs of the one before would go.
+            // A new name, because the same name would overwrite the logs of the previous cluster.
             let cluster = cluster(&format!("{}-{}", self.name, state.started), self.nodes);
             Product::install(&cluster).unwrap();
             cluster
@@ -58,7 +58,7 @@ impl Shared {
     }
 }
 
-/// Everything goes, and the configuration, too: the controller creates the default one when there is something to do.
+/// Deletes everything, including the configuration: the controller creates the default one when needed.
 fn reset(cluster: &Cluster, product: &Product) {
     for node in cluster.nodes().unwrap() {
         node.wait_ready(DEADLINE).unwrap();
@@ -75,8 +75,8 @@ fn reset(cluster: &Cluster, product: &Product) {
         .unwrap();
 }
 
-/// Each call becomes a `#[test]` of the same name, in the module `on_a_shared_cluster`. The names between the bars are the
-/// cluster's, the product's and the nodes'.
+/// Turns each call into a `#[test]` of the same name, in the module `on_a_shared_cluster`. The names between the bars
+/// are those of the cluster, the product and the nodes.
 #[allow(unused_macros, reason = "not every test file needs it")]
 macro_rules! tests_on {
     ($shared:ident, |$cluster:ident, $product:ident, $nodes:ident| $($test:ident($($argument:expr),*);)*) => {

@@ -1,4 +1,4 @@
-//! What must be so after each round of the soak, and at any moment.
+//! Conditions after each iteration of the soak, and at every moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,18 +24,18 @@ use super::place::{KEY, theirs};
 use super::{FLEETS, World};
 use crate::fleet::hub_stage::{CLUSTERS, is_changing};
 
-/// How long the hubs may take after a round: the next leader waits for the Lease of a killed one, and a member that was away is
-/// asked again after half a minute.
+/// How long the hubs may take after an iteration: the next leader waits until the Lease of a killed one expires, and
+/// the hub retries an unreachable member after half a minute.
 const SETTLED: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(250);
-/// Between two looks at what must be so at any moment.
+/// Interval of the checks that must hold at every moment.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two retries of clusters that failed.
+/// Interval between retries of failed clusters.
 const RETRY: Duration = Duration::from_secs(5);
-/// A cluster that is away for this long counts no more. The hub waits a second longer.
+/// After this time an unreachable cluster no longer counts as in flight. The hub waits a second longer.
 const AWAY: i64 = 29;
 
-/// The most that may be in flight of each `FleetPullSecret` in this round, and what was seen.
+/// The maximum in flight of each `FleetPullSecret` in this iteration, and what was observed.
 #[derive(Default)]
 pub(super) struct Limits {
     seen: Mutex<Seen>,
@@ -45,7 +45,7 @@ pub(super) struct Limits {
 struct Seen {
     limits: [usize; FLEETS.len()],
     most: usize,
-    /// Assignments that came to an end, by uid and generation: what becomes of the cluster later is another matter.
+    /// Finished assignments, by UID and generation: later changes of such a cluster don't count.
     over: BTreeSet<(String, i64)>,
     /// The content of each revision, by the name of its Secret.
     contents: BTreeMap<String, Vec<u8>>,
@@ -57,12 +57,12 @@ impl Limits {
         change(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The limit may have been lower before in this round.
+    /// Raises the limit of this iteration; it may have been lower before.
     pub(super) fn raise(&self, fleet: usize, limit: usize) {
         self.seen(|seen| seen.limits[fleet] = seen.limits[fleet].max(limit));
     }
 
-    /// Nothing is in flight.
+    /// Starts an iteration with these limits. Nothing is in flight then.
     fn reset(&self, limits: [usize; FLEETS.len()]) {
         self.seen(|seen| seen.limits = limits);
     }
@@ -77,13 +77,13 @@ impl Limits {
     }
 }
 
-/// Looks at all clusters and revisions again and again.
+/// Checks all clusters and revisions repeatedly.
 pub(super) async fn watch_limits(client: Client, limits: Arc<Limits>) {
     let clusters: Api<ClusterPullSecret> = Api::namespaced(client.clone(), CLUSTERS);
     let secrets: Api<Secret> = Api::namespaced(client, CLUSTERS);
     let revisions = ListParams::default().labels(FLEET_LABEL);
     loop {
-        // The API server may be away.
+        // The API server may be unavailable.
         if let Ok(objects) = clusters.list(&ListParams::default()).await {
             let now = Timestamp::now();
             limits.seen(|seen| seen.look(&objects.items, now));
@@ -134,7 +134,7 @@ impl Seen {
     }
 }
 
-/// New clusters get what the fleet has beside the limit, and one that is away holds up nobody.
+/// New clusters get the fleet's revision outside the limit, and an unreachable cluster blocks no other.
 fn is_limited(object: &ClusterPullSecret, now: Timestamp) -> bool {
     let status = object.status.clone().unwrap_or_default();
     let is_new = status.revision == 0 && !object.spec.remove;
@@ -145,7 +145,7 @@ fn is_limited(object: &ClusterPullSecret, now: Timestamp) -> bool {
 }
 
 impl World<'_> {
-    /// How long it takes until everything is as it should be.
+    /// Waits for the expected state; returns how long it took.
     pub(super) async fn settle(&mut self) -> Result<Duration> {
         let (begun, mut retried) = (Instant::now(), Instant::now());
         loop {
@@ -158,7 +158,7 @@ impl World<'_> {
             if begun.elapsed() > SETTLED {
                 let round = self.outcome.rounds;
                 let time = SETTLED.as_secs();
-                return Err(error.context(format!("round {round}: not within {time} s")));
+                return Err(error.context(format!("iteration {round}: not within {time} s")));
             }
             if retried.elapsed() > RETRY {
                 self.retry_failed().await?;
@@ -196,7 +196,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Its status is about its spec, and its newest revision is the last valid content.
+    /// The status is about the current spec, and the newest revision is the last valid content.
     async fn check_fleet(&self, fleet: usize) -> Result<()> {
         let name = FLEETS[fleet];
         let object = self.objects().get(name).await?;
@@ -211,7 +211,7 @@ impl World<'_> {
         let content = data.and_then(|mut data| data.remove(DATA_KEY));
         let content = content.context(revision.clone())?.0;
         let wanted = config(name, self.fleets[fleet].content);
-        ensure!(content == wanted.as_bytes(), "{revision} has other content");
+        ensure!(content == wanted.as_bytes(), "{revision} has wrong content");
         Ok(())
     }
 
@@ -223,16 +223,22 @@ impl World<'_> {
     ) -> Result<()> {
         let place = &self.places[at];
         let secret = secret.context("it has no Secret")?;
-        let status = status(object.context("nothing says how it is")?)?;
+        let status = status(object.context("it has no ClusterPullSecret")?)?;
         let key = &secret["data"][KEY];
-        ensure!(place.has_key != key.is_null(), "the key of others: {key}");
+        ensure!(
+            place.has_key != key.is_null(),
+            "another client's key: {key}"
+        );
         if place.takeover.is_some() {
             let is_theirs = secret["data"][DATA_KEY] == theirs();
-            ensure!(is_theirs, "what somebody took over has changed");
+            ensure!(
+                is_theirs,
+                "the Secret that another client took over has changed"
+            );
             let is_named = ["Conflict", "WrongType"].contains(&status.reason.as_str());
             ensure!(
                 status.phase == ClusterPhase::Blocked && is_named,
-                "nobody says that the Secret is somebody else's"
+                "the status does not report that the Secret belongs to another client"
             );
             return Ok(());
         }
@@ -240,14 +246,14 @@ impl World<'_> {
         let content = BASE64_STANDARD.encode(config(fleet.name, fleet.content));
         ensure!(
             secret["data"][DATA_KEY] == content,
-            "it has other content than {}",
+            "its content is not that of {}",
             fleet.content
         );
         let annotations = &secret["metadata"]["annotations"];
         let of = format!("{CLUSTERS}/{}", fleet.name);
         ensure!(annotations[FLEET_ANNOTATION] == of, "of another fleet");
         let revision = annotations[REVISION_ANNOTATION].as_str();
-        let revision = revision.context("of no revision")?.parse();
+        let revision = revision.context("it has no revision")?.parse();
         ensure!(
             status.phase == ClusterPhase::Synced && revision == Ok(status.revision),
             "it is not synced"
@@ -264,29 +270,36 @@ impl World<'_> {
         let place = &self.places[at];
         let Some(secret) = secret else {
             let is_others = place.has_key || place.takeover.is_some();
-            ensure!(!is_others, "what others had is gone");
-            ensure!(object.is_none(), "its object is left");
+            ensure!(!is_others, "another client's Secret is gone");
+            ensure!(object.is_none(), "its ClusterPullSecret still exists");
             return Ok(());
         };
         let key = &secret["data"][KEY];
-        ensure!(place.has_key != key.is_null(), "the key of others: {key}");
+        ensure!(
+            place.has_key != key.is_null(),
+            "another client's key: {key}"
+        );
         if place.takeover.is_some() {
             let is_theirs = secret["data"][DATA_KEY] == theirs();
-            ensure!(is_theirs, "what somebody took over has changed");
-            ensure!(object.is_none(), "its object is left");
+            ensure!(
+                is_theirs,
+                "the Secret that another client took over has changed"
+            );
+            ensure!(object.is_none(), "its ClusterPullSecret still exists");
             return Ok(());
         }
-        ensure!(place.has_key, "its Secret is left");
-        let status = status(object.context("nothing says why the Secret is left")?)?;
+        ensure!(place.has_key, "its Secret still exists");
+        let status =
+            status(object.context("no ClusterPullSecret reports why the Secret still exists")?)?;
         ensure!(
             status.reason == "KeysOfOthers",
-            "nobody says that there are keys of others"
+            "the status does not report other clients' keys"
         );
         Ok(())
     }
 }
 
-/// About the spec as it is.
+/// The status, which must be about the current spec.
 fn status(object: &ClusterPullSecret) -> Result<&ClusterPullSecretStatus> {
     let status = object.status.as_ref().context("no status yet")?;
     let is_about = Some(status.observed_generation) == object.metadata.generation;
@@ -300,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// `phase`: about the present assignment; empty: the status is about an earlier one.
+    /// `phase` of the current assignment; empty: the status is about an earlier assignment.
     fn object(name: &str, phase: &str, had: i64, seconds: i64) -> ClusterPullSecret {
         let time = Timestamp::from_second(1000 - seconds).unwrap();
         let object = json!({
@@ -334,7 +347,7 @@ mod tests {
             };
             let now = Timestamp::from_second(1000).unwrap();
             seen.look(std::slice::from_ref(&synced), now);
-            // It had reached what it was assigned: somebody changed the Secret there.
+            // It had reached its assignment; then another client changed its Secret.
             seen.look(&[drifted.clone(), changing.clone(), other], now);
             assert_eq!(seen.most, expected, "{case}");
             assert_eq!(seen.error.is_some(), expected > 1, "{case}");

@@ -1,5 +1,6 @@
-//! Two hubs under everything that may happen at random: sources, selections, limits and kubeconfigs change, members' API servers
-//! die and freeze, nodes fail, others interfere, hubs are killed. After each round every member has exactly what it should have.
+//! Two hubs under random events: sources, selections, limits and kubeconfigs change, members' API servers die and
+//! freeze, nodes fail, other clients interfere, hubs are killed. After each iteration every member must have exactly
+//! its expected content.
 
 mod check;
 mod objects;
@@ -27,27 +28,28 @@ const EVENTS: usize = 16;
 const HUBS: [&str; 2] = [HUB, "globalps-hub-2"];
 const REAL: usize = 3;
 const SIMULATED: usize = 10;
-/// What a simulated member needs until each of its nodes has a new Secret.
+/// Time until each node of a simulated member has a new Secret.
 const TIME: Duration = Duration::from_millis(300);
-/// The `FleetPullSecret` of the real members, which have no nodes, and that of the simulated ones, whose nodes count.
+/// The `FleetPullSecret` of the real members, which have no nodes, and that of the simulated members, whose nodes are
+/// simulated too.
 const FLEETS: [&str; 2] = ["bare", "nodes"];
 
-/// What happened.
+/// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     pub rounds: usize,
     pub events: usize,
-    /// Of hubs.
+    /// Number of killed hubs.
     pub kills: usize,
-    /// Members whose API server was killed, frozen or refused connections.
+    /// Members whose API server was killed or frozen or refused connections.
     pub outages: usize,
     /// How often the management cluster's API server was frozen.
     pub freezes: usize,
-    /// How often members that were away stayed so until the hub went on without them.
+    /// How often unreachable members stayed away until the hub continued without them.
     pub waits: usize,
-    /// The longest time until everything was as it should be.
+    /// The longest time until the expected state was reached.
     pub slowest: Duration,
-    /// The most clusters in flight of one `FleetPullSecret`.
+    /// Maximum number of clusters of one `FleetPullSecret` in flight.
     pub most_in_flight: usize,
 }
 
@@ -60,7 +62,7 @@ pub fn soak(time: Duration, seed: u64) -> Result<Outcome> {
     runtime.block_on(run(&stage, time, seed))
 }
 
-/// A `FleetPullSecret` as the user made it.
+/// A `FleetPullSecret` in the user's version.
 struct Fleet {
     name: &'static str,
     /// Number in the password of the last valid source.
@@ -110,7 +112,7 @@ async fn run(stage: &HubStage, time: Duration, seed: u64) -> Result<Outcome> {
         let outcome = &mut world.outcome;
         outcome.slowest = outcome.slowest.max(took);
         eprintln!(
-            "round {}: as it should be after {:.1} s",
+            "iteration {}: expected state after {:.1} s",
             outcome.rounds,
             took.as_secs_f32()
         );
@@ -169,7 +171,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Number of the `FleetPullSecret` of this member.
+    /// Index of this member's `FleetPullSecret`.
     fn fleet_of(&self, at: usize) -> usize {
         usize::from(!self.places[at].is_real())
     }
@@ -216,7 +218,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Of one member.
+    /// An event in one member.
     async fn event_at(&mut self, what: u8, at: usize) -> Result<()> {
         let is_up = self.places[at].server == Server::Up;
         let place = &mut self.places[at];
@@ -241,7 +243,7 @@ impl<'a> World<'a> {
                 place.set_failing(&self.members, fails);
                 Ok(())
             }
-            // Nobody gets through to it.
+            // No client can reach it.
             _ if !is_up => Ok(()),
             22 => place.take_over(&self.members, Takeover::Content).await,
             23 if self.rng.bool() => place.take_over(&self.members, Takeover::Type).await,
@@ -250,7 +252,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The management cluster's API server, for a while in which leaders may lose their Lease.
+    /// Freezes the management cluster's API server for long enough that leaders may lose their Lease.
     async fn freeze(&mut self) -> Result<()> {
         self.outcome.freezes += 1;
         let cluster = &self.stage.stage.cluster;
@@ -260,7 +262,7 @@ impl<'a> World<'a> {
         cluster.signal("kube-apiserver", "CONT")
     }
 
-    /// It is in the middle of something, and starts again a moment later.
+    /// Kills a hub at any point of its work, and restarts it a moment later.
     async fn kill_hub(&mut self, at: usize) -> Result<()> {
         let fleet = self.rng.usize(0..FLEETS.len());
         self.rotate(fleet).await?;
@@ -274,7 +276,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Members that are away stay so until the hub goes on without them.
+    /// Keeps unreachable members away until the hub continues without them.
     async fn pass_over(&mut self) -> Result<()> {
         self.outcome.waits += 1;
         let pause = self.rng.u64(25..50);
@@ -287,7 +289,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Everything can go on. What others have taken over stays theirs.
+    /// Ends all outages. Secrets that another client took over stay with that client.
     async fn heal(&mut self) -> Result<()> {
         for at in 0..self.places.len() {
             self.places[at].mend(&self.members).await?;

@@ -1,4 +1,4 @@
-//! What users write on the management cluster.
+//! Objects that users write on the management cluster.
 
 use anyhow::{Context, Result};
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, FleetPullSecret};
@@ -25,7 +25,7 @@ impl World<'_> {
         Api::namespaced(self.client.clone(), CLUSTERS)
     }
 
-    /// `is_good`: its kubeconfig is one that the member knows.
+    /// `is_good`: the kubeconfig has valid credentials.
     pub(super) async fn register(&self, at: usize, is_good: bool) -> Result<()> {
         let place = &self.places[at];
         let mut kubeconfig: Value = serde_json::from_str(&place.kubeconfig(&self.members)?)?;
@@ -50,7 +50,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Other content of the source.
+    /// Changes the source's content.
     pub(super) async fn rotate(&mut self, fleet: usize) -> Result<()> {
         self.fleets[fleet].content += 1;
         self.write_source(fleet).await
@@ -75,7 +75,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Every cluster of this kind may try once more.
+    /// Requests a retry for every cluster of this kind.
     pub(super) async fn retry(
         &mut self,
         is_meant: impl Fn(&ClusterPullSecret) -> bool,
@@ -109,7 +109,7 @@ pub(super) fn config(fleet: &str, number: u32) -> String {
     json!({"auths": {"soak.example.com": entry}}).to_string()
 }
 
-/// What another event deleted, or the hub, can't be changed.
+/// Ignores that another event, or the hub, deleted the object.
 pub(super) fn unless_gone(done: kube::Result<()>) -> Result<()> {
     match done {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

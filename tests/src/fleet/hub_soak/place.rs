@@ -1,4 +1,4 @@
-//! A member cluster of the soak, and what may happen to it: a real API server, or a simulated one.
+//! A member cluster of the soak and its events: a real API server, or a simulated one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,29 +18,29 @@ use crate::fleet::stage::Stage;
 use crate::pki::Authority;
 use crate::product::NAMESPACE;
 
-/// Who writes into the Secret beside the hub.
+/// Field manager of another client.
 const PERSON: &str = "person";
-/// Key of somebody else in the Secret.
+/// Another client's key in the Secret.
 pub(super) const KEY: &str = "of-others";
-/// Group of the certificates that a real member knows the hub by.
+/// Group in the client certificates with which a real member authenticates the hub.
 const HUBS: &str = "hubs";
 
-/// Whether a member's API server can be reached.
+/// Whether a member's API server responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Server {
     Up,
-    /// It takes connections and answers nothing.
+    /// Accepts connections but does not respond.
     Frozen,
-    /// It refuses connections.
+    /// Refuses connections.
     Down,
 }
 
-/// What somebody else has made of the Secret.
+/// How another client has changed the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takeover {
-    /// Its content is another one.
+    /// It replaced the content.
     Content,
-    /// It is of another type.
+    /// It replaced the Secret by one of another type.
     Type,
 }
 
@@ -61,9 +61,9 @@ enum Kind {
 struct Real {
     stage: Stage,
     client: Client,
-    /// Of the hub's service account there.
+    /// Token of the hub's service account in the member.
     token: String,
-    /// The hub has the token; else a certificate.
+    /// The hub uses the token; otherwise a certificate.
     has_token: bool,
 }
 
@@ -78,7 +78,7 @@ impl Place {
         Self::of(members.member(at).name(), Kind::Simulated(at))
     }
 
-    /// A control plane without nodes, where the hub may touch one Secret.
+    /// A control plane without nodes, in which the hub may access one Secret.
     pub(super) async fn real(number: usize) -> Result<Self> {
         let name = format!("real-{number}");
         let stage = Stage::bare(&format!("hub-soak-{number}"))?;
@@ -108,7 +108,7 @@ impl Place {
         matches!(self.kind, Kind::Real(_))
     }
 
-    /// Another identity of the hub there; the one before may not be good any more.
+    /// Gives the hub a new identity in the member; the previous one may become invalid.
     pub(super) fn rotate(&mut self, members: &Members) {
         match &mut self.kind {
             Kind::Real(real) => real.has_token ^= true,
@@ -164,7 +164,7 @@ impl Place {
         Ok(())
     }
 
-    /// Whether the nodes of a simulated member fail.
+    /// Sets whether the nodes of a simulated member fail.
     pub(super) fn set_failing(&self, members: &Members, fails: bool) {
         if let Kind::Simulated(at) = self.kind {
             members.member(at).set_failing(fails);
@@ -181,7 +181,8 @@ impl Place {
         }
     }
 
-    /// Somebody takes the Secret over, with a tool that forces its fields or by a Secret of another type.
+    /// Another client takes the Secret over: it forces the ownership of fields, or recreates the Secret with another
+    /// type.
     pub(super) async fn take_over(&mut self, members: &Members, how: Takeover) -> Result<()> {
         if how == Takeover::Type {
             self.delete(members).await?;
@@ -200,13 +201,13 @@ impl Place {
                 let patch = Patch::Apply(of_type(SECRET_TYPE));
                 let (api, params) = (real.secrets(), PatchParams::apply(PERSON).force());
                 let written = api.patch(ADDITIONAL_SECRET, &params, &patch).await;
-                // One of another type stays.
+                // A Secret of another type stays.
                 unless(&[422], written)?
             }
             (Kind::Real(real), Takeover::Type) => {
                 let secret = serde_json::from_value(of_type("Opaque"))?;
                 let created = real.secrets().create(&PostParams::default(), &secret).await;
-                // The hub may be faster.
+                // The hub may recreate it first.
                 unless(&[409], created)?
             }
         };
@@ -242,7 +243,7 @@ impl Place {
     }
 }
 
-/// As the person's Secret.
+/// Content of the other client's Secret.
 pub(super) fn theirs() -> String {
     let config =
         json!({"auths": {"theirs.example.com": {"auth": BASE64_STANDARD.encode("u:th3irs")}}});
@@ -256,7 +257,7 @@ fn of_type(type_: &str) -> Value {
     })
 }
 
-/// The hub's fields of it stay, but for the content.
+/// Changes the content; the hub's other fields stay.
 fn force_content(secret: &mut Option<Value>) {
     let mut taken = secret.take().unwrap_or_else(|| of_type(SECRET_TYPE));
     taken["data"][DATA_KEY] = json!(theirs());
@@ -288,7 +289,7 @@ fn unless<T>(codes: &[u16], done: kube::Result<T>) -> Result<bool> {
     }
 }
 
-/// Of the hub in a member, by its certificate or by a token.
+/// The hub's permissions in a member, for its certificate or its token.
 fn permissions() -> Value {
     let rbac = "rbac.authorization.k8s.io";
     let metadata = json!({"name": HUB, "namespace": NAMESPACE});

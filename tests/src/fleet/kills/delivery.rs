@@ -1,4 +1,4 @@
-//! What the controller delivers into namespaces and to operators, as it is compared.
+//! Objects that the controller delivers into namespaces and to operators, in a form that can be compared.
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
@@ -18,17 +18,17 @@ use crate::product::NAMESPACE;
 
 pub(super) const CONTROLLER: &str = "globalps-controller";
 
-/// Whose an object is.
+/// Owner of an object.
 pub(super) enum Part {
-    /// The controller may not touch it: all of it is compared, with its version.
+    /// The controller must not change it: everything is compared, including its resourceVersion.
     Others,
     /// The controller adds something to it.
     Shared,
-    /// A Secret of the controller's: its meaning is compared.
+    /// A Secret of the controller: its meaning is compared.
     Own,
 }
 
-/// For every write of Secrets, service accounts and the configuration by the controller.
+/// A gate for the controller's writes of Secrets, service accounts and the configuration.
 pub(super) fn gate(stage: &Stage) -> Result<Gate> {
     let operations = ["CREATE", "UPDATE", "DELETE"];
     let rules = json!([
@@ -45,8 +45,7 @@ pub(super) async fn status(client: &Client) -> Result<GlobalPullSecretStatus> {
     Ok(api.get(GLOBAL_SECRET).await?.status.unwrap_or_default())
 }
 
-/// All that there is, without the Secrets in the namespace of the pull secrets themselves. `part`: of a kind, namespace and
-/// name.
+/// All objects, except the Secrets in globalps' own namespace. `part` returns the owner by kind, namespace and name.
 pub(super) async fn objects(
     client: &Client,
     part: impl Fn(&str, &str, &str) -> Part,
@@ -111,7 +110,7 @@ fn meaning(secret: &Value) -> Result<Value> {
     ))
 }
 
-/// [`Part::Own`], as it is compared. `owners`: their names.
+/// The compared form of [`Part::Own`]. `owners`: names of its owner references.
 pub(super) fn own_secret(
     type_: &Value,
     labels: &Value,

@@ -1,5 +1,5 @@
-//! Kills a program at a write of its choice: the API server asks a webhook before each one, and the webhook does it. So may a
-//! server that the test plays.
+//! Kills a program at a chosen write: the API server calls a webhook before each write, and the webhook kills the
+//! program. A server that the test simulates can do the same.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -13,24 +13,24 @@ use crate::process::kill;
 use crate::webhook::Webhook;
 
 const NAME: &str = "gate";
-/// Writes that were let through before are stored within this time.
+/// A write that was admitted is stored within this time.
 const STORED: Duration = Duration::from_millis(30);
-/// Without a write for so long, the program has written all.
+/// After this time without a write, the program has finished.
 const QUIET: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct State {
-    /// The program and how many more writes it lives for; `None`: nobody is killed.
+    /// The program, and after how many more writes it is killed; `None`: it is not killed.
     victim: Option<(u32, usize)>,
-    /// Nothing of the dead one is let through.
+    /// Rejects every later write of the killed program.
     is_dead: bool,
-    /// Writes that were let through, as `UPDATE secrets team-a/global-pull-secret`, and the part of it if it is one.
+    /// The admitted writes, as `UPDATE secrets team-a/global-pull-secret`, with the subresource if there is one.
     writes: Vec<String>,
     last: Option<Instant>,
 }
 
 impl State {
-    /// Whether the write goes through.
+    /// Whether the write is admitted.
     fn admits(&mut self, write: String) -> bool {
         if !self.is_dead && self.victim.is_some_and(|(_, left)| left == 0) {
             sleep(STORED);
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// Of the `request` of an `AdmissionReview`.
+/// From the `request` of an `AdmissionReview`.
 fn write_of(request: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (operation, resource) = (&request["operation"], &request["resource"]["resource"]);
@@ -62,19 +62,19 @@ fn write_of(request: &Value) -> String {
 }
 
 pub(super) struct Gate {
-    /// It answers for as long as this is there.
+    /// Runs for as long as this value lives.
     _webhook: Webhook,
     state: Arc<Mutex<State>>,
 }
 
 impl Gate {
-    /// For every write of this program's service account that the webhook's `rules` name.
+    /// A gate for every write of this program's service account that the webhook's `rules` match.
     pub(super) fn new(stage: &Stage, program: &str, rules: &Value) -> Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let decides = Arc::clone(&state);
         let webhook = Webhook::start(move |request| {
             let is_admitted = lock(&decides).admits(write_of(request));
-            (!is_admitted).then(|| "its writer is dead".to_owned())
+            (!is_admitted).then(|| "the writer is dead".to_owned())
         })?;
         let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:{program}");
         let condition = format!("request.userInfo.username == '{user}'");
@@ -88,13 +88,13 @@ impl Gate {
         })
     }
 
-    /// Whether a write elsewhere goes through, for whoever takes it.
+    /// A function that decides about writes to other servers.
     pub(super) fn admission(&self) -> impl Fn(String) -> bool + Send + Sync + use<> {
         let state = Arc::clone(&self.state);
         move |write| lock(&state).admits(write)
     }
 
-    /// The program is killed at the write that comes after so many others.
+    /// Kills the program at the next write after this many.
     pub(super) fn kill_after(&self, writes: usize, pid: u32) {
         *lock(&self.state) = State {
             victim: Some((pid, writes)),
@@ -102,7 +102,7 @@ impl Gate {
         };
     }
 
-    /// Everything is let through again, and nobody is killed.
+    /// Admits every write again, and kills no program.
     pub(super) fn open(&self) {
         let mut state = lock(&self.state);
         (state.victim, state.is_dead) = (None, false);
@@ -112,7 +112,7 @@ impl Gate {
         lock(&self.state).is_dead
     }
 
-    /// Nothing was written for a while.
+    /// Whether no write was made for a while.
     pub(super) fn is_quiet(&self) -> bool {
         let last = lock(&self.state).last;
         last.is_none_or(|last| last.elapsed() >= QUIET)

@@ -1,5 +1,5 @@
-//! Programs that are killed at each of their writes. The next one finishes the work, and then exactly what should be there is
-//! there.
+//! Kills programs at each of their writes. The next program must finish the work, and exactly the expected objects must
+//! exist then.
 
 mod delivery;
 mod gate;
@@ -25,16 +25,16 @@ use gate::Gate;
 const SETTLED: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(50);
 
-/// What became of one change.
+/// Result for one change.
 #[derive(Clone, Debug)]
 pub struct Outcome<C> {
     pub change: C,
     pub kills: usize,
-    /// Those of a program that nobody killed.
+    /// The writes of a program that is not killed.
     pub writes: Vec<String>,
-    /// How long that one took.
+    /// How long the change took without a kill.
     pub alone: Duration,
-    /// The longest that another one took after a kill, and after how many writes that was.
+    /// The longest time that the next program needed after a kill, and after how many writes the kill was.
     pub slowest: (Duration, usize),
 }
 
@@ -42,7 +42,7 @@ impl<C: Debug> Outcome<C> {
     pub fn print(&self) {
         let (slowest, after) = self.slowest;
         eprintln!(
-            "{:?}: {} kills; alone it took {:.1} s, and the next one was done after {:.1} s at most (killed after {after} writes)",
+            "{:?}: {} kills; {:.1} s without a kill; the next program needed {:.1} s at most (killed after {after} writes)",
             self.change,
             self.kills,
             self.alone.as_secs_f32(),
@@ -54,7 +54,7 @@ impl<C: Debug> Outcome<C> {
     }
 
     pub fn is_killed_at_every_write(&self) -> bool {
-        // Which program makes the last of them, this change's or the next one's, is a matter of chance.
+        // It depends on timing whether this change's program or the next one makes the last writes.
         self.kills >= self.writes.len().saturating_sub(3).max(1)
     }
 
@@ -64,35 +64,35 @@ impl<C: Debug> Outcome<C> {
     }
 }
 
-/// Whatever the program writes, and what it must leave alone, by kind, namespace and name.
+/// Objects that the program writes or must not change, by kind, namespace and name.
 type Objects = BTreeMap<String, Value>;
 
-/// Changes, and what a program is to make of them.
+/// Changes, and the expected reaction of a program.
 trait Scene {
     type Change: Copy + Debug + PartialEq + 'static;
     /// Name of the program's service account and of its Lease.
     const PROGRAM: &'static str;
 
     fn client(&self) -> &Client;
-    /// Starts the program: the id of its process.
+    /// Starts the program; returns its process id.
     fn start(&self) -> Result<u32>;
     async fn make(&mut self, change: Self::Change) -> Result<()>;
-    /// Changes, this one among them, that lead back to where they began: without all of them the others are possible. Empty:
-    /// there are none.
+    /// A cycle of changes that contains this one and ends in the state in which it began, so that all of it can be left
+    /// out. Empty: there is no such cycle.
     fn circle(&self, change: Self::Change) -> &'static [Self::Change];
-    /// What there is.
+    /// The existing objects.
     async fn found(&self) -> Result<Objects>;
-    /// What there should be.
+    /// The expected objects.
     fn wanted(&self) -> Objects;
-    /// Whether the object may be neither as it was nor as it is to be in the middle of the change.
+    /// Whether the object may be in an intermediate state during the change.
     fn may_differ(&self, change: Self::Change, key: &str) -> bool;
-    /// What must be so at any moment.
+    /// Checks the conditions that must hold at every moment.
     async fn check_between(&self, found: &Objects) -> Result<()>;
     async fn check_status(&self) -> Result<()>;
 }
 
-/// Makes all changes over and over: the program is killed before its first write of each, then before its second one, until
-/// there are no more.
+/// Makes all changes repeatedly: kills the program before its first write of each change, then before its second write,
+/// and so on until there are no more writes.
 fn kill_at_each_write<S: Scene>(
     gate: &Gate,
     scene: impl Future<Output = Result<S>>,
@@ -114,7 +114,7 @@ fn kill_at_each_write<S: Scene>(
 struct Killer<'a, S> {
     gate: &'a Gate,
     scene: S,
-    /// The program that runs.
+    /// Process id of the running program.
     pid: u32,
 }
 
@@ -137,7 +137,7 @@ impl<S: Scene> Killer<'_, S> {
             let over: Vec<S::Change> = over.map(|it| it.change).collect();
             for outcome in &mut outcomes {
                 let change = outcome.change;
-                // One that has fewer writes is made without a kill.
+                // A change with fewer writes is made without a kill.
                 let is_over = over.contains(&change);
                 let circle = self.scene.circle(change);
                 if is_over && circle.iter().all(|it| over.contains(it)) && !circle.is_empty() {
@@ -170,7 +170,8 @@ impl<S: Scene> Killer<'_, S> {
         Ok(outcomes)
     }
 
-    /// Makes the change, with a kill after so many writes: how long the next program took. `None`: there were not as many.
+    /// Makes the change with a kill after this many writes; returns how long the next program took. `None`: there were
+    /// fewer writes.
     async fn make(&mut self, change: S::Change, writes: usize) -> Result<Option<Duration>> {
         self.gate.kill_after(writes, self.pid);
         let before = self.scene.wanted();
@@ -188,19 +189,22 @@ impl<S: Scene> Killer<'_, S> {
         Ok(Some(begun.elapsed()))
     }
 
-    /// Every object is as it was or as it is to be.
+    /// Checks that every object is in its old or its new state.
     async fn check_between(&self, change: S::Change, before: &Objects) -> Result<()> {
         let (found, after) = (self.scene.found().await?, self.scene.wanted());
         for key in found.keys().chain(before.keys()).chain(after.keys()) {
             let now = found.get(key);
             let is_either = now == before.get(key) || now == after.get(key);
             let is_fine = is_either || self.scene.may_differ(change, key);
-            ensure!(is_fine, "{key} is neither old nor new: {now:?}");
+            ensure!(
+                is_fine,
+                "{key} is in neither the old nor the new state: {now:?}"
+            );
         }
         self.scene.check_between(&found).await
     }
 
-    /// The next program need not wait for the Lease of the one that was killed to expire.
+    /// Deletes the Lease, so that the next program need not wait until it expires.
     async fn forget_leader(&self) -> Result<()> {
         let client = self.scene.client().clone();
         let api: Api<Lease> = Api::namespaced(client, CONTROLLER_NAMESPACE);
@@ -212,7 +216,7 @@ impl<S: Scene> Killer<'_, S> {
 async fn wait_end(pid: u32) -> Result<()> {
     let begun = Instant::now();
     while parent(pid).is_some() {
-        ensure!(begun.elapsed() < SETTLED, "the program does not end");
+        ensure!(begun.elapsed() < SETTLED, "the program does not exit");
         sleep(Duration::from_millis(5)).await;
     }
     Ok(())
@@ -223,7 +227,7 @@ async fn settle(scene: &impl Scene, gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// Waits until everything is as it should be and nothing more is written; false: the program was killed before.
+/// Waits until all objects are as expected and no more writes are made; false: the program was killed before that.
 async fn is_settled_unless_killed(scene: &impl Scene, gate: &Gate) -> Result<bool> {
     let begun = Instant::now();
     loop {
@@ -240,7 +244,7 @@ async fn is_settled_unless_killed(scene: &impl Scene, gate: &Gate) -> Result<boo
             }
         }
         if begun.elapsed() > 2 * SETTLED {
-            bail!("the program never rests");
+            bail!("the program does not stop writing");
         }
         sleep(POLL).await;
     }

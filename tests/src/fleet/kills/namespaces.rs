@@ -1,4 +1,5 @@
-//! Delivery into namespaces by controllers that are killed at each of their writes, with both ways to attach pull secrets.
+//! Delivery into namespaces by controllers that are killed at each of their writes, with both ways to attach pull
+//! secrets.
 
 use anyhow::{Result, ensure};
 use globalps_core::api::{Attach, GlobalPullSecret};
@@ -18,12 +19,12 @@ use crate::fleet::stage::Stage;
 use crate::product::NAMESPACE;
 
 const TEAM: &str = "team";
-/// They get the Secret; `t-1` is in the scope of the second source.
+/// Namespaces that get the Secret; `t-1` is in the scope of the second source.
 const SPACES: [&str; 4] = ["a", "b", "default", "t-1"];
-/// They get a reference.
+/// Service accounts that get a reference.
 const ACCOUNTS: [&str; 2] = ["ci", "default"];
 
-/// A change that delivery follows.
+/// A change to which delivery reacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Enable,
@@ -37,7 +38,7 @@ pub enum Change {
     Disable,
 }
 
-/// In turn, each from the state that the one before has left.
+/// Made in turn; each change starts from the state after the previous one.
 const CHANGES: [Change; 9] = [
     Change::Enable,
     Change::Rotate,
@@ -53,7 +54,7 @@ const CHANGES: [Change; 9] = [
 struct World<'a> {
     stage: &'a Stage,
     client: Client,
-    /// As others made it, and as it is to be again.
+    /// Objects of other clients, in their original and final state.
     base: Objects,
     is_enabled: bool,
     has_sources: bool,
@@ -74,7 +75,7 @@ pub fn run() -> Result<Vec<Outcome<Change>>> {
 }
 
 impl<'a> World<'a> {
-    /// Namespaces as users have them, with what belongs to others, and both sources.
+    /// Creates the namespaces of users, objects of other clients, and both sources.
     async fn new(stage: &'a Stage) -> Result<Self> {
         let mut others = Vec::new();
         let account = |namespace: &str, name: &str, reference: &str| {
@@ -91,7 +92,7 @@ impl<'a> World<'a> {
                 "metadata": {"name": name, "labels": labels}}));
             others.push(account(name, "ci", "own"));
         }
-        // Somebody's own reference, and somebody's own Secret.
+        // Another client's reference, and another client's Secret.
         others.push(account("b", "mine", GLOBAL_SECRET));
         others.push(json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {"name": GLOBAL_SECRET, "namespace": "foreign"}, "stringData": {"key": "theirs"}}));
@@ -253,18 +254,21 @@ impl Scene for World<'_> {
     }
 
     fn may_differ(&self, change: Change, key: &str) -> bool {
-        // Two sources come or go, one after the other.
+        // Two sources are added or removed, one after the other.
         let is_twofold = matches!(change, Change::Withdraw | Change::Restore);
         is_twofold && key == format!("Secret t-1/{GLOBAL_SECRET}")
     }
 
-    /// No reference is without its Secret.
+    /// Every reference has its Secret.
     async fn check_between(&self, found: &Objects) -> Result<()> {
         for (key, account) in found {
             let is_ours = !account["metadata"]["annotations"][ATTACHED_ANNOTATION].is_null();
             let space = key.split([' ', '/']).nth(1).unwrap_or_default();
             let has_secret = found.contains_key(&format!("Secret {space}/{GLOBAL_SECRET}"));
-            ensure!(!is_ours || has_secret, "{key} refers to nothing");
+            ensure!(
+                !is_ours || has_secret,
+                "{key} references a Secret that does not exist"
+            );
         }
         Ok(())
     }
@@ -278,7 +282,7 @@ impl Scene for World<'_> {
         );
         let found = status.image_pull_secrets.as_ref();
         let found = found.map(|found| (found.synced, found.total, found.failed));
-        // `foreign` is in trouble.
+        // `foreign` has a conflict.
         let all = if self.has_sources {
             (4, 5, 1)
         } else {

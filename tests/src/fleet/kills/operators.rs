@@ -16,13 +16,13 @@ use crate::fleet::stage::Stage;
 use crate::olm::{catalog, delete, install_olm, set_versions, subscription, version};
 use crate::product::NAMESPACE;
 
-/// Of the operators. Their catalogs are in `olm` and `more`, each with a Secret `pull`.
+/// Namespace of the operators. Their catalogs are in `olm` and `more`, each with a Secret `pull`.
 const SPACE: &str = "ops";
 const COPIES: [&str; 2] = ["globalps-olm.pull", "globalps-more.pull"];
-/// They get references: those of the two versions of `a`, and that of `b`.
+/// The service accounts that get references: those of the two versions of `a`, and that of `b`.
 const ACCOUNTS: [&str; 3] = ["op-a", "op-a2", "op-b"];
 
-/// A change that delivery follows.
+/// A change to which delivery reacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Enable,
@@ -36,7 +36,7 @@ pub enum Change {
     Disable,
 }
 
-/// In turn, each from the state that the one before has left.
+/// Made in turn; each change starts from the state after the previous one.
 const CHANGES: [Change; 9] = [
     Change::Enable,
     Change::Rotate,
@@ -52,12 +52,12 @@ const CHANGES: [Change; 9] = [
 struct World<'a> {
     stage: &'a Stage,
     client: Client,
-    /// As others made it, and as it is to be again.
+    /// Objects of other clients, in their original and final state.
     base: Objects,
     is_enabled: bool,
     /// Number in the password of `olm/pull`.
     content: u32,
-    /// Versions that are installed, and that become so, of the operator `a`; `None`: it has no Subscription.
+    /// The installed version of the operator `a`, and the version being installed; `None`: it has no Subscription.
     versions: Option<(&'static str, &'static str)>,
     /// The catalog of `b` names its pull secret.
     has_entry: bool,
@@ -104,7 +104,7 @@ impl<'a> World<'a> {
         world.make(Change::AddEntry).await?;
         world.make(Change::Subscribe).await?;
         set_versions(&stage.cluster, SPACE, "b", "b.v1", "b.v1");
-        // The default service accounts of the new namespaces come by themselves.
+        // Kubernetes creates the default service accounts of the new namespaces.
         stage.wait_default_accounts(&["olm", "more", SPACE])?;
         world.base = world.found().await?;
         Ok(world)
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Installed, and on its way.
+    /// Sets the installed version, and the one being installed.
     fn set_versions(&mut self, versions: (&'static str, &'static str)) {
         self.versions = Some(versions);
         set_versions(&self.stage.cluster, SPACE, "a", versions.0, versions.1);
@@ -157,7 +157,7 @@ fn account_of(version: &str) -> &'static str {
     }
 }
 
-/// A copy for these versions of operators, and a reference of each one's service account.
+/// Adds a copy for these versions of operators, and a reference in the service account of each.
 fn add(wanted: &mut Objects, copy: &str, content: &Value, versions: &[&str]) {
     let labels = json!({OPERATOR_SECRET_LABEL: "true", "app.kubernetes.io/managed-by": CONTROLLER});
     let owners: Vec<Value> = versions.iter().map(|name| json!(name)).collect();
@@ -204,7 +204,7 @@ impl Scene for World<'_> {
             Change::Rotate => {
                 self.content += 1;
                 self.apply_pull_secret("olm", self.content).await?;
-                // It is an object of others, with another version now.
+                // It belongs to another client, and has a new resourceVersion now.
                 let key = "Secret olm/pull";
                 let now = self.found().await?.remove(key).context(key)?;
                 self.base.insert(key.to_owned(), now);
@@ -265,14 +265,17 @@ impl Scene for World<'_> {
         false
     }
 
-    /// A service account names each copy: by that the next controller finds it.
+    /// Every copy is referenced by a service account: this is how the next controller finds it.
     async fn check_between(&self, found: &Objects) -> Result<()> {
         for copy in COPIES {
             let is_there = found.contains_key(&format!("Secret {SPACE}/{copy}"));
             let is_named = found.values().any(|account| {
                 account["metadata"]["annotations"][OPERATOR_SECRETS_ANNOTATION] == copy
             });
-            ensure!(!is_there || is_named, "nobody would find {copy}");
+            ensure!(
+                !is_there || is_named,
+                "no service account references {copy}"
+            );
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What must be so at each kill, and in the end.
+//! Conditions at each kill and at the end.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use super::{CANARY, FLEET, GUEST, KEY, MEMBERS, OTHER, SHARED, World};
 use crate::fleet::hub_stage::is_changing;
 
 impl World<'_> {
-    /// The Secret of a member that the hub wrote, as it is compared.
+    /// The parts of the hub's Secret in a member that are compared.
     pub(super) fn seen_in(&self, at: usize) -> Result<Option<Value>> {
         let Some(secret) = self.members.member(at).secret() else {
             return Ok(None);
@@ -29,7 +29,7 @@ impl World<'_> {
         Ok(Some(json!([of, revision, content, key])))
     }
 
-    /// No revision has two contents, and what is in a member is the content of its revision.
+    /// Each revision has one content, and a member has the content of its revision.
     pub(super) async fn check_contents(&self) -> Result<()> {
         let of_fleet = ListParams::default().labels(&format!("{FLEET_LABEL}={FLEET}"));
         let revisions = self.secrets().list(&of_fleet).await?;
@@ -58,19 +58,22 @@ impl World<'_> {
         Ok(())
     }
 
-    /// One at a time, by the hub's own objects and by what the members say.
+    /// One member changes at a time, according to the hub's objects and to the members.
     pub(super) async fn check_limit(&self) -> Result<()> {
         let all = ListParams::default();
         let objects = self.clusters().list(&all).await?;
         let changing: Vec<&ClusterPullSecret> =
             objects.iter().filter(|it| is_changing(it)).collect();
-        ensure!(changing.len() <= 1, "these change at once: {changing:?}");
+        ensure!(
+            changing.len() <= 1,
+            "more than one member changes: {changing:?}"
+        );
         let most = self.members.most_changing();
         ensure!(most <= 1, "{most} members changed at once");
         Ok(())
     }
 
-    /// The hub's objects, and what it says of them.
+    /// Checks the hub's objects and their statuses.
     pub(super) async fn check_objects(&self) -> Result<()> {
         let objects = self.clusters().list(&ListParams::default()).await?;
         let members = self.has.iter().flatten().count();

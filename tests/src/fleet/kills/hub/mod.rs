@@ -1,4 +1,4 @@
-//! The hub, killed at each of its writes: on the management cluster, and in the member clusters, which are simulated.
+//! The hub is killed at each of its writes, on the management cluster and in the simulated members.
 
 mod check;
 
@@ -27,10 +27,10 @@ use crate::fleet::members::Members;
 
 /// Name of the `FleetPullSecret` and of its source.
 const FLEET: &str = "shared";
-/// What a member needs until each of its nodes has a new Secret.
+/// Time until each node of a member has a new Secret.
 const TIME: Duration = Duration::from_millis(20);
-/// The members: the first one to get a revision, one whose Secret has a key of somebody else, one that comes and goes, and one
-/// that is never selected and has a Secret of somebody else.
+/// The members: the first one to get a revision; one whose Secret has another client's key; one that is selected only
+/// at times; and one that is never selected and has another client's Secret.
 const CANARY: usize = 0;
 const SHARED: usize = 1;
 const GUEST: usize = 2;
@@ -38,7 +38,7 @@ const OTHER: usize = 3;
 const MEMBERS: usize = 4;
 const KEY: &str = "of-others";
 
-/// A change that the hub follows.
+/// A change to which the hub reacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Create,
@@ -52,7 +52,7 @@ pub enum Change {
     Delete,
 }
 
-/// In turn, each from the state that the one before has left.
+/// Made in turn; each change starts from the state after the previous one.
 const CHANGES: [Change; 9] = [
     Change::Create,
     Change::Rotate,
@@ -69,19 +69,19 @@ struct World<'a> {
     stage: &'a HubStage,
     client: Client,
     members: Members,
-    /// Secrets of others, as they made them.
+    /// Secrets of other clients, in their original state.
     others: Objects,
-    /// uid of the `FleetPullSecret`; `None`: there is none.
+    /// UID of the `FleetPullSecret`; `None`: it does not exist.
     fleet: Option<String>,
-    /// Number of its newest revision, and in the password of the source.
+    /// Number of the newest revision, which is also in the password of the source.
     revision: i64,
     content: u32,
     retries: u32,
-    /// Revision and content that each member is to have.
+    /// Expected revision and content of each member.
     has: [Option<(i64, u32)>; MEMBERS],
     /// The canary's nodes failed with the newest revision.
     has_failed: bool,
-    /// The content of each revision that was ever seen, by the uid of its `FleetPullSecret` and its number.
+    /// The content of each revision seen so far, by the UID of its `FleetPullSecret` and its number.
     seen: Mutex<BTreeMap<(String, i64), String>>,
 }
 
@@ -100,7 +100,7 @@ pub fn run() -> Result<Vec<Outcome<Change>>> {
 }
 
 impl<'a> World<'a> {
-    /// Members, and what others have in the same places.
+    /// Creates the members, and objects of other clients in the same places.
     async fn new(stage: &'a HubStage, admission: Admission) -> Result<Self> {
         let mut world = Self {
             stage,
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
         }
         let theirs = json!({"metadata": {"name": "theirs"}, "stringData": {"key": "theirs"}});
         world.apply_secret(theirs).await?;
-        // A revision of a FleetPullSecret that is not there.
+        // A revision of a FleetPullSecret that does not exist.
         let revision = json!({
             "metadata": {
                 "name": "other-revision-1", "labels": {FLEET_LABEL: "other"},
@@ -154,7 +154,7 @@ impl<'a> World<'a> {
         Api::namespaced(self.client.clone(), CLUSTERS)
     }
 
-    /// Somebody else's.
+    /// Applies a Secret of another client.
     async fn apply_secret(&mut self, mut secret: Value) -> Result<()> {
         (secret["apiVersion"], secret["kind"]) = (json!("v1"), json!("Secret"));
         let name = secret["metadata"]["name"].as_str().unwrap_or_default();
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
         self.apply_secret(secret).await
     }
 
-    /// Nobody collects what the one before has left: its revisions are none of this one's.
+    /// The garbage collector does not run: revisions of the previous FleetPullSecret still exist and must not be used.
     async fn create(&mut self) -> Result<()> {
         self.rotate(&[CANARY, SHARED]).await?;
         let fleet = json!({
@@ -197,7 +197,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// New content of the source, which these members get.
+    /// Changes the source's content; these members get it.
     async fn rotate(&mut self, members: &[usize]) -> Result<()> {
         self.revision += 1;
         self.content += 1;
@@ -287,7 +287,7 @@ impl Scene for World<'_> {
             Change::Add => {
                 self.set_key_of_others(true);
                 let name = self.members.member(GUEST).name().to_owned();
-                // The one that was there before is of the same name, but another one.
+                // A new Secret replaces the previous one of the same name.
                 if self.others.remove(&format!("Secret {name}")).is_some() {
                     let params = DeleteParams::default();
                     self.secrets().delete(&name, &params).await?;
