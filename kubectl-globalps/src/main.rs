@@ -8,13 +8,18 @@ mod check;
 mod cli;
 mod client;
 mod columns;
+#[cfg(test)]
+mod command_tests;
 mod commands;
 mod completion;
+mod controller;
 mod credential_helper;
 mod effects;
 mod error;
 mod escapes;
 mod facts;
+#[cfg(test)]
+mod fake_api;
 mod findings;
 mod fleet;
 mod follow;

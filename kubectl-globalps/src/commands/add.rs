@@ -14,6 +14,7 @@ use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck, ObjectFormat};
 use crate::client::Cluster;
+use crate::controller::must_watch;
 use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
 use crate::logins::{self, Source};
@@ -156,6 +157,7 @@ fn name_of(args: &Add) -> &str {
 /// Shows what will change, and changes it; again where somebody else was faster.
 async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
+    must_watch(cluster).await?;
     let mut told = Announcement::default();
     let mut attempt = 1;
     loop {

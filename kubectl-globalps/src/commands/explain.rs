@@ -16,6 +16,7 @@ use super::read;
 use crate::additional::data_of;
 use crate::cli::{CatalogSecret, Connection, Explain, Named, TextFormat};
 use crate::client::Cluster;
+use crate::controller::watched_in;
 use crate::error::{Exit, Failure};
 use crate::facts::node_secrets;
 use crate::manifest::content;
@@ -36,7 +37,12 @@ pub(super) async fn run(
             }),
             ..Asked::default()
         },
-        None => ask(&Cluster::connect(flags, printer).await?, args).await?,
+        None => {
+            let mut cluster = Cluster::connect(flags, printer).await?;
+            let watched = watched_in(&cluster).await?;
+            cluster.namespace = place(watched, cluster.namespace, args);
+            ask(&cluster, args).await?
+        }
     };
     let answer = Answer::of(asked).map_err(|error| {
         Failure::new(
@@ -53,6 +59,14 @@ pub(super) async fn run(
     } else {
         Exit::No
     })
+}
+
+/// Where the credentials are. `asked`: by `-n`, which may be meant as the pod's namespace.
+fn place(watched: Option<String>, asked: String, args: &Explain) -> String {
+    let puller = args.pod.as_ref().or(args.service_account.as_ref());
+    let is_of_puller = puller.is_some_and(|named| named.namespace == asked);
+    let default = names::NAMESPACE.to_owned();
+    watched.unwrap_or(if is_of_puller { default } else { asked })
 }
 
 async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {

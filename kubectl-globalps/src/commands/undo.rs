@@ -10,6 +10,7 @@ use crate::additional::data_of;
 use crate::changes::{changes, text};
 use crate::cli::{Connection, DryRun, Undo};
 use crate::client::Cluster;
+use crate::controller::must_watch;
 use crate::error::{Exit, Failure};
 use crate::history::{Revision, last_other};
 use crate::printer::Printer;
@@ -26,6 +27,7 @@ pub(super) async fn run(
     may_wait(args.wait.wait, args.dry_run)?;
     can_confirm(args.yes || args.dry_run != DryRun::None)?;
     let cluster = Cluster::connect(flags, printer).await?;
+    must_watch(&cluster).await?;
     let (revisions, in_force) = history::observe(&cluster).await?;
     let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
     let existing = additional(&cluster).await?;
