@@ -5,7 +5,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::error::{Exit, Failure};
-use crate::fake_api::{FakeApi, path};
+use crate::fake_api::{FakeApi, Objects, path};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
@@ -159,4 +159,206 @@ fn explain_looks_where_the_credentials_are() {
         let ran = api.run("explain quay.io/org/app:1 --pod a/b -n a");
         assert_eq!(ran, Ok(Exit::Done), "{is_readable}");
     }
+}
+
+#[test]
+fn what_another_program_owns_is_not_undone_or_removed() {
+    let owned = |metadata: &Value| {
+        let mut secret = secret(&[("quay.io", AUTH), ("ghcr.io", AUTH)]);
+        json_patch::merge(&mut secret["metadata"], metadata);
+        secret
+    };
+    let manager = json!({"managedFields": [{
+        "manager": "argocd-controller", "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
+    }]});
+    for (metadata, owner) in [
+        (manager, "argocd-controller"),
+        (
+            json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
+            "Helm",
+        ),
+        (
+            json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps"}}),
+            "Flux",
+        ),
+        (
+            json!({"labels": {"reconcile.external-secrets.io/managed": "true"}}),
+            "External Secrets",
+        ),
+        (
+            json!({"annotations": {"argocd.argoproj.io/tracking-id": "x"}}),
+            "Argo CD",
+        ),
+        (
+            json!({"ownerReferences": [{
+                "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "name": "e", "uid": "u", "controller": true,
+            }]}),
+            "ExternalSecret/e",
+        ),
+    ] {
+        for line in [
+            ADD,
+            "undo --yes",
+            "remove --registry quay.io --yes",
+            "remove --all --yes",
+        ] {
+            let api = FakeApi::new(&[
+                (&path("secrets", names::ADDITIONAL_SECRET), owned(&metadata)),
+                (
+                    &path("secrets", &names::history_secret(0)),
+                    kept("2", &[("docker.io", AUTH)]),
+                ),
+                (&path("nodepullsecrets", "node-1"), node("Synced")),
+            ]);
+            let failure = refused(api.run(line));
+            let expected = format!(
+                "Secret `additional-pull-secret` belongs to `{owner}`, which would undo the change"
+            );
+            assert_eq!(failure.message, expected, "{line}");
+            assert_eq!(api.writes(), [""; 0], "{line}");
+            let forced = format!("{line} --force-conflicts");
+            assert_eq!(api.run(&forced), Ok(Exit::Done), "{forced}");
+        }
+    }
+}
+
+#[test]
+fn what_is_immutable_is_refused_before_the_api_server_does() {
+    for line in [ADD, "undo --yes", "remove --registry quay.io --yes"] {
+        let mut immutable = secret(&[("quay.io", OTHER_AUTH), ("ghcr.io", AUTH)]);
+        immutable["immutable"] = json!(true);
+        let api = FakeApi::new(&[
+            (&path("secrets", names::ADDITIONAL_SECRET), immutable),
+            (
+                &path("secrets", &names::history_secret(0)),
+                kept("2", &[("docker.io", AUTH)]),
+            ),
+            (&path("nodepullsecrets", "node-1"), node("Synced")),
+        ]);
+        let failure = refused(api.run(line));
+        let expected = "Secret `additional-pull-secret` is immutable";
+        assert_eq!(failure.message, expected, "{line}");
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn a_wait_ends_where_nothing_will_happen() {
+    let paused = json!({"rollout": {"paused": true}});
+    let none = json!({});
+    let rolling_out = [("Ready", "False", "RollingOut")];
+    let no_nodes = [("Ready", "False", "NoNodes")];
+    let halted = [
+        ("Ready", "False", "RollingOut"),
+        ("Degraded", "True", "RolloutHalted"),
+    ];
+    for (sentence, observed, spec, conditions, phase, deployment, expected) in [
+        (
+            "paused",
+            "101",
+            &paused,
+            &rolling_out[..],
+            "Pending",
+            deployment("kube-system", 1, 1),
+            "the rollout is paused",
+        ),
+        (
+            "halted",
+            "101",
+            &none,
+            &halted,
+            "RolledBack",
+            deployment("kube-system", 1, 1),
+            "the rollout stopped",
+        ),
+        (
+            "no nodes",
+            "101",
+            &none,
+            &no_nodes,
+            "Excluded",
+            deployment("kube-system", 1, 1),
+            "no node takes the credentials",
+        ),
+        (
+            "no controller",
+            "",
+            &none,
+            &rolling_out,
+            "Pending",
+            deployment("kube-system", 0, 0),
+            "the controller is not running: Deployment `globalps-system/globalps-controller` has 0 replicas",
+        ),
+    ] {
+        let api = FakeApi::new(&[
+            (
+                &path("secrets", names::ADDITIONAL_SECRET),
+                secret(&[("quay.io", AUTH)]),
+            ),
+            (
+                &path("globalpullsecrets", names::GLOBAL_SECRET),
+                gps(observed, spec, conditions),
+            ),
+            (&path("nodepullsecrets", "node-1"), node(phase)),
+            (&path("deployments", names::CONTROLLER), deployment),
+        ]);
+        let failure = refused(api.run("status --wait --timeout 2s"));
+        assert!(
+            failure.message.starts_with(expected),
+            "{sentence}: {failure:?}"
+        );
+    }
+}
+
+#[test]
+fn what_add_takes_remove_takes() {
+    let api = FakeApi::new(&[(
+        &path("secrets", names::ADDITIONAL_SECRET),
+        secret(&[
+            ("https://registry-1.docker.io/v2/", AUTH),
+            ("hub.docker.com", AUTH),
+            ("intern", AUTH),
+            ("quay.io", AUTH),
+        ]),
+    )]);
+    for name in ["registry-1.docker.io", "hub.docker.com", "intern"] {
+        let ran = api.run(&format!("remove --registry {name} --yes"));
+        assert_eq!(ran, Ok(Exit::Done), "{name}");
+    }
+    let failure = refused(api.run("remove --registry hub.docker.com --yes"));
+    assert!(failure.message.contains("Docker Hub"), "{failure:?}");
+}
+
+#[test]
+fn a_huge_timeout_is_no_timeout() {
+    for timeout in ["18446744073709551615", "9223372036854775807s"] {
+        let api = FakeApi::new(&[
+            (
+                &path("secrets", names::ADDITIONAL_SECRET),
+                secret(&[("quay.io", AUTH)]),
+            ),
+            (
+                &path("globalpullsecrets", names::GLOBAL_SECRET),
+                gps("101", &json!({}), &[("Ready", "True", "Synced")]),
+            ),
+            (&path("nodepullsecrets", "node-1"), node("Synced")),
+        ]);
+        let line = format!("status --wait --timeout {timeout} --request-timeout {timeout}");
+        assert_eq!(api.run(&line), Ok(Exit::Done));
+    }
+}
+
+/// The cluster once the controller has acted on the change.
+fn act(objects: &mut Objects) {
+    let additional = objects.get(&path("secrets", names::ADDITIONAL_SECRET));
+    let version = additional.map(|secret| secret["metadata"]["resourceVersion"].clone());
+    if version.is_none() {
+        objects.retain(|path, _| !path.contains("/nodepullsecrets/"));
+        objects.remove(&path("secrets", names::GLOBAL_SECRET));
+    }
+    let config = objects.get_mut(&path("globalpullsecrets", names::GLOBAL_SECRET));
+    let config = config.expect("a GlobalPullSecret");
+    config["status"]["observedAdditional"] = json!(version.unwrap_or(json!("")));
+    config["status"]["conditions"] =
+        gps("", &json!({}), &[("Ready", "True", "Synced")])["status"]["conditions"].clone();
 }

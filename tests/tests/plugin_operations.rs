@@ -680,6 +680,19 @@ fn the_live_table_fits_its_terminal(stage: &Stage<'_>) {
 }
 
 fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
+    // Without the controller's Deployment a wait ends at once.
+    let system = "globalps-system";
+    let kubectl = |args: &[&str]| stage.cluster.kubectl(args).unwrap();
+    kubectl(&["create", "namespace", system]);
+    let controller = ["deployment", "globalps-controller", "-n", system];
+    kubectl(
+        &[
+            &["create"],
+            &controller[..],
+            &["--image=none.example.com/c"],
+        ]
+        .concat(),
+    );
     for line in ["status --wait", "resume --wait"] {
         let mut terminal = stage.on_terminal(line, 80, 24);
         terminal.wait_for("node-1", SOON).unwrap();
@@ -689,6 +702,7 @@ fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
         let look_again = "the rollout goes on; look again with `kubectl globalps status --watch`";
         assert!(shown.contains(look_again), "{line}: {shown}");
     }
+    kubectl(&[&["delete"], &controller[..]].concat());
 }
 
 fn off_a_terminal_there_are_plain_lines(stage: &Stage<'_>) {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{DryRun, ListFormat, TEMPLATE, Wait};
+use super::{DryRun, ListFormat, Owner, TEMPLATE, Wait};
 
 /// Try failed nodes once more
 ///
@@ -102,6 +102,8 @@ pub(crate) struct Undo {
         default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
+    #[command(flatten)]
+    pub owner: Owner,
     #[command(flatten)]
     pub wait: Wait,
 }

@@ -16,7 +16,7 @@ use crate::error::{Exit, Failure};
 use crate::facts::Facts;
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
-use crate::registry_name::registry_key;
+use crate::registry_name::{registry_key, registry_name};
 use crate::skipped::Skipped;
 use crate::status::{Goal, Status, sources_that_give};
 
@@ -26,11 +26,8 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     can_confirm(args.yes)?;
-    let registries = args
-        .registry
-        .iter()
-        .map(|registry| registry_key(registry))
-        .collect::<Result<Vec<String>, Failure>>()?;
+    // A Secret may have registries that no image names: they must go, too.
+    let registries: Vec<String> = args.registry.iter().map(|it| registry_name(it)).collect();
     let cluster = Cluster::connect(flags, printer).await?;
     let mut asked = args.yes;
     let name = name_of(args);
@@ -133,12 +130,19 @@ async fn plan(
         let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
         return not_found(what, "so no node has anything of it, or is just put back");
     };
-    may_change(&secret, force)?;
+    if let Some(owner) = may_change(&secret, force)? {
+        let printer = cluster.printer();
+        printer.warning(format_args!("`{owner}` may undo the change"));
+    }
     if args.all {
         may_forget()?;
         return Ok(Some(Plan::Delete(Box::new(secret))));
     }
     let (rest, missing) = without_registries(secret.clone(), registries)?;
+    let is_missing = |text: &&String| missing.contains(&registry_name(text));
+    for text in args.registry.iter().filter(is_missing) {
+        registry_key(text)?;
+    }
     if !missing.is_empty() && !args.ignore_not_found {
         let what = format!("Secret `{name}` has no registry `{}`", missing.join("`, `"));
         let config = config_of(&secret)?;

@@ -73,7 +73,7 @@ impl Sources {
     }
 
     /// Refuses to change a list that another program would restore; with `force` that program is only named.
-    pub(super) fn may_change(&self, force: bool) -> Result<Option<&str>, Failure> {
+    pub(super) fn may_change(&self, force: bool) -> Result<Option<String>, Failure> {
         let Some(object) = &self.object else {
             return Ok(None);
         };
@@ -374,7 +374,8 @@ mod tests {
             let entry = json!({"manager": manager, "fieldsV1": {"f:spec": {field: {}}}});
             let entry = serde_json::from_value(entry).expect("an entry");
             object.metadata.managed_fields = Some(vec![entry]);
-            assert_eq!(sources.may_change(true), Ok(expected), "{manager}");
+            let forced = sources.may_change(true);
+            assert_eq!(forced, Ok(expected.map(str::to_owned)), "{manager}");
             let is_refused = sources.may_change(false).is_err();
             assert_eq!(is_refused, expected.is_some(), "{manager}");
         }

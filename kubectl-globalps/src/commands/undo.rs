@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{additional, follow_if, history, may_wait, pull_secret};
-use crate::additional::data_of;
+use crate::additional::{data_of, may_change, refuse_immutable};
 use crate::changes::{changes, text};
 use crate::cli::{Connection, DryRun, Undo};
 use crate::client::Cluster;
@@ -43,6 +43,12 @@ pub(super) async fn run(
             "the additional pull secret is that of revision {number} already"
         ));
         return Ok(Exit::Done);
+    }
+    if let Some(secret) = &existing {
+        refuse_immutable(secret)?;
+        if let Some(owner) = may_change(secret, args.owner.force_conflicts)? {
+            printer.warning(format_args!("`{owner}` may undo the change"));
+        }
     }
     let change = match changes(&in_force, &revision.config) {
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
