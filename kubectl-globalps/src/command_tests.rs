@@ -4,8 +4,9 @@ use globalps_core::names;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
+use crate::check::{Permission, Place, permissions_of_commands};
 use crate::error::{Exit, Failure};
-use crate::fake_api::{FakeApi, Objects, path};
+use crate::fake_api::{FakeApi, Objects, Right, path};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
@@ -171,7 +172,13 @@ fn what_another_program_owns_is_not_undone_or_removed() {
     let manager = json!({"managedFields": [{
         "manager": "argocd-controller", "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
     }]});
-    for (metadata, owner) in [
+    const COMMANDS: [&str; 4] = [
+        "undo --yes",
+        ADD,
+        "remove --registry quay.io --yes",
+        "remove --all --yes",
+    ];
+    for (at, (metadata, owner)) in [
         (manager, "argocd-controller"),
         (
             json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
@@ -195,15 +202,14 @@ fn what_another_program_owns_is_not_undone_or_removed() {
             }]}),
             "ExternalSecret/e",
         ),
-    ] {
-        for line in [
-            ADD,
-            "undo --yes",
-            "remove --registry quay.io --yes",
-            "remove --all --yes",
-        ] {
+    ]
+    .iter()
+    .enumerate()
+    {
+        let lines = if at == 0 { &COMMANDS[..] } else { &COMMANDS[..1] };
+        for line in lines {
             let api = FakeApi::new(&[
-                (&path("secrets", names::ADDITIONAL_SECRET), owned(&metadata)),
+                (&path("secrets", names::ADDITIONAL_SECRET), owned(metadata)),
                 (
                     &path("secrets", &names::history_secret(0)),
                     kept("2", &[("docker.io", AUTH)]),
@@ -356,9 +362,108 @@ fn act(objects: &mut Objects) {
         objects.retain(|path, _| !path.contains("/nodepullsecrets/"));
         objects.remove(&path("secrets", names::GLOBAL_SECRET));
     }
+    for name in ["node-1", "node-2"] {
+        let synced = objects.get_mut(&path("nodepullsecrets", name));
+        synced.map(|object| object["status"]["phase"] = json!("Synced"));
+    }
     let config = objects.get_mut(&path("globalpullsecrets", names::GLOBAL_SECRET));
     let config = config.expect("a GlobalPullSecret");
     config["status"]["observedAdditional"] = json!(version.unwrap_or(json!("")));
     config["status"]["conditions"] =
         gps("", &json!({}), &[("Ready", "True", "Synced")])["status"]["conditions"].clone();
+}
+
+/// Everything that the commands read.
+fn rolled_out() -> FakeApi {
+    FakeApi::new(&[
+        (
+            &path("secrets", names::ADDITIONAL_SECRET),
+            secret(&[("quay.io", OTHER_AUTH), ("ghcr.io", AUTH)]),
+        ),
+        (
+            &path("secrets", names::GLOBAL_SECRET),
+            in_force(&[("quay.io", OTHER_AUTH)], &[]),
+        ),
+        (
+            &path("secrets", &names::history_secret(0)),
+            kept("2", &[("docker.io", AUTH)]),
+        ),
+        (
+            &path("globalpullsecrets", names::GLOBAL_SECRET),
+            gps("101", &json!({}), &[("Ready", "False", "RollingOut")]),
+        ),
+        (&path("nodepullsecrets", "node-1"), node("Synced")),
+        (&path("nodepullsecrets", "node-2"), node("RolledBack")),
+        (&path("nodes", "node-1"), json!({"metadata": {}})),
+        (
+            &path("deployments", names::CONTROLLER),
+            deployment(names::NAMESPACE, 1, 1),
+        ),
+    ])
+}
+
+fn right(permission: &Permission) -> Right {
+    let group = match permission.group {
+        "" => String::new(),
+        group => format!(".{group}"),
+    };
+    let namespace = match permission.place {
+        Place::Secrets => names::NAMESPACE,
+        Place::Controller => names::CONTROLLER_NAMESPACE,
+        Place::Cluster => "",
+    };
+    Right {
+        verb: permission.verb.to_owned(),
+        resource: format!("{}{group}", permission.resource),
+        namespace: namespace.to_owned(),
+        name: permission.name.clone(),
+    }
+}
+
+#[test]
+fn check_names_exactly_the_permissions_that_each_command_needs() {
+    const LIMIT: u32 = 2;
+    let all = permissions_of_commands(LIMIT);
+    for (line, commands) in [
+        ("status", &["status"][..]),
+        ("status --wait", &["status", "--wait"]),
+        ("diff", &["diff"]),
+        (ADD, &["add"]),
+        (&format!("{ADD} --wait"), &["add", "--wait"]),
+        (
+            "remove --registry quay.io --yes --wait",
+            &["remove", "--wait"],
+        ),
+        ("remove --all --yes --wait", &["remove --all", "--wait"]),
+        ("history", &["history"]),
+        ("undo --yes --wait", &["undo", "--wait"]),
+        ("pause", &["pause"]),
+        ("resume --wait", &["resume", "--wait"]),
+        ("retry", &["retry"]),
+        ("retry --wait", &["retry", "--wait"]),
+        ("explain quay.io/org/app:1", &["explain"]),
+    ] {
+        let timeout = if line.contains("--wait") {
+            " --timeout 5s"
+        } else {
+            ""
+        };
+        let line = &format!("{line}{timeout}");
+        let is_named = |permission: &&Permission| {
+            let mut named = permission.commands.iter();
+            permission.otherwise.is_empty() && named.any(|named| commands.contains(named))
+        };
+        let needed: Vec<&Permission> = all.iter().filter(is_named).collect();
+        let rights = needed.iter().map(|permission| right(permission)).collect();
+        let api = rolled_out().with_controller(act).allow_only(rights);
+        let ran = api.run(line);
+        assert!(ran.is_ok(), "{line}: {ran:?} {:?}", api.requests());
+        for missing in needed {
+            let rights = all.iter().filter(|it| *it != missing).map(right);
+            // A rollout that does not end: else it may end before the refusal of a watch arrives.
+            let ran = rolled_out().allow_only(rights.collect()).run(line);
+            let is_refused = ran.as_ref().is_err_and(|failure| failure.is(403));
+            assert!(is_refused, "{line} without {missing:?}: {ran:?}");
+        }
+    }
 }
