@@ -14,6 +14,7 @@ mod rollout;
 mod status;
 mod values;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -83,10 +84,38 @@ pub(crate) struct Cli {
     pub color: Color,
     /// Show every request to the API server; never a credential
     #[arg(
-        short = 'v', long, global = true, value_name = "LEVEL", help_heading = "Output",
+        short = 'v', long, alias = "v", global = true, value_name = "LEVEL", help_heading = "Output",
         num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "1"
     )]
     pub verbosity: u8,
+}
+
+impl Cli {
+    /// As clap parses it, and with `-v 6` and `-v6` beside `-v=6`, as kubectl takes them. A bare `-v` takes no next word.
+    pub(crate) fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let is_level = |word: &OsString| {
+            let text = word.to_str().unwrap_or_default();
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let mut joined = Vec::new();
+        let mut words = words.peekable();
+        let mut are_flags = true;
+        while let Some(word) = words.next() {
+            let text = word.to_str().unwrap_or_default();
+            are_flags &= text != "--";
+            let attached = text.strip_prefix("-v").map(OsString::from);
+            let level = match text {
+                _ if !are_flags => None,
+                "-v" | "--v" | "--verbosity" => words.next_if(is_level),
+                _ => attached.filter(is_level),
+            };
+            joined.push(match level {
+                Some(level) => format!("-v={}", level.to_string_lossy()).into(),
+                None => word,
+            });
+        }
+        Self::try_parse_from(joined)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -296,7 +325,7 @@ mod tests {
 
     pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-        Cli::try_parse_from(words)
+        Cli::of(words.map(OsString::from))
     }
 
     #[test]
@@ -372,6 +401,12 @@ mod tests {
                 "status -v=6 --as u --as-group a --as-group b -s https://x",
                 None,
             ),
+            ("status -v 6", None),
+            ("-v6 status", None),
+            ("--v=6 status", None),
+            ("-v status --v 6", None),
+            ("status -v -- 6", Some(ErrorKind::UnknownArgument)),
+            ("status -v 999", Some(ErrorKind::ValueValidation)),
             ("retry", None),
             ("retry node-1 node-2 --wait --timeout 5m", None),
             ("pause", None),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Permission, Place, permissions_of_commands};
 use crate::error::{Exit, Failure};
-use crate::fake_api::{FakeApi, Objects, Right, path};
+use crate::fake_api::{FakeApi, Objects, Right, path, run};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
@@ -465,5 +465,24 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
             let is_refused = ran.as_ref().is_err_and(|failure| failure.is(403));
             assert!(is_refused, "{line} without {missing:?}: {ran:?}");
         }
+    }
+}
+
+#[test]
+fn a_client_dry_run_needs_no_cluster() {
+    let without_cluster = |line: &str| {
+        let flags = ["--kubeconfig", "/dev/null"];
+        run(line.split_whitespace().chain(flags))
+    };
+    for flags in ["", "-o yaml", "--source team-a"] {
+        let line = format!("{ADD} --dry-run=client {flags}");
+        assert_eq!(without_cluster(&line), Ok(Exit::Done), "{flags}");
+    }
+    for line in [ADD, "status", "diff"] {
+        let failure = refused(without_cluster(line));
+        assert!(
+            failure.message.starts_with("no cluster is configured"),
+            "{line}: {failure:?}"
+        );
     }
 }

@@ -2,12 +2,12 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::Parser as _;
 use globalps_core::names;
 use serde_json::{Value, json};
 
@@ -117,9 +117,15 @@ impl FakeApi {
         let server = format!("http://{}", self.address);
         let flags = ["--kubeconfig", "/dev/null", "--server", &server];
         let words = line.split_whitespace().chain(flags);
-        let cli = Cli::try_parse_from(std::iter::once("kubectl-globalps").chain(words));
-        commands::run(&cli.expect("flags"), &Printer::silent())
+        run(words)
     }
+}
+
+/// Runs a command line of the plugin.
+pub(crate) fn run<'a>(words: impl Iterator<Item = &'a str>) -> Result<Exit, Failure> {
+    let words = std::iter::once("kubectl-globalps").chain(words);
+    let cli = Cli::of(words.map(OsString::from));
+    commands::run(&cli.expect("flags"), &Printer::silent())
 }
 
 impl State {

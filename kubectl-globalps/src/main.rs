@@ -50,8 +50,6 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
@@ -77,7 +75,7 @@ fn main() -> ExitCode {
         commands::completion::answer(&words);
         return Exit::Done.into();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             if let Some(failure) = usage::failure(&error) {

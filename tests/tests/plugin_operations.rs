@@ -364,7 +364,7 @@ fn undo_asks_on_a_terminal(stage: &Stage<'_>) {
         terminal
             .wait_for("Go back to the additional pull secret of revision 3?", SOON)
             .unwrap();
-        terminal.press(answer).unwrap();
+        terminal.press(&format!("{answer}\n")).unwrap();
         let (exit, shown) = terminal.end(SOON).unwrap();
         assert_eq!(exit, Some(code), "{shown}");
         assert!(shown.contains("+b.example.com: ***"), "{shown}");
@@ -386,14 +386,14 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
     ] {
         let mut terminal = stage.on_terminal(line, 100, 24);
         terminal.wait_for(question, SOON).unwrap();
-        terminal.press("n").unwrap();
+        terminal.press("n\n").unwrap();
         let (code, shown) = terminal.end(SOON).unwrap();
         assert_eq!(code, Some(1), "{line}: {shown}");
         assert_eq!(stage.additional(), before, "{line}: no is no");
     }
     let mut terminal = stage.on_terminal("remove --registry b.example.com", 100, 24);
     terminal.wait_for(one, SOON).unwrap();
-    terminal.press("y").unwrap();
+    terminal.press("y\n").unwrap();
     let (code, shown) = terminal.end(SOON).unwrap();
     assert_eq!(code, Some(0), "{shown}");
     assert!(

@@ -65,6 +65,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     confirm(
+        &cluster,
         &format!("Replace {PATCHER} by globalps as shown?"),
         args.yes,
     )?;

@@ -49,7 +49,7 @@ pub(super) async fn run(
                 Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
             }
         }
-        confirm(&question(name, &plan, &registries), asked)?;
+        confirm(&cluster, &question(name, &plan, &registries), asked)?;
         asked = true;
         let revision = sources.as_ref().map(Sources::revision);
         let awaited = revision.filter(|_| matches!(plan, Plan::Keep(_)));

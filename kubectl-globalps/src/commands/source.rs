@@ -233,7 +233,7 @@ impl Planned {
         dry_run: DryRun,
     ) -> Result<Vec<String>, Failure> {
         let (mut done, suffix) = match dry_run {
-            DryRun::Client => return Ok(vec![format!("{} (dry run)", configured())]),
+            DryRun::Client => return Ok(vec![configured_in_dry_run()]),
             DryRun::Server => (Vec::new(), " (server dry run)"),
             DryRun::None => (Vec::new(), ""),
         };
@@ -282,6 +282,10 @@ fn configured() -> String {
         "globalpullsecret.globalps.io/{} configured",
         names::GLOBAL_SECRET
     )
+}
+
+pub(super) fn configured_in_dry_run() -> String {
+    configured() + DryRun::Client.suffix()
 }
 
 fn find<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {

@@ -102,7 +102,7 @@ pub(super) async fn roll_back(
     let printer = cluster.printer();
     if dry_run == DryRun::None {
         printer.note(change.trim_end());
-        confirm(question, yes)?;
+        confirm(cluster, question, yes)?;
     } else {
         printer.data(change);
     }

@@ -68,6 +68,7 @@ pub(super) async fn run(
         Skipped::announce(&facts, printer)?;
     }
     confirm(
+        &cluster,
         "Put every node back as it was and remove globalps from the cluster?",
         args.yes,
     )?;

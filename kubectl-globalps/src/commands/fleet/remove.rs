@@ -44,7 +44,7 @@ pub(super) async fn run(
     for line in effects(fleet, status) {
         printer.note(line);
     }
-    confirm(&question(fleet, status), args.yes)?;
+    confirm(&cluster, &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
     follow_if(&cluster, name, Goal::Removed, &args.wait).await
