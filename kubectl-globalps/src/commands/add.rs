@@ -272,15 +272,19 @@ async fn announcement(
         cluster.call("see who wins", gps.get_opt(names::GLOBAL_SECRET)),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
-    let precedence = gps.as_ref().map(|gps| gps.spec.precedence);
+    let spec = gps.as_ref().map(|gps| &gps.spec);
     let mut in_force = InForce {
         additional: before.clone(),
-        ..InForce::of(global.as_ref(), precedence.unwrap_or_default())
+        ..InForce::of(
+            global.as_ref(),
+            spec,
+            planned.metadata.name.as_deref().unwrap_or_default(),
+        )
     };
     let has_scope = source.is_some_and(Planned::has_scope);
     if has_scope {
-        // Nothing of it replaces the original's.
-        in_force.original = DockerConfig::default();
+        // It replaces nothing of other pull secrets.
+        in_force = InForce::only(in_force.additional);
     }
     if source.is_some_and(Planned::is_new) {
         in_force.additional = DockerConfig::default();

@@ -46,8 +46,8 @@ pub(super) async fn run(
             api.get_opt(names::GLOBAL_SECRET),
         )
         .await?;
-    let precedence = facts.gps().map(|gps| gps.spec.precedence);
-    let in_force = InForce::of(global.as_ref(), precedence.unwrap_or_default());
+    let spec = facts.gps().map(|gps| &gps.spec);
+    let in_force = InForce::of(global.as_ref(), spec, names::ADDITIONAL_SECRET);
     let status = Status::of(&facts, Timestamp::now());
     let changes = changes(&in_force, &wanted);
     let mut deliveries = Deliveries::of(global.as_ref(), facts.gps());

@@ -49,7 +49,10 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InF
         secret(cluster, names::GLOBAL_SECRET.to_owned()),
     )?;
     let revisions = sorted(slots.into_iter().flatten(), global.as_ref());
-    Ok((revisions, InForce::of(global.as_ref(), spec.precedence)))
+    Ok((
+        revisions,
+        InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
+    ))
 }
 
 async fn secret(cluster: &Cluster<'_>, name: String) -> Result<Option<Secret>, Failure> {

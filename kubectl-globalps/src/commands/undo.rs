@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{additional, follow_if, history, may_wait, pull_secret};
 use crate::additional::{data_of, may_change, refuse_immutable};
-use crate::changes::{changes, text};
+use crate::changes::{InForce, changes, text};
 use crate::cli::{Connection, DryRun, Undo};
 use crate::client::Cluster;
 use crate::controller::must_watch;
@@ -34,9 +34,8 @@ pub(super) async fn run(
     let now = existing
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
-    let revision = choose(&revisions, args.to_revision, now.as_ref(), |_| {
-        HINT.to_owned()
-    })?;
+    let before = (now.as_ref(), &in_force);
+    let revision = choose(&revisions, args.to_revision, before, |_| HINT.to_owned())?;
     let number = revision.number;
     if now.is_some_and(|now| now.means_the_same(&revision.config)) {
         printer.note(format_args!(
@@ -69,11 +68,11 @@ pub(super) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
     config.filter(|_| !findings.iter().any(Finding::is_error))
 }
 
-/// The revision of this number, or the newest that differs from what there is `now`. `hint`: from the numbers that are kept.
+/// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.
 pub(super) fn choose<'a>(
     revisions: &'a [Revision],
     number: Option<i64>,
-    now: Option<&DockerConfig>,
+    (now, in_force): (Option<&DockerConfig>, &InForce),
     hint: impl Fn(&[Revision]) -> String,
 ) -> Result<&'a Revision, Failure> {
     let (found, missing) = match number {
@@ -82,7 +81,7 @@ pub(super) fn choose<'a>(
             format!("revision {number} is not kept"),
         ),
         None => (
-            last_other(revisions, now),
+            last_other(revisions, now, in_force),
             "there is nothing to go back to".to_owned(),
         ),
     };
