@@ -57,7 +57,7 @@ const TEMPLATE: &str = "\
     before_help = "\
 Examples:
   # Every node may pull from quay.io
-  kubectl globalps add --registry quay.io -u robot --password-stdin --wait < token
+  kubectl globalps add quay.io -u robot --password-stdin --wait < token
 
   # How far is it?
   kubectl globalps status --watch
@@ -114,7 +114,13 @@ impl Cli {
                 None => word,
             });
         }
-        Self::try_parse_from(joined)
+        let mut cli = Self::try_parse_from(joined)?;
+        match &mut cli.command {
+            Command::Add(add) => add.from.registry.append(&mut add.registries),
+            Command::Remove(remove) => remove.registry.append(&mut remove.registries),
+            _ => {}
+        }
+        Ok(cli)
     }
 }
 
@@ -401,12 +407,6 @@ mod tests {
                 "status -v=6 --as u --as-group a --as-group b -s https://x",
                 None,
             ),
-            ("status -v 6", None),
-            ("-v6 status", None),
-            ("--v=6 status", None),
-            ("-v status --v 6", None),
-            ("status -v -- 6", Some(ErrorKind::UnknownArgument)),
-            ("status -v 999", Some(ErrorKind::ValueValidation)),
             ("retry", None),
             ("retry node-1 node-2 --wait --timeout 5m", None),
             ("pause", None),
@@ -423,6 +423,34 @@ mod tests {
             if let Some(error) = found {
                 assert_eq!(error.exit_code(), 2, "{line}");
             }
+        }
+    }
+
+    #[test]
+    fn registries_and_levels_are_taken_in_every_usual_form() {
+        for (line, expected) in [
+            ("remove quay.io ghcr.io/org --yes --dry-run=server", None),
+            ("remove quay.io --all", Some(ErrorKind::ArgumentConflict)),
+            ("remove a --registry b", Some(ErrorKind::ArgumentConflict)),
+            (
+                "remove a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("add quay.io ghcr.io -u u --password-stdin", None),
+            ("add a --registry b -u u", Some(ErrorKind::ArgumentConflict)),
+            (
+                "add a --authfile f --all",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("status -v 6", None),
+            ("-v6 status", None),
+            ("--v=6 status", None),
+            ("-v status --v 6", None),
+            ("status -v -- 6", Some(ErrorKind::UnknownArgument)),
+            ("status -v 999", Some(ErrorKind::ValueValidation)),
+        ] {
+            let found = parse(line).err().map(|error| error.kind());
+            assert_eq!(found, expected, "{line}");
         }
     }
 

@@ -63,7 +63,7 @@ impl<'a> Cluster<'a> {
         }))
     }
 
-    /// For people: `prod` (https://api.example.com:6443).
+    /// For people: context and address, or the address alone.
     pub(crate) fn title(&self) -> String {
         match &self.context {
             Some(context) => format!("`{context}` ({})", self.server),

@@ -164,6 +164,12 @@ fn explain_looks_where_the_credentials_are() {
 
 #[test]
 fn what_another_program_owns_is_not_undone_or_removed() {
+    const COMMANDS: [&str; 4] = [
+        "undo --yes",
+        ADD,
+        "remove --registry quay.io --yes",
+        "remove --all --yes",
+    ];
     let owned = |metadata: &Value| {
         let mut secret = secret(&[("quay.io", AUTH), ("ghcr.io", AUTH)]);
         json_patch::merge(&mut secret["metadata"], metadata);
@@ -172,12 +178,6 @@ fn what_another_program_owns_is_not_undone_or_removed() {
     let manager = json!({"managedFields": [{
         "manager": "argocd-controller", "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
     }]});
-    const COMMANDS: [&str; 4] = [
-        "undo --yes",
-        ADD,
-        "remove --registry quay.io --yes",
-        "remove --all --yes",
-    ];
     for (at, (metadata, owner)) in [
         (manager, "argocd-controller"),
         (
@@ -363,8 +363,9 @@ fn act(objects: &mut Objects) {
         objects.remove(&path("secrets", names::GLOBAL_SECRET));
     }
     for name in ["node-1", "node-2"] {
-        let synced = objects.get_mut(&path("nodepullsecrets", name));
-        synced.map(|object| object["status"]["phase"] = json!("Synced"));
+        if let Some(object) = objects.get_mut(&path("nodepullsecrets", name)) {
+            object["status"]["phase"] = json!("Synced");
+        }
     }
     let config = objects.get_mut(&path("globalpullsecrets", names::GLOBAL_SECRET));
     let config = config.expect("a GlobalPullSecret");
@@ -485,4 +486,36 @@ fn a_client_dry_run_needs_no_cluster() {
             "{line}: {failure:?}"
         );
     }
+}
+
+#[test]
+fn a_dry_run_of_remove_changes_nothing() {
+    for line in [
+        "remove quay.io --dry-run",
+        "remove quay.io ghcr.io --dry-run=client",
+        "remove --all --dry-run",
+    ] {
+        let api = rolled_out();
+        assert_eq!(api.run(line), Ok(Exit::Done), "{line}");
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+    let api = rolled_out();
+    assert_eq!(api.run("remove quay.io --dry-run=server"), Ok(Exit::Done));
+    assert_eq!(api.writes().len(), 1);
+    let left = api.object(&path("secrets", names::ADDITIONAL_SECRET));
+    let before = rolled_out().object(&path("secrets", names::ADDITIONAL_SECRET));
+    assert_eq!(left, before);
+    assert_eq!(api.run("remove quay.io --yes"), Ok(Exit::Done));
+    let left = api.object(&path("secrets", names::ADDITIONAL_SECRET));
+    assert_eq!(
+        left.expect("one")["data"][names::DATA_KEY],
+        config(&[("ghcr.io", AUTH)])
+    );
+}
+
+#[test]
+fn history_shows_one_revision() {
+    assert_eq!(rolled_out().run("history --revision 2"), Ok(Exit::Done));
+    let failure = refused(rolled_out().run("history --revision 7"));
+    assert_eq!(failure.message, "revision 7 is not kept");
 }

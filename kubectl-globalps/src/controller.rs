@@ -24,12 +24,27 @@ pub(crate) fn watched(deployment: &Deployment) -> Option<&str> {
 }
 
 /// The same of the cluster; `None`: no controller is installed, or this user may not read its Deployment.
-pub(crate) async fn watched_in(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
+async fn watched_in(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
     let deployment = match deployment(cluster).await {
         Err(failure) if failure.is(403) => None,
         found => found?,
     };
     Ok(deployment.as_ref().and_then(watched).map(str::to_owned))
+}
+
+/// Namespace of the credentials, where `-n` may be meant as that of the pod.
+pub(crate) async fn of_credentials(
+    cluster: &Cluster<'_>,
+    puller: Option<&str>,
+) -> Result<String, Failure> {
+    let asked = cluster.namespace.as_str();
+    let otherwise = if puller == Some(asked) {
+        names::NAMESPACE
+    } else {
+        asked
+    };
+    let watched = watched_in(cluster).await?;
+    Ok(watched.unwrap_or_else(|| otherwise.to_owned()))
 }
 
 /// Refuses to write into a namespace that the controller does not watch.

@@ -1,5 +1,4 @@
 //! A fake API server on a local port, for tests of whole commands: it stores objects, enforces rights and serves watches.
-#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -245,11 +244,12 @@ fn serve(mut stream: &TcpStream, state: &Mutex<State>) {
             let mut text = head.to_owned();
             for event in events {
                 let line = format!("{event}\n");
-                text += &format!("{:x}\r\n{line}\r\n", line.len());
+                let length = format!("{:x}\r\n", line.len());
+                text.extend([&length, &line, "\r\n"]);
             }
             let _ = stream.write_all(text.as_bytes());
             // The watch stays open for longer than any test.
-            std::thread::sleep(Duration::from_secs(60));
+            std::thread::sleep(Duration::from_mins(1));
             return;
         }
         Some(right) => answer(&mut state, &request, &right),

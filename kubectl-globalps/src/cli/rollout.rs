@@ -64,10 +64,16 @@ pub(crate) struct Resume {
 Examples:
   kubectl globalps history
 
+  # What would going back to revision 3 change?
+  kubectl globalps history --revision 3
+
   # Back to one of them
   kubectl globalps undo --to-revision 3"
 )]
 pub(crate) struct History {
+    /// Only this revision, with what going back to it changes
+    #[arg(long, value_name = "REVISION")]
+    pub revision: Option<i64>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: ListFormat,
 }

@@ -16,7 +16,7 @@ use super::read;
 use crate::additional::data_of;
 use crate::cli::{CatalogSecret, Connection, Explain, Named, TextFormat};
 use crate::client::Cluster;
-use crate::controller::watched_in;
+use crate::controller::of_credentials;
 use crate::error::{Exit, Failure};
 use crate::facts::node_secrets;
 use crate::manifest::content;
@@ -37,12 +37,7 @@ pub(super) async fn run(
             }),
             ..Asked::default()
         },
-        None => {
-            let mut cluster = Cluster::connect(flags, printer).await?;
-            let watched = watched_in(&cluster).await?;
-            cluster.namespace = place(watched, cluster.namespace, args);
-            ask(&cluster, args).await?
-        }
+        None => ask(Cluster::connect(flags, printer).await?, args).await?,
     };
     let answer = Answer::of(asked).map_err(|error| {
         Failure::new(
@@ -61,15 +56,11 @@ pub(super) async fn run(
     })
 }
 
-/// Where the credentials are. `asked`: by `-n`, which may be meant as the pod's namespace.
-fn place(watched: Option<String>, asked: String, args: &Explain) -> String {
+async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
     let puller = args.pod.as_ref().or(args.service_account.as_ref());
-    let is_of_puller = puller.is_some_and(|named| named.namespace == asked);
-    let default = names::NAMESPACE.to_owned();
-    watched.unwrap_or(if is_of_puller { default } else { asked })
-}
-
-async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
+    let puller = puller.map(|named| named.namespace.as_str());
+    cluster.namespace = of_credentials(&cluster, puller).await?;
+    let cluster = &cluster;
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let gps = cluster.call("get the GlobalPullSecret", call).await;

@@ -129,10 +129,16 @@ impl Sources {
         &self,
         cluster: &Cluster<'_>,
         name: &str,
+        dry_run: DryRun,
     ) -> Result<Vec<String>, Failure> {
         let list = without_source(&self.list, name);
-        self.write(cluster, &list, DryRun::None).await?;
+        if dry_run != DryRun::Client {
+            self.write(cluster, &list, dry_run).await?;
+        }
         let mut done = vec![configured()];
+        if dry_run != DryRun::None {
+            return Ok(done);
+        }
         let objects = sources_access(&cluster.namespace, names_of(&list)).map(Object::of);
         for object in &objects {
             let changed = if list.is_empty() {

@@ -17,8 +17,6 @@ use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
 use crate::status::Goal;
 
-const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` says how many are kept";
-
 pub(super) async fn run(
     args: &Undo,
     flags: &Connection,
@@ -35,7 +33,9 @@ pub(super) async fn run(
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
     let before = (now.as_ref(), &in_force);
-    let revision = choose(&revisions, args.to_revision, before, |_| HINT.to_owned())?;
+    let revision = choose(&revisions, args.to_revision, before, |_| {
+        history::HINT.to_owned()
+    })?;
     let number = revision.number;
     if now.is_some_and(|now| now.means_the_same(&revision.config)) {
         printer.note(format_args!(
