@@ -70,18 +70,24 @@ pub(crate) fn with_logins(
     if outcome == Outcome::Configured && config.means_the_same(&result) {
         return Ok((secret, Outcome::Unchanged));
     }
-    if secret.immutable == Some(true) {
-        return Err(Failure::new(
-            format!("Secret `{name}` is immutable"),
-            "whoever made it must make it anew without `immutable: true`; to delete it takes the credentials from all nodes first",
-        ));
-    }
+    refuse_immutable(&secret)?;
     set(&mut secret, &result);
     Ok((secret, outcome))
 }
 
+/// An immutable Secret can only be deleted.
+pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
+    if secret.immutable != Some(true) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("Secret `{}` is immutable", name_of(secret)),
+        "its owner must delete it and create it again without `immutable: true`; meanwhile every node loses its credentials",
+    ))
+}
+
 /// Refuses to change credentials that another program would restore; with `force` that program is only named.
-pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<&str>, Failure> {
+pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<String>, Failure> {
     let key = format!("f:{}", names::DATA_KEY);
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{}`", name_of(secret));
@@ -89,12 +95,12 @@ pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<&str>, F
 }
 
 /// The same of any object. `holds`: whether the fields of a manager are those that change.
-pub(crate) fn may_change_of<'a>(
+pub(crate) fn may_change_of(
     title: &str,
-    metadata: &'a ObjectMeta,
+    metadata: &ObjectMeta,
     holds: impl Fn(&Value) -> bool,
     force: bool,
-) -> Result<Option<&'a str>, Failure> {
+) -> Result<Option<String>, Failure> {
     match foreign_owner(metadata, holds) {
         Some(owner) if !force => Err(Failure::new(
             format!("{title} belongs to `{owner}`, which would undo the change"),
@@ -104,9 +110,44 @@ pub(crate) fn may_change_of<'a>(
     }
 }
 
-/// Who else writes these fields and would undo a change: Argo CD, Flux, an operator. What people use by hand, kubectl above
-/// all, does not, and neither does globalps.
-fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<&str> {
+/// Labels and annotations by which programs find their objects, the value if it matters, and the program.
+const MARKS: [(&str, &str, &str); 6] = [
+    ("app.kubernetes.io/managed-by", "Helm", "Helm"),
+    ("kustomize.toolkit.fluxcd.io/name", "", "Flux"),
+    ("helm.toolkit.fluxcd.io/name", "", "Flux"),
+    ("argocd.argoproj.io/instance", "", "Argo CD"),
+    ("argocd.argoproj.io/tracking-id", "", "Argo CD"),
+    (
+        "reconcile.external-secrets.io/managed",
+        "true",
+        "External Secrets",
+    ),
+];
+
+/// Who would undo a change: who else writes these fields, by the API server's record; who marks the object as its own; the
+/// object that controls it.
+fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<String> {
+    let marked = |(key, value, program): &(&str, &str, &'static str)| {
+        let marks = [&metadata.labels, &metadata.annotations];
+        let mut found = marks.into_iter().flatten().filter_map(|all| all.get(*key));
+        found
+            .any(|found| value.is_empty() || found == value)
+            .then_some(*program)
+    };
+    let references = metadata.owner_references.iter().flatten();
+    let controlling = || {
+        references
+            .clone()
+            .find(|reference| reference.controller == Some(true))
+    };
+    foreign_manager(metadata, holds)
+        .or_else(|| MARKS.iter().find_map(marked))
+        .map(str::to_owned)
+        .or_else(|| controlling().map(|it| format!("{}/{}", it.kind, it.name)))
+}
+
+/// What people use by hand, kubectl above all, undoes no change, and neither does globalps.
+fn foreign_manager(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<&str> {
     // The last one stands for whoever made it before anybody kept books.
     const BY_HAND: [&str; 7] = [
         "kubectl", "oc", "k9s", "Mozilla", "curl", "globalps", "before",
@@ -154,6 +195,7 @@ pub(crate) fn without_registries(
     if entries.is_empty() {
         return Ok((Rest::Nothing, missing));
     }
+    refuse_immutable(&secret)?;
     set(&mut secret, &config.with_entries(entries));
     Ok((Rest::Some(Box::new(secret)), missing))
 }
@@ -396,7 +438,8 @@ mod tests {
                 fields_v1: Some(FieldsV1(fields)),
                 ..ManagedFieldsEntry::default()
             }]);
-            assert_eq!(may_change(&secret, true), Ok(expected), "{manager}");
+            let forced = may_change(&secret, true);
+            assert_eq!(forced, Ok(expected.map(str::to_owned)), "{manager}");
             assert_eq!(
                 may_change(&secret, false).is_err(),
                 expected.is_some(),

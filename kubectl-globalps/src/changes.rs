@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_core::dockerconfig::{DockerConfig, Precedence, shown_key, validate_bytes};
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::dockerconfig::{
+    DockerConfig, Entry, Precedence, merge, shown_key, validate_bytes,
+};
 use globalps_core::names;
 use globalps_core::provider::{Scope, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
@@ -17,9 +20,12 @@ use crate::scope::ScopeChange;
 pub(crate) enum Kind {
     Added,
     Changed,
-    /// It takes the place of the original pull secret's credential.
+    /// It goes, and the credential of another pull secret takes its place.
+    #[serde(rename = "changed")]
+    Replaced,
+    /// It takes the place of the credential of the original pull secret or of another source.
     Overridden,
-    /// The original pull secret's credential stays in its place.
+    /// The credential of the original pull secret or of another source stays in its place.
     Shadowed,
     Removed,
 }
@@ -60,9 +66,13 @@ impl Difference {
 /// What the controller put in force last.
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
+    /// Content of the pull secret that is compared: the additional one, or that of another source.
     pub additional: DockerConfig,
     pub original: DockerConfig,
     pub precedence: Precedence,
+    /// Sources of every pod with a higher precedence than the one that is compared, and with a lower one.
+    pub before: DockerConfig,
+    pub after: DockerConfig,
     /// Sources that only some pods may use.
     pub scoped: Vec<(String, Scope)>,
     /// Names of the sources that every pod may use.
@@ -78,8 +88,13 @@ impl InForce {
         }
     }
 
-    pub(crate) fn of(global: Option<&Secret>, precedence: Precedence) -> Self {
-        let config = |key| {
+    /// `compared`: name of the pull secret.
+    pub(crate) fn of(
+        global: Option<&Secret>,
+        spec: Option<&GlobalPullSecretSpec>,
+        compared: &str,
+    ) -> Self {
+        let config = |key: &str| {
             global
                 .and_then(|secret| data_of(secret, key))
                 .and_then(|bytes| validate_bytes(bytes).0)
@@ -97,46 +112,80 @@ impl InForce {
         let sources = sources.filter_map(|key| key.strip_prefix(names::LAST_SOURCE_KEY_PREFIX));
         let is_scoped = |source: &str| scoped.iter().any(|(name, _)| name == source);
         let everybodys = sources.filter(|source| !is_scoped(source));
-        Self {
-            additional: config(names::LAST_ADDITIONAL_KEY),
+        let mut found = Self {
             original: config(names::LAST_ORIGINAL_KEY),
-            precedence,
+            precedence: spec.map(|spec| spec.precedence).unwrap_or_default(),
             everybodys: everybodys.map(str::to_owned).collect(),
             scoped,
-        }
+            ..Self::default()
+        };
+        let names = spec.into_iter().flat_map(|spec| &spec.sources);
+        let names = names.map(|source| source.name.as_str());
+        let names = names.filter(|name| found.everybodys.iter().any(|known| known == name));
+        let further = names.map(|name| (name, format!("{}{name}", names::LAST_SOURCE_KEY_PREFIX)));
+        let additional = (
+            names::ADDITIONAL_SECRET,
+            names::LAST_ADDITIONAL_KEY.to_owned(),
+        );
+        let all: Vec<(&str, String)> = std::iter::once(additional).chain(further).collect();
+        let at = all.iter().position(|(name, _)| *name == compared);
+        let combined = |some: &[(&str, String)]| {
+            let contents = some.iter().map(|(_, key)| config(key));
+            contents.fold(DockerConfig::default(), |first, next| {
+                first_wins(&first, &next)
+            })
+        };
+        let (before, rest) = all.split_at(at.unwrap_or(all.len()));
+        let (own, after) = rest.split_at(rest.len().min(1));
+        (found.before, found.additional, found.after) =
+            (combined(before), combined(own), combined(after));
+        found
+    }
+
+    /// What nodes have for every pod with this content in place of the compared one.
+    pub(crate) fn effective(&self, content: &DockerConfig) -> DockerConfig {
+        let combined = first_wins(&self.before, &first_wins(content, &self.after));
+        merge(&self.original, &combined, self.precedence).config
     }
 }
 
-/// One element for each registry that `proposed` has otherwise than what is in force, by name.
+fn first_wins(first: &DockerConfig, second: &DockerConfig) -> DockerConfig {
+    merge(second, first, Precedence::Additional).config
+}
+
+/// One element for each registry for which nodes have something else once `proposed` is in force, by name; and for those
+/// of `proposed` that do not come into force.
 pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change> {
     let before = in_force.additional.by_canonical_key();
     let after = proposed.by_canonical_key();
-    let original = in_force.original.by_canonical_key();
+    let (on_nodes, next) = (
+        in_force.effective(&in_force.additional),
+        in_force.effective(proposed),
+    );
+    let (on_nodes, next) = (on_nodes.by_canonical_key(), next.by_canonical_key());
     let registries: BTreeSet<&str> = before
         .keys()
         .chain(after.keys())
         .map(AsRef::as_ref)
         .collect();
     let kind = |registry: &str| {
+        let is_same = |a: Option<&&Entry>, b: Option<&&Entry>| {
+            a.zip(b).is_some_and(|(a, b)| a.means_the_same(b))
+        };
         let (before, after) = (before.get(registry), after.get(registry));
-        let Some(after) = after else {
-            return Some(Kind::Removed);
-        };
-        if before.is_some_and(|before| before.means_the_same(after)) {
-            return None;
-        }
-        let Some(original) = original.get(registry) else {
-            return Some(match before {
-                Some(_) => Kind::Changed,
-                None => Kind::Added,
-            });
-        };
-        let overrode = before.is_some_and(|before| !before.means_the_same(original));
-        match in_force.precedence {
-            _ if after.means_the_same(original) => overrode.then_some(Kind::Changed),
-            Precedence::Original => Some(Kind::Shadowed),
-            Precedence::Additional if overrode => Some(Kind::Changed),
-            Precedence::Additional => Some(Kind::Overridden),
+        let (on_nodes, next) = (on_nodes.get(registry), next.get(registry));
+        match (on_nodes, next) {
+            (None, None) => None,
+            (None, Some(_)) => Some(Kind::Added),
+            (Some(_), None) => Some(Kind::Removed),
+            (Some(_), Some(_)) if is_same(on_nodes, next) => {
+                let is_shadowed =
+                    after.is_some() && !is_same(after, next) && !is_same(before, after);
+                is_shadowed.then_some(Kind::Shadowed)
+            }
+            (Some(_), Some(_)) if after.is_none() => Some(Kind::Replaced),
+            (Some(_), Some(_)) if is_same(before, on_nodes) => Some(Kind::Changed),
+            (Some(_), Some(_)) => Some(Kind::Overridden),
         }
     };
     registries
@@ -150,6 +199,8 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
         .collect()
 }
 
+const REPLACED: &str = "*** (after, another pull secret)";
+
 /// The changes as kubectl shows them, with every credential masked.
 pub(crate) fn text(changes: &[Change]) -> String {
     changes
@@ -161,12 +212,16 @@ pub(crate) fn text(changes: &[Change]) -> String {
                 format!("-{registry}: *** (before)"),
                 format!("+{registry}: *** (after)"),
             ],
+            Kind::Replaced => vec![
+                format!("-{registry}: *** (before)"),
+                format!("+{registry}: {REPLACED}"),
+            ],
             Kind::Overridden => vec![
-                format!("-{registry}: *** (before, original pull secret)"),
+                format!("-{registry}: *** (before, another pull secret)"),
                 format!("+{registry}: *** (after)"),
             ],
             Kind::Shadowed => vec![format!(
-                " {registry}: *** (shadowed: the original pull secret wins)"
+                " {registry}: *** (shadowed: another pull secret wins)"
             )],
         })
         .map(|line| line + "\n")
@@ -198,15 +253,16 @@ pub(crate) fn sides(
                 before.insert(registry.clone(), "*** (before)");
                 after.insert(registry.clone(), "*** (after)");
             }
+            Kind::Replaced => {
+                before.insert(registry.clone(), "*** (before)");
+                after.insert(registry.clone(), REPLACED);
+            }
             Kind::Overridden => {
-                before.insert(registry.clone(), "*** (before, original pull secret)");
+                before.insert(registry.clone(), "*** (before, another pull secret)");
                 after.insert(registry.clone(), "*** (after)");
             }
             Kind::Shadowed => {
-                after.insert(
-                    registry.clone(),
-                    "*** (shadowed: the original pull secret wins)",
-                );
+                after.insert(registry.clone(), "*** (shadowed: another pull secret wins)");
             }
         }
     }
@@ -313,6 +369,108 @@ mod tests {
     }
 
     #[test]
+    fn what_counts_is_what_nodes_have() {
+        use Kind::{Overridden, Replaced, Shadowed};
+        for (sentence, before, after, proposed, in_force_now, expected) in [
+            (
+                "nodes keep the original's",
+                "",
+                "",
+                "",
+                "r:dTpx",
+                Some(Replaced),
+            ),
+            (
+                "another source takes its place",
+                "",
+                "r:dTpy",
+                "",
+                "r:dTpx",
+                Some(Replaced),
+            ),
+            (
+                "another source has the same",
+                "",
+                "r:dTpx",
+                "",
+                "r:dTpx",
+                None,
+            ),
+            (
+                "the original's was in force already",
+                "",
+                "",
+                "",
+                "r:dTpw",
+                None,
+            ),
+            (
+                "it replaces another source's",
+                "",
+                "r:dTpy",
+                "r:dTpx",
+                "",
+                Some(Overridden),
+            ),
+            (
+                "another source wins",
+                "r:dTpy",
+                "",
+                "r:dTpx",
+                "",
+                Some(Shadowed),
+            ),
+        ] {
+            let in_force = InForce {
+                additional: config(in_force_now),
+                original: config("r:dTpw"),
+                before: config(before),
+                after: config(after),
+                ..InForce::default()
+            };
+            let found = changes(&in_force, &config(proposed));
+            let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+            assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn sources_are_compared_in_their_order_of_precedence() {
+        let mut global = Secret::default();
+        let bytes = |text: &str| k8s_openapi::ByteString(config(text).render());
+        let contents = [
+            (names::LAST_ADDITIONAL_KEY, "a:dTpw"),
+            (names::LAST_ORIGINAL_KEY, "o:dTpw"),
+            ("last-good-source.s", "a:dTpx s:dTpw t:dTpw"),
+            ("last-good-source.t", "t:dTpx"),
+        ];
+        let contents = contents.map(|(key, text)| (key.to_owned(), bytes(text)));
+        global.data = Some(contents.into());
+        let spec = r#"{"sources":[{"name":"s"},{"name":"t"},{"name":"unread"}]}"#;
+        let spec: GlobalPullSecretSpec = serde_json::from_str(spec).expect("a spec");
+        let keys = |config: &DockerConfig| -> Vec<String> {
+            let all = config.by_canonical_key();
+            all.keys().map(ToString::to_string).collect()
+        };
+        for (compared, before, own, after) in [
+            (
+                names::ADDITIONAL_SECRET,
+                vec![],
+                vec!["a"],
+                vec!["a", "s", "t"],
+            ),
+            ("s", vec!["a"], vec!["a", "s", "t"], vec!["t"]),
+            ("new", vec!["a", "s", "t"], vec![], vec![]),
+        ] {
+            let found = InForce::of(Some(&global), Some(&spec), compared);
+            let parts = [&found.before, &found.additional, &found.after].map(keys);
+            assert_eq!(parts, [before, own, after], "{compared}");
+            let effective = found.effective(&found.additional);
+            assert!(effective.means_the_same(&config("a:dTpw s:dTpw t:dTpw o:dTpw")));
+        }
+    }
+
+    #[test]
     fn another_spelling_of_a_registry_is_no_change() {
         let in_force = InForce {
             additional: config("quay.io:dTpw"),
@@ -331,6 +489,7 @@ mod tests {
             Kind::Added,
             Kind::Removed,
             Kind::Changed,
+            Kind::Replaced,
             Kind::Overridden,
             Kind::Shadowed,
         ]
@@ -345,9 +504,11 @@ mod tests {
 -r: ***
 -r: *** (before)
 +r: *** (after)
--r: *** (before, original pull secret)
+-r: *** (before)
++r: *** (after, another pull secret)
+-r: *** (before, another pull secret)
 +r: *** (after)
- r: *** (shadowed: the original pull secret wins)
+ r: *** (shadowed: another pull secret wins)
 "
         );
     }
@@ -413,7 +574,7 @@ mod tests {
         let data = data.into_iter();
         let scoped = (names::SCOPED_KEY.to_owned(), ByteString(scoped));
         global.data = Some(data.chain([scoped]).collect());
-        let in_force = InForce::of(Some(&global), Precedence::default());
+        let in_force = InForce::of(Some(&global), None, names::ADDITIONAL_SECRET);
         assert_eq!(in_force.scoped, [("team".to_owned(), scope)]);
         assert_eq!(in_force.everybodys, ["all"]);
     }

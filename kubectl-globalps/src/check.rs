@@ -21,7 +21,7 @@ pub(crate) use credentials::credentials;
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
-pub(crate) use permissions::{PERMISSIONS_OF_COMMANDS, Permission, permissions};
+pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use registries::{SecretSeen, answered, questions};
 

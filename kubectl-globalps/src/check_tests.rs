@@ -175,16 +175,25 @@ fn an_old_server_is_in_the_way() {
 
 #[test]
 fn a_missing_permission_says_for_what_it_is() {
-    let answers = PERMISSIONS_OF_COMMANDS.map(|permission| (permission, false));
-    let checks = permissions(&answers);
-    assert_eq!(
-        checks[3].message,
-        "may not get secrets `additional-pull-secret`, for `add`, `diff` and `remove`"
-    );
-    assert_eq!(checks[3].result, Verdict::Failure);
-    assert_eq!(checks[2].result, Verdict::Warning, "Nodes need not be seen");
-    let allowed = PERMISSIONS_OF_COMMANDS.map(|permission| (permission, true));
-    assert_eq!(bad(&permissions(&allowed)), []);
+    let answers = |is_allowed: bool| -> Vec<(Permission, bool)> {
+        let all = permissions_of_commands(2).into_iter();
+        all.map(|permission| (permission, is_allowed)).collect()
+    };
+    let checks = permissions(&answers(false));
+    for (expected, result) in [
+        (
+            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`",
+            Verdict::Failure,
+        ),
+        (
+            "may not list nodes, for `status`, `--wait`: they do not show unreachable nodes",
+            Verdict::Warning,
+        ),
+    ] {
+        let found = checks.iter().find(|check| check.message == expected);
+        assert_eq!(found.map(|check| check.result), Some(result), "{expected}");
+    }
+    assert_eq!(bad(&permissions(&answers(true))), []);
 }
 
 #[test]

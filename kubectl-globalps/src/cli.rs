@@ -14,6 +14,7 @@ mod rollout;
 mod status;
 mod values;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -56,7 +57,7 @@ const TEMPLATE: &str = "\
     before_help = "\
 Examples:
   # Every node may pull from quay.io
-  kubectl globalps add --registry quay.io -u robot --password-stdin --wait < token
+  kubectl globalps add quay.io -u robot --password-stdin --wait < token
 
   # How far is it?
   kubectl globalps status --watch
@@ -83,10 +84,44 @@ pub(crate) struct Cli {
     pub color: Color,
     /// Show every request to the API server; never a credential
     #[arg(
-        short = 'v', long, global = true, value_name = "LEVEL", help_heading = "Output",
+        short = 'v', long, alias = "v", global = true, value_name = "LEVEL", help_heading = "Output",
         num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "1"
     )]
     pub verbosity: u8,
+}
+
+impl Cli {
+    /// As clap parses it, and with `-v 6` and `-v6` beside `-v=6`, as kubectl takes them. A bare `-v` takes no next word.
+    pub(crate) fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let is_level = |word: &OsString| {
+            let text = word.to_str().unwrap_or_default();
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let mut joined = Vec::new();
+        let mut words = words.peekable();
+        let mut are_flags = true;
+        while let Some(word) = words.next() {
+            let text = word.to_str().unwrap_or_default();
+            are_flags &= text != "--";
+            let attached = text.strip_prefix("-v").map(OsString::from);
+            let level = match text {
+                _ if !are_flags => None,
+                "-v" | "--v" | "--verbosity" => words.next_if(is_level),
+                _ => attached.filter(is_level),
+            };
+            joined.push(match level {
+                Some(level) => format!("-v={}", level.to_string_lossy()).into(),
+                None => word,
+            });
+        }
+        let mut cli = Self::try_parse_from(joined)?;
+        match &mut cli.command {
+            Command::Add(add) => add.from.registry.append(&mut add.registries),
+            Command::Remove(remove) => remove.registry.append(&mut remove.registries),
+            _ => {}
+        }
+        Ok(cli)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -296,7 +331,7 @@ mod tests {
 
     pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-        Cli::try_parse_from(words)
+        Cli::of(words.map(OsString::from))
     }
 
     #[test]
@@ -388,6 +423,34 @@ mod tests {
             if let Some(error) = found {
                 assert_eq!(error.exit_code(), 2, "{line}");
             }
+        }
+    }
+
+    #[test]
+    fn registries_and_levels_are_taken_in_every_usual_form() {
+        for (line, expected) in [
+            ("remove quay.io ghcr.io/org --yes --dry-run=server", None),
+            ("remove quay.io --all", Some(ErrorKind::ArgumentConflict)),
+            ("remove a --registry b", Some(ErrorKind::ArgumentConflict)),
+            (
+                "remove a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("add quay.io ghcr.io -u u --password-stdin", None),
+            ("add a --registry b -u u", Some(ErrorKind::ArgumentConflict)),
+            (
+                "add a --authfile f --all",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("status -v 6", None),
+            ("-v6 status", None),
+            ("--v=6 status", None),
+            ("-v status --v 6", None),
+            ("status -v -- 6", Some(ErrorKind::UnknownArgument)),
+            ("status -v 999", Some(ErrorKind::ValueValidation)),
+        ] {
+            let found = parse(line).err().map(|error| error.kind());
+            assert_eq!(found, expected, "{line}");
         }
     }
 

@@ -22,26 +22,49 @@ pub(crate) struct Cluster<'a> {
     /// Where the pull secrets are.
     pub namespace: String,
     server: String,
+    /// Of the kubeconfig; `None`: none is used.
+    context: Option<String>,
     request_timeout: Duration,
     printer: &'a Printer,
 }
 
 impl<'a> Cluster<'a> {
-    pub(crate) async fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
+    pub(crate) fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
+        Self::find(flags, printer)?.ok_or_else(|| {
+            Failure::new(
+                "no cluster is configured: there is no kubeconfig, or it is empty",
+                "name one with `--kubeconfig` or `$KUBECONFIG`",
+            )
+        })
+    }
+
+    /// As [`Self::connect`]; `None`: no cluster is configured.
+    pub(crate) fn find(flags: &Connection, printer: &'a Printer) -> Result<Option<Self>, Failure> {
+        let Some((mut config, context)) = config(flags)? else {
+            return Ok(None);
+        };
         if let Some(warning) = warning(flags) {
             printer.warning(warning);
         }
-        let mut config = config(flags)?;
         let server = prepare(&mut config, printer)?;
         let client = Client::try_from(config)
             .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
-        Ok(Self {
+        Ok(Some(Self {
             client,
             namespace: flags.namespace.clone(),
             server,
+            context,
             request_timeout: flags.request_timeout.0,
             printer,
-        })
+        }))
+    }
+
+    /// For people: context and address, or the address alone.
+    pub(crate) fn title(&self) -> String {
+        match &self.context {
+            Some(context) => format!("`{context}` ({})", self.server),
+            None => self.server.clone(),
+        }
     }
 
     /// Another cluster, by a kubeconfig that somebody else wrote. `Err`: the end of a sentence that begins with what the
@@ -62,6 +85,7 @@ impl<'a> Cluster<'a> {
             client,
             namespace: names::NAMESPACE.to_owned(),
             server,
+            context: None,
             ..*self
         })
     }
@@ -116,28 +140,34 @@ fn warning(flags: &Connection) -> Option<&'static str> {
     })
 }
 
-fn config(flags: &Connection) -> Result<Config, Failure> {
+/// And the kubeconfig's context; `None`: no cluster is configured.
+fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failure> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
         cluster: flags.cluster.clone(),
         user: flags.user.clone(),
     };
+    let mut context = None;
     let mut config = match kubeconfig::read(flags) {
-        Ok(Some(kubeconfig)) => from_kubeconfig(kubeconfig, &options, flags)?,
+        Ok(Some(kubeconfig)) if kubeconfig.clusters.is_empty() && flags.server.is_none() => {
+            return Ok(None);
+        }
+        Ok(Some(kubeconfig)) => {
+            context = flags.context.clone().or(kubeconfig.current_context.clone());
+            from_kubeconfig(kubeconfig, &options, flags)?
+        }
         Ok(None) => match &flags.server {
             Some(server) => Config::new(address(server)?),
             // As kubectl in a pod.
-            None => Config::incluster().map_err(|_| {
-                Failure::new(
-                    "no cluster is configured: there is no kubeconfig",
-                    "name one with `--kubeconfig` or `$KUBECONFIG`",
-                )
-            })?,
+            None => match Config::incluster() {
+                Ok(config) => config,
+                Err(_) => return Ok(None),
+            },
         },
         Err(error) => return Err(Failure::from_kubeconfig(&error)),
     };
     override_with(&mut config, flags)?;
-    Ok(config)
+    Ok(Some((config, context)))
 }
 
 /// Adds the proxy that the environment names for this server. Returns the address of the server, for messages.
@@ -304,6 +334,7 @@ pub(crate) mod tests {
             client: Client::new(service, "default"),
             namespace: "clusters".to_owned(),
             server: "https://mocked".to_owned(),
+            context: None,
             request_timeout: Duration::from_secs(5),
             printer,
         }

@@ -2,18 +2,19 @@
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Api;
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 
 use crate::client::Cluster;
+use crate::controller;
 use crate::error::{Exit, Failure};
 use crate::facts::{Facts, NodeFacts, Scope, version_of};
 use crate::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
 use crate::skipped::Skipped;
-use crate::status::{FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, verdict};
+use crate::status::{FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict};
 use crate::syncers::look;
 use crate::table;
 
@@ -41,6 +42,7 @@ pub(crate) async fn follow_some(
             skip_unreachable: true,
         });
     let mut skipped = Skipped::default();
+    let mut controller = Controller::default();
     loop {
         let now = Timestamp::now();
         let status = Status::of(&facts, now);
@@ -66,7 +68,13 @@ pub(crate) async fn follow_some(
                 view.end(&status);
                 return Err(Failure::no(reason, hint));
             }
-            Some(Verdict::Going) | None => {}
+            Some(Verdict::Going) => {
+                if let Some(reason) = controller.not_running(cluster, &facts, now).await {
+                    view.end(&status);
+                    return Err(Failure::no(reason, CONTROLLER));
+                }
+            }
+            None => {}
         }
         match pauses.next(&mut facts).await? {
             Woken::Again => {}
@@ -79,6 +87,41 @@ pub(crate) async fn follow_some(
                 return Err(timed_out(cluster, &facts, &status, &how.within()).await?);
             }
         }
+    }
+}
+
+/// Where the controller does not run.
+const CONTROLLER: &str =
+    "see `kubectl -n globalps-system get deployments,pods`; the rollout goes on once it runs";
+
+/// Looks at the controller now and then.
+#[derive(Default)]
+struct Controller {
+    looked_at: Option<Timestamp>,
+}
+
+impl Controller {
+    const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+    /// `None`: it runs, or nobody knows.
+    async fn not_running(
+        &mut self,
+        cluster: &Cluster<'_>,
+        facts: &Facts,
+        now: Timestamp,
+    ) -> Option<String> {
+        let before = self.looked_at.replace(now);
+        if before.is_some_and(|before| now.duration_since(before) < Self::LOOK_AGAIN) {
+            self.looked_at = before;
+            return None;
+        }
+        let deployment = match controller::deployment(cluster).await {
+            // Another look comes soon, and the watches report what stays.
+            Err(_) => return None,
+            Ok(None) if !is_stale(facts) => return None,
+            Ok(found) => found,
+        };
+        controller::not_running(deployment.as_ref(), now)
     }
 }
 

@@ -61,15 +61,20 @@ pub(crate) fn sorted(
     revisions
 }
 
-/// Where going back leads when nobody says where: to the newest one that does not mean what the Secret means now.
+/// Where going back leads when nobody says where: to the newest one with which nodes have something else than with what is in
+/// the Secret now.
 /// `now`: what is in the Secret; `None`: no Secret, or nothing that could be read.
 pub(crate) fn last_other<'a>(
     revisions: &'a [Revision],
     now: Option<&DockerConfig>,
+    in_force: &InForce,
 ) -> Option<&'a Revision> {
-    revisions
-        .iter()
-        .find(|revision| now.is_none_or(|now| !now.means_the_same(&revision.config)))
+    let now = now.map(|now| in_force.effective(now));
+    let differs = |revision: &&Revision| {
+        let then = in_force.effective(&revision.config);
+        now.as_ref().is_none_or(|now| !now.means_the_same(&then))
+    };
+    revisions.iter().find(differs)
 }
 
 /// `history -o json`: scripts rely on its shape.
@@ -148,7 +153,7 @@ impl Row {
             let sign = match change.change {
                 Kind::Added => '+',
                 Kind::Removed => '-',
-                Kind::Changed | Kind::Overridden | Kind::Shadowed => '~',
+                Kind::Changed | Kind::Replaced | Kind::Overridden | Kind::Shadowed => '~',
             };
             format!("{sign}{}", change.registry)
         };
@@ -267,7 +272,8 @@ REVISION   AGE   REGISTRIES   DIFFERENCE
         let revisions = revisions();
         let to = |content: Option<&str>| {
             let now = content.and_then(|text| validate_bytes(text.as_bytes()).0);
-            last_other(&revisions, now.as_ref()).map(|revision| revision.number)
+            last_other(&revisions, now.as_ref(), &InForce::default())
+                .map(|revision| revision.number)
         };
         for (sentence, now, expected) in [
             (
@@ -286,6 +292,24 @@ REVISION   AGE   REGISTRIES   DIFFERENCE
         ] {
             assert_eq!(to(now), expected, "{sentence}");
         }
-        assert!(last_other(&[], None).is_none());
+        assert!(last_other(&[], None, &InForce::default()).is_none());
+        // The original pull secret has its own credential for the only registry that differs.
+        let original = InForce {
+            original: validate_bytes(br#"{"auths":{"a":{"auth":"dTpy"},"b":{"auth":"dTpy"}}}"#)
+                .0
+                .expect("valid"),
+            precedence: globalps_core::dockerconfig::Precedence::Original,
+            ..InForce::default()
+        };
+        let now = revisions[0].config.clone();
+        assert_eq!(
+            last_other(&revisions, Some(&now), &original).map(|it| it.number),
+            Some(9)
+        );
+        let now = validate_bytes(br#"{"auths":{"a":{"auth":"dTpw"},"c":{"auth":"dTpw"}}}"#).0;
+        assert_eq!(
+            last_other(&revisions, now.as_ref(), &original).map(|it| it.number),
+            Some(9)
+        );
     }
 }

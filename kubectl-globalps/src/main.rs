@@ -8,13 +8,18 @@ mod check;
 mod cli;
 mod client;
 mod columns;
+#[cfg(test)]
+mod command_tests;
 mod commands;
 mod completion;
+mod controller;
 mod credential_helper;
 mod effects;
 mod error;
 mod escapes;
 mod facts;
+#[cfg(test)]
+mod fake_api;
 mod findings;
 mod fleet;
 mod follow;
@@ -47,8 +52,6 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::printer::Printer;
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
         commands::completion::answer(&words);
         return Exit::Done.into();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             if let Some(failure) = usage::failure(&error) {

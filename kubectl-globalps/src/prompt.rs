@@ -1,10 +1,12 @@
-//! Questions to whoever sits at the terminal, on stderr. Off a terminal nothing is asked.
+//! Questions on a terminal, on stderr; answers are lines, so that the terminal keeps its cursor and its Ctrl-C. Off a terminal
+//! nothing is asked.
 
-use std::io::IsTerminal as _;
+use std::io::{self, BufRead, IsTerminal as _, Write};
 
-use dialoguer::{Confirm, Input, Password};
+use dialoguer::Password;
 use globalps_core::dockerconfig::Secret;
 
+use crate::client::Cluster;
 use crate::error::Failure;
 use crate::escapes::plain;
 
@@ -17,10 +19,20 @@ pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String, Failur
     if !can_ask() {
         return Err(otherwise.clone());
     }
-    Input::<String>::new()
-        .with_prompt(question)
-        .interact_text()
-        .map_err(|_| otherwise.clone())
+    let question = format!("{question}: ");
+    ask(&question, &mut io::stdin().lock(), &mut io::stderr())
+        .ok()
+        .filter(|answer| !answer.is_empty())
+        .ok_or_else(|| otherwise.clone())
+}
+
+/// One line, without white space around it; empty at the end of the input.
+fn ask(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<String> {
+    output.write_all(plain(question).as_bytes())?;
+    output.flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
 }
 
 /// Nothing of the answer is shown.
@@ -47,22 +59,52 @@ pub(crate) fn can_confirm(yes: bool) -> Result<(), Failure> {
     ))
 }
 
-/// Whether to go on with `what`.
-pub(crate) fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
+/// Whether to go on with `what`, in this cluster.
+pub(crate) fn confirm(cluster: &Cluster<'_>, what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
-    let answer = Confirm::new()
-        .with_prompt(plain(what))
-        .default(false)
-        .interact()
-        .unwrap_or(false);
-    if answer {
+    let question = question(&cluster.title(), what);
+    let answer = ask(&question, &mut io::stdin().lock(), &mut io::stderr());
+    if answer.is_ok_and(|answer| is_yes(&answer)) {
         Ok(())
     } else {
         Err(Failure::no(
             "nothing was changed",
             "`--yes` goes on without a question",
         ))
+    }
+}
+
+fn question(cluster: &str, what: &str) -> String {
+    format!("cluster {cluster}\n{what} [y/N] ")
+}
+
+fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_the_cluster_and_waits_for_a_line() {
+        for (typed, expected) in [
+            ("y\nn\n", true),
+            (" Yes \r\n", true),
+            ("n\n", false),
+            ("yn\n", false),
+            ("\n", false),
+            ("", false),
+        ] {
+            let mut shown = Vec::new();
+            let question = question("`prod` (https://a:6443)", "Go on?");
+            let answer = ask(&question, &mut typed.as_bytes(), &mut shown).expect("an answer");
+            assert_eq!(is_yes(&answer), expected, "{typed:?}");
+            // Nothing but the question: no escape sequence hides the cursor.
+            let expected = "cluster `prod` (https://a:6443)\nGo on? [y/N] ";
+            assert_eq!(String::from_utf8_lossy(&shown), expected);
+        }
     }
 }

@@ -23,8 +23,8 @@ use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
-use verdict::synced;
 pub(crate) use verdict::{Goal, Verdict, verdict};
+use verdict::{PAUSED, synced};
 
 /// What to do where all goes well; nothing that is news to who does it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -318,6 +318,11 @@ pub(crate) fn is_restoring(facts: &Facts) -> bool {
     matches!(current(facts), Current::Nothing)
 }
 
+/// Whether the controller has not reported on what is in the cluster now.
+pub(crate) fn is_stale(facts: &Facts) -> bool {
+    matches!(current(facts), Current::Stale)
+}
+
 /// Nodes that a cleanup still waits for, if all of them are unreachable.
 fn unreachable_only(status: &Status) -> Option<Vec<&str>> {
     let is_open = |row: &&Row| !matches!(row.phase, Phase::Restored | Phase::Excluded);
@@ -362,19 +367,12 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
         ),
         Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck { reason, hint } => (reason, hint),
-            _ if status.paused => (
-                "the rollout is paused".to_owned(),
-                "go on with `kubectl globalps resume`",
-            ),
+            _ if status.paused => (PAUSED.0.to_owned(), PAUSED.1),
             _ if status.counts.unreachable > 0
                 && status.counts.unreachable == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>
             (
                 format!("{} can't be reached", nodes(status.counts.unreachable)),
                 "they get the credentials as soon as they are back",
-            ),
-            _ if reported.conditions.iter().any(|c| c.reason == "NoNodes") => (
-                "no node takes the credentials".to_owned(),
-                "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
             ),
             _ if let Some(advice) = of_conditions(reported) => advice,
             _ => (

@@ -19,16 +19,13 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
         .map_or_else(|| "kubectl globalps".to_owned(), command);
     let hint = match similar(error) {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
-        None if is_surplus(error) && NAME_REGISTRIES.iter().any(|name| help.ends_with(name)) => {
+        None if is_surplus(error) && help.ends_with(" fleet add") => {
             format!("a registry is named with `--registry`; see `{help} --help`")
         }
         None => format!("see `{help} --help`"),
     };
     Some(Failure::new(message(error, sentence), hint))
 }
-
-/// Commands whose flag `--registry` one may forget.
-const NAME_REGISTRIES: [&str; 2] = [" add", " remove"];
 
 /// A word that is no flag, where none is expected.
 fn is_surplus(error: &Error) -> bool {
@@ -61,16 +58,14 @@ fn message(error: &Error, sentence: &str) -> String {
         + if text.ends_with('\'') { "`" } else { "" }
 }
 
-/// Flags as clap names them: `--a <A>`, or `<--a <A>|--b>` where one of them is enough.
+/// As clap names them: `--a <A>`, or `<B|--a <A>|--c>` where one of them is enough.
 fn missing(flags: &[String]) -> String {
     let one = |flag: &String| {
         let choices = flag
-            .strip_prefix("<--")
+            .strip_prefix('<')
             .and_then(|rest| rest.strip_suffix('>'));
-        choices.map_or_else(
-            || format!("`{flag}`"),
-            |choices| format!("`--{}`", choices.replace('|', "` or `")),
-        )
+        let choices = choices.filter(|choices| choices.contains('|'));
+        format!("`{}`", choices.unwrap_or(flag).replace('|', "` or `"))
     };
     let verb = if flags.len() > 1 { "are" } else { "is" };
     let flags: Vec<String> = flags.iter().map(one).collect();
@@ -135,7 +130,7 @@ mod tests {
             ),
             (
                 "remove",
-                "`--registry <REGISTRY>` or `--all` is missing\nsee `kubectl globalps remove --help`",
+                "`REGISTRY` or `--registry <REGISTRY>` or `--all` is missing\nsee `kubectl globalps remove --help`",
             ),
             (
                 "install",
@@ -146,8 +141,8 @@ mod tests {
                 "`--username <USER>` is missing\nsee `kubectl globalps add --help`",
             ),
             (
-                "add quay.io",
-                "there is an argument too many\na registry is named with `--registry`; see `kubectl globalps add --help`",
+                "fleet add team quay.io",
+                "there is an argument too many\na registry is named with `--registry`; see `kubectl globalps fleet add --help`",
             ),
             (
                 "history hunter2",

@@ -534,7 +534,7 @@ fn what_is_immutable_is_not_tried(cluster: &Cluster, product: &Product) {
     refused(
         &add_user(product, "late.example.com", &["--force-conflicts"]),
         "Secret `additional-pull-secret` is immutable",
-        "whoever made it must make it anew without `immutable: true`; to delete it takes the credentials from all nodes first",
+        "its owner must delete it and create it again without `immutable: true`; meanwhile every node loses its credentials",
     );
     done(
         &add_user(product, "mine.example.com", &[]),

@@ -577,7 +577,7 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
     let mut terminal = Terminal::start(&command, 100, 24).unwrap();
     let question = "Put every node back as it was and remove globalps from the cluster?";
     terminal.wait_for(question, DEADLINE).unwrap();
-    terminal.press("n").unwrap();
+    terminal.press("n\n").unwrap();
     assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(1));
     done(product.plugin(&["status"], "").unwrap());
     done(product.plugin(&["uninstall", "--yes"], "").unwrap());

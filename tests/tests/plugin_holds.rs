@@ -217,7 +217,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     let stays = "`gone-1`; the managed entries of `/var/lib/kubelet/config.json` and the directory `/var/lib/kubelet/.globalps` stay";
     let announced = format!("unreachable nodes will be skipped: {stays}");
     assert!(shown.contains(&announced), "{shown}");
-    refused.press("n").unwrap();
+    refused.press("n\n").unwrap();
     assert_eq!(refused.end(SOON).unwrap().0, Some(1));
     assert_eq!(
         annotation("gone-1"),
@@ -227,7 +227,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
 
     let mut agreed = terminal(line);
     agreed.wait_for(question, SOON).unwrap();
-    agreed.press("y").unwrap();
+    agreed.press("y\n").unwrap();
     until("the annotation", SOON, POLL, || {
         Ok((annotation("gone-1") == "true").then_some(()))
     })

@@ -364,7 +364,7 @@ fn undo_asks_on_a_terminal(stage: &Stage<'_>) {
         terminal
             .wait_for("Go back to the additional pull secret of revision 3?", SOON)
             .unwrap();
-        terminal.press(answer).unwrap();
+        terminal.press(&format!("{answer}\n")).unwrap();
         let (exit, shown) = terminal.end(SOON).unwrap();
         assert_eq!(exit, Some(code), "{shown}");
         assert!(shown.contains("+b.example.com: ***"), "{shown}");
@@ -386,7 +386,7 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
     ] {
         let mut terminal = stage.on_terminal(line, 100, 24);
         terminal.wait_for(question, SOON).unwrap();
-        terminal.press("n").unwrap();
+        terminal.press("n\n").unwrap();
         let (code, shown) = terminal.end(SOON).unwrap();
         assert_eq!(code, Some(1), "{line}: {shown}");
         assert_eq!(
@@ -397,7 +397,7 @@ fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
     }
     let mut terminal = stage.on_terminal("remove --registry b.example.com", 100, 24);
     terminal.wait_for(one, SOON).unwrap();
-    terminal.press("y").unwrap();
+    terminal.press("y\n").unwrap();
     let (code, shown) = terminal.end(SOON).unwrap();
     assert_eq!(code, Some(0), "{shown}");
     assert!(
@@ -684,6 +684,19 @@ fn the_live_table_fits_its_terminal(stage: &Stage<'_>) {
 }
 
 fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
+    // Without the controller's Deployment a wait ends at once.
+    let system = "globalps-system";
+    let kubectl = |args: &[&str]| stage.cluster.kubectl(args).unwrap();
+    kubectl(&["create", "namespace", system]);
+    let controller = ["deployment", "globalps-controller", "-n", system];
+    kubectl(
+        &[
+            &["create"],
+            &controller[..],
+            &["--image=none.example.com/c"],
+        ]
+        .concat(),
+    );
     for line in ["status --wait", "resume --wait"] {
         let mut terminal = stage.on_terminal(line, 80, 24);
         terminal.wait_for("node-1", SOON).unwrap();
@@ -693,6 +706,7 @@ fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
         let look_again = "the rollout goes on; look again with `kubectl globalps status --watch`";
         assert!(shown.contains(look_again), "{line}: {shown}");
     }
+    kubectl(&[&["delete"], &controller[..]].concat());
 }
 
 fn off_a_terminal_there_are_plain_lines(stage: &Stage<'_>) {

@@ -6,101 +6,104 @@ use super::{Check, well};
 
 const PERMISSIONS: &str = "permissions of this user";
 
-/// Something that a command of the plugin asks for.
+/// Where a permission is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The namespace of the pull secrets.
+    Secrets,
+    /// The namespace of the controller.
+    Controller,
+    Cluster,
+}
+
+/// A permission that commands of the plugin need.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Permission {
     pub verb: &'static str,
     pub group: &'static str,
     pub resource: &'static str,
     /// Empty: all of them.
-    pub name: &'static str,
-    /// Not of a namespace.
-    pub cluster_wide: bool,
-    /// What can't be done without it.
-    pub for_what: &'static str,
-    /// The plugin does most of its work without it.
-    pub optional: bool,
+    pub name: String,
+    pub place: Place,
+    /// Commands and flags that fail without it.
+    pub commands: &'static [&'static str],
+    /// Empty: the commands fail without it. Else what they do not show.
+    pub otherwise: &'static str,
 }
 
-const fn needed(
-    verb: &'static str,
-    resource: &'static str,
-    name: &'static str,
-    for_what: &'static str,
-) -> Permission {
-    Permission {
+/// `history_limit`: of the `GlobalPullSecret`.
+pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
+    let needed = |verb, group, resource, name: &str, commands| Permission {
         verb,
-        group: "",
+        group,
         resource,
-        name,
-        cluster_wide: false,
-        for_what,
-        optional: false,
-    }
-}
-
-pub(crate) const PERMISSIONS_OF_COMMANDS: [Permission; 9] = [
-    Permission {
-        group: names::GROUP,
-        ..needed("get", "globalpullsecrets", names::GLOBAL_SECRET, "`status`")
-    },
-    Permission {
-        group: names::GROUP,
-        ..needed("list", "nodepullsecrets", "", "`status`")
-    },
-    Permission {
-        cluster_wide: true,
-        optional: true,
-        ..needed(
-            "list",
-            "nodes",
-            "",
-            "nodes that can't be reached, in `status`",
-        )
-    },
-    needed(
-        "get",
-        "secrets",
-        names::ADDITIONAL_SECRET,
-        "`add`, `diff` and `remove`",
-    ),
-    needed(
-        "create",
-        "secrets",
-        names::ADDITIONAL_SECRET,
-        "the first `add`",
-    ),
-    needed(
-        "update",
-        "secrets",
-        names::ADDITIONAL_SECRET,
-        "`add`, `remove` and `undo`",
-    ),
-    needed(
-        "get",
-        "secrets",
-        names::GLOBAL_SECRET,
-        "`diff` and `history`",
-    ),
-    Permission {
-        group: names::GROUP,
-        ..needed(
-            "patch",
+        name: name.to_owned(),
+        place: Place::Secrets,
+        commands,
+        otherwise: "",
+    };
+    let secret = |verb, name: &str, commands| needed(verb, "", "secrets", name, commands);
+    let gps = |verb, commands| {
+        needed(
+            verb,
+            names::GROUP,
             "globalpullsecrets",
             names::GLOBAL_SECRET,
-            "`pause`, `resume` and `add --source`",
+            commands,
         )
-    },
-    Permission {
-        group: names::GROUP,
-        ..needed(
-            "patch",
-            "nodepullsecrets",
-            "",
-            "`retry` and `--skip-unreachable`",
-        )
-    },
-];
+    };
+    let nodes = |verb, commands| needed(verb, names::GROUP, "nodepullsecrets", "", commands);
+    let optional = |permission, place, otherwise| Permission {
+        place,
+        otherwise,
+        ..permission
+    };
+    let mut all = vec![
+        gps("get", &["status", "diff", "history", "undo", "--wait"]),
+        nodes("list", &["status", "diff", "retry", "--wait"]),
+        secret(
+            "get",
+            names::ADDITIONAL_SECRET,
+            &["add", "diff", "remove", "remove --all", "undo"],
+        ),
+        // Nobody can be allowed to create by name: there is none yet.
+        secret("create", "", &["the first add"]),
+        secret(
+            "update",
+            names::ADDITIONAL_SECRET,
+            &["add", "remove", "undo"],
+        ),
+        secret("delete", names::ADDITIONAL_SECRET, &["remove --all"]),
+        secret(
+            "get",
+            names::GLOBAL_SECRET,
+            &["diff", "history", "undo", "explain"],
+        ),
+        gps("patch", &["pause", "resume", "add --source"]),
+        nodes("patch", &["retry", "--skip-unreachable"]),
+    ];
+    let slots = (0..history_limit.min(names::HISTORY_SLOTS)).map(names::history_secret);
+    all.extend(slots.map(|slot| secret("get", &slot, &["history", "undo"])));
+    for verb in ["list", "watch"] {
+        all.push(gps(verb, &["--wait"]));
+        for name in [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET] {
+            all.push(secret(verb, name, &["--wait"]));
+        }
+        let node = needed(verb, "", "nodes", "", &["status", "--wait"]);
+        all.push(optional(node, Place::Cluster, "unreachable nodes"));
+    }
+    all.push(nodes("watch", &["--wait"]));
+    let controller = needed(
+        "get",
+        "apps",
+        "deployments",
+        names::CONTROLLER,
+        &["add", "--wait"],
+    );
+    let otherwise = "which namespace the controller watches, and whether it runs";
+    all.push(optional(controller, Place::Controller, otherwise));
+    all
+}
 
 /// `allowed`: the API server's answer to each permission.
 pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
@@ -111,26 +114,27 @@ pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
                 verb,
                 resource,
                 name,
-                for_what,
+                commands,
+                otherwise,
                 ..
             } = permission;
-            let what = match *name {
+            let what = match name.as_str() {
                 "" => format!("{verb} {resource}"),
                 name => format!("{verb} {resource} `{name}`"),
             };
             if *allowed {
                 return well(PERMISSIONS, "permissions", format!("may {what}"));
             }
-            let check = well(
-                PERMISSIONS,
-                "permissions",
-                format!("may not {what}, for {for_what}"),
-            );
+            let mut message = format!("may not {what}, for `{}`", commands.join("`, `"));
+            if !otherwise.is_empty() {
+                message = format!("{message}: they do not show {otherwise}");
+            }
+            let check = well(PERMISSIONS, "permissions", message);
             let hint = "ask an administrator of the cluster; the command itself names what to run";
-            if permission.optional {
-                check.warn(hint)
-            } else {
+            if otherwise.is_empty() {
                 check.fail(hint)
+            } else {
+                check.warn(hint)
             }
         })
         .collect()

@@ -20,27 +20,30 @@ use super::{DryRun, ObjectFormat, Owner, Span, TEMPLATE, Wait};
     before_help = "\
 Examples:
   # The password comes from a file or another program
-  kubectl globalps add --registry quay.io -u robot --password-stdin < token
+  kubectl globalps add quay.io -u robot --password-stdin < token
 
   # Ask for the password, then follow the rollout
-  kubectl globalps add --registry registry.example.com:5000/team -u robot --wait
+  kubectl globalps add registry.example.com:5000/team -u robot --wait
 
   # What `docker login` or `podman login` left, credential helpers included
-  kubectl globalps add --registry quay.io --registry ghcr.io --authfile ~/.docker/config.json
+  kubectl globalps add quay.io ghcr.io --authfile ~/.docker/config.json
 
   # All that another Secret has
   kubectl globalps add --from-secret openshift-config/pull-secret --all
 
   # A registry with a certificate authority of its own
-  kubectl globalps add --registry registry.example.com -u robot --ca-file ca.crt
+  kubectl globalps add registry.example.com -u robot --ca-file ca.crt
 
   # Only pods of some namespaces may pull with it
-  kubectl globalps add --registry quay.io -u robot --source team-a-pull-secret --only-namespaces team-a,'team-a-*'
+  kubectl globalps add quay.io -u robot --source team-a-pull-secret --only-namespaces team-a,'team-a-*'
 
   # Only show the Secret
-  kubectl globalps add --registry quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
+  kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
 )]
 pub(crate) struct Add {
+    /// Registry, or registry and path: `quay.io`, `quay.io/org`
+    #[arg(value_name = "REGISTRY", conflicts_with_all = ["registry", "all"])]
+    pub registries: Vec<String>,
     /// Do not change the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
@@ -118,7 +121,7 @@ impl To {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct Credentials {
-    /// Registry, or registry and path: `quay.io`, `quay.io/org`; may be repeated
+    /// The same as a flag; may be repeated
     #[arg(long, visible_alias = "docker-server", value_name = "REGISTRY")]
     pub registry: Vec<String>,
     /// User of the registry

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{DryRun, ListFormat, TEMPLATE, Wait};
+use super::{DryRun, ListFormat, Owner, TEMPLATE, Wait};
 
 /// Try failed nodes once more
 ///
@@ -64,10 +64,16 @@ pub(crate) struct Resume {
 Examples:
   kubectl globalps history
 
+  # What would going back to revision 3 change?
+  kubectl globalps history --revision 3
+
   # Back to one of them
   kubectl globalps undo --to-revision 3"
 )]
 pub(crate) struct History {
+    /// Only this revision, with what going back to it changes
+    #[arg(long, value_name = "REVISION")]
+    pub revision: Option<i64>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: ListFormat,
 }
@@ -102,6 +108,8 @@ pub(crate) struct Undo {
         default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
+    #[command(flatten)]
+    pub owner: Owner,
     #[command(flatten)]
     pub wait: Wait,
 }

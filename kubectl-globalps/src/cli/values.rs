@@ -11,6 +11,11 @@ use globalps_core::{api, names};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub Duration);
 
+impl Span {
+    /// Longer than anybody waits, and short enough to be added to the present.
+    const MAX: Duration = Duration::from_hours(24 * 365 * 30);
+}
+
 impl FromStr for Span {
     type Err = &'static str;
 
@@ -20,13 +25,13 @@ impl FromStr for Span {
             return if seconds == 0 {
                 Err("must be more than 0")
             } else {
-                Ok(Self(Duration::from_secs(seconds)))
+                Ok(Self(Duration::from_secs(seconds).min(Self::MAX)))
             };
         }
         let duration: jiff::SignedDuration = text.parse().map_err(|_| FORM)?;
         match Duration::try_from(duration) {
             Ok(duration) if duration.is_zero() => Err("must be more than 0"),
-            Ok(duration) => Ok(Self(duration)),
+            Ok(duration) => Ok(Self(duration.min(Self::MAX))),
             Err(_) => Err(FORM),
         }
     }

@@ -7,13 +7,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::live_check::{live_check, trust};
-use super::source::{Planned, Sources, taken_up};
+use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
 use super::{ATTEMPTS, follow_if, may_wait, pause, pull_secret, read};
 use crate::additional::{Login, Outcome, config_of, data_of, may_change, with_logins};
 use crate::auth_file::AuthFile;
 use crate::changes::{InForce, changes, text};
 use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck, ObjectFormat};
 use crate::client::Cluster;
+use crate::controller::must_watch;
 use crate::effects::Deliveries;
 use crate::error::{Exit, Failure};
 use crate::logins::{self, Source};
@@ -35,6 +36,17 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
+    let cluster = match cluster {
+        None if args.dry_run == DryRun::Client => Cluster::find(flags, printer)?,
+        None => Some(Cluster::connect(flags, printer)?),
+        found => found,
+    };
+    let Some(cluster) = cluster else {
+        let changed = without_cluster(&logins, &flags.namespace, args)?;
+        printer.note("no cluster is configured, so the Secret has these registries only");
+        show(printer, &changed, args)?;
+        return Ok(Exit::Done);
+    };
     let changed = change(&cluster, &logins, args).await?;
     let awaited = changed.awaited;
     show(printer, &changed, args)?;
@@ -47,14 +59,14 @@ pub(super) async fn run(
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
-/// What is to be added, once the registries accepted it, and the cluster. The cluster comes last, so that who has none at
-/// hand learns of a wrong password all the same.
+/// What is to be added, once the registries accepted it, and the cluster if it was read for that. The caller connects
+/// afterwards, so that a wrong password is reported without a cluster, too.
 pub(super) async fn checked<'a>(
     from: &Credentials,
     check: &LiveCheck,
     flags: &Connection,
     printer: &'a Printer,
-) -> Result<(Vec<Login>, Cluster<'a>), Failure> {
+) -> Result<(Vec<Login>, Option<Cluster<'a>>), Failure> {
     let trust = trust(&check.asking)?;
     let (logins, cluster) = logins(from, flags, printer).await?;
     for (registry, time) in logins::short_lived(&logins) {
@@ -65,11 +77,20 @@ pub(super) async fn checked<'a>(
     if !check.skip_check {
         live_check(&logins, trust, &check.asking, printer).await?;
     }
-    let cluster = match cluster {
-        Some(cluster) => cluster,
-        None => Cluster::connect(flags, printer).await?,
-    };
     Ok((logins, cluster))
+}
+
+/// A new Secret.
+fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed, Failure> {
+    let name = name_of(args);
+    let (secret, outcome) = with_logins(None, namespace, name, logins)?;
+    let source = args.to.source.as_ref().map(|_| configured_in_dry_run());
+    Ok(Changed {
+        secret,
+        outcome,
+        beside: source.into_iter().collect(),
+        awaited: None,
+    })
 }
 
 /// What is to be added, and the cluster, where it was asked for that.
@@ -96,7 +117,7 @@ async fn logins<'a>(
             &content(&read(path)?)?,
         )?],
         Source::Secret(name) => {
-            let connected = Cluster::connect(flags, printer).await?;
+            let connected = Cluster::connect(flags, printer)?;
             let file = of_secret(&connected, &name.namespace, &name.name).await?;
             cluster = Some(connected);
             vec![file]
@@ -156,6 +177,7 @@ fn name_of(args: &Add) -> &str {
 /// Shows what will change, and changes it; again where somebody else was faster.
 async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
+    must_watch(cluster).await?;
     let mut told = Announcement::default();
     let mut attempt = 1;
     loop {
@@ -250,15 +272,19 @@ async fn announcement(
         cluster.call("see who wins", gps.get_opt(names::GLOBAL_SECRET)),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
-    let precedence = gps.as_ref().map(|gps| gps.spec.precedence);
+    let spec = gps.as_ref().map(|gps| &gps.spec);
     let mut in_force = InForce {
         additional: before.clone(),
-        ..InForce::of(global.as_ref(), precedence.unwrap_or_default())
+        ..InForce::of(
+            global.as_ref(),
+            spec,
+            planned.metadata.name.as_deref().unwrap_or_default(),
+        )
     };
     let has_scope = source.is_some_and(Planned::has_scope);
     if has_scope {
-        // Nothing of it replaces the original's.
-        in_force.original = DockerConfig::default();
+        // It replaces nothing of other pull secrets.
+        in_force = InForce::only(in_force.additional);
     }
     if source.is_some_and(Planned::is_new) {
         in_force.additional = DockerConfig::default();
@@ -317,7 +343,7 @@ pub(super) async fn send(
 }
 
 fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<(), Failure> {
-    let object = pull_secret::shown(&changed.secret, args.dry_run != DryRun::None);
+    let object = pull_secret::shown(&changed.secret, args.dry_run);
     let name = name_of(args);
     match args.output {
         Some(ObjectFormat::Yaml) => {

@@ -18,8 +18,8 @@ use super::check_namespaces::of_namespaces;
 use super::check_registries::registries;
 use super::live_check::trust;
 use crate::check::{
-    Check, Installed, LeaseSeen, Owners, PERMISSIONS_OF_COMMANDS, Permission, Report, Sight,
-    Workload, credentials, has_scopes, installation, of_nodes, operators, permissions, provider,
+    Check, Installed, LeaseSeen, Owners, Permission, Place, Report, Sight, Workload, credentials,
+    has_scopes, installation, of_nodes, operators, permissions, permissions_of_commands, provider,
     server, unreachable,
 };
 use crate::cli::{Asking, Check as Args, Connection, TextFormat};
@@ -66,7 +66,7 @@ async fn look(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Vec<Check>, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let version = cluster
         .call("ask the API server", cluster.client.apiserver_version())
         .await?;
@@ -76,16 +76,20 @@ async fn look(
         .take_while(char::is_ascii_digit)
         .collect();
     let mut checks = server(&version.git_version, minor.parse().ok());
-    let reviews = PERMISSIONS_OF_COMMANDS.map(|permission| may(&cluster, permission));
-    let (answers, installed, facts, owners) = Box::pin(async {
+    let (installed, facts, owners) = Box::pin(async {
         tokio::join!(
-            join_all(reviews),
             installed(&cluster),
             Facts::observe(&cluster),
             owners(&cluster),
         )
     })
     .await;
+    let gps = facts.as_ref().ok().and_then(Facts::gps);
+    let limit = gps
+        .map_or_else(Default::default, |gps| gps.spec.clone())
+        .history_limit;
+    let reviews = permissions_of_commands(limit).into_iter();
+    let answers = join_all(reviews.map(|permission| may(&cluster, permission))).await;
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers));
     // Who may not look at the objects is told so by the line about that permission.
@@ -137,10 +141,10 @@ async fn look(
 
 async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool), Failure> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let namespace = if permission.cluster_wide {
-        ""
-    } else {
-        cluster.namespace.as_str()
+    let namespace = match permission.place {
+        Place::Secrets => cluster.namespace.as_str(),
+        Place::Controller => names::CONTROLLER_NAMESPACE,
+        Place::Cluster => "",
     };
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -148,7 +152,7 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
                 verb: some(permission.verb),
                 group: some(permission.group),
                 resource: some(permission.resource),
-                name: some(permission.name),
+                name: some(&permission.name),
                 namespace: some(namespace),
                 ..ResourceAttributes::default()
             }),

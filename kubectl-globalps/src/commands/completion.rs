@@ -108,7 +108,7 @@ async fn of_cluster(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Vec<Choice>, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     match live {
         Live::Fleets | Live::MemberClusters | Live::FailedMemberClusters | Live::FleetRevisions => {
             super::fleet::choices(live, wanted.given.first(), &cluster).await

@@ -29,7 +29,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let file = args.filename.as_deref().map(read).transpose()?;
     let file = file.as_deref().map(proposed).transpose()?;
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let facts = Facts::observe(&cluster).await?;
     let wanted = match file {
         Some(config) => config,
@@ -46,8 +46,8 @@ pub(super) async fn run(
             api.get_opt(names::GLOBAL_SECRET),
         )
         .await?;
-    let precedence = facts.gps().map(|gps| gps.spec.precedence);
-    let in_force = InForce::of(global.as_ref(), precedence.unwrap_or_default());
+    let spec = facts.gps().map(|gps| &gps.spec);
+    let in_force = InForce::of(global.as_ref(), spec, names::ADDITIONAL_SECRET);
     let status = Status::of(&facts, Timestamp::now());
     let changes = changes(&in_force, &wanted);
     let mut deliveries = Deliveries::of(global.as_ref(), facts.gps());

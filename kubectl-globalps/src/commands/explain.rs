@@ -16,6 +16,7 @@ use super::read;
 use crate::additional::data_of;
 use crate::cli::{CatalogSecret, Connection, Explain, Named, TextFormat};
 use crate::client::Cluster;
+use crate::controller::of_credentials;
 use crate::error::{Exit, Failure};
 use crate::facts::node_secrets;
 use crate::manifest::content;
@@ -36,7 +37,7 @@ pub(super) async fn run(
             }),
             ..Asked::default()
         },
-        None => ask(&Cluster::connect(flags, printer).await?, args).await?,
+        None => ask(Cluster::connect(flags, printer)?, args).await?,
     };
     let answer = Answer::of(asked).map_err(|error| {
         Failure::new(
@@ -55,7 +56,11 @@ pub(super) async fn run(
     })
 }
 
-async fn ask(cluster: &Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
+async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked, Failure> {
+    let puller = args.pod.as_ref().or(args.service_account.as_ref());
+    let puller = puller.map(|named| named.namespace.as_str());
+    cluster.namespace = of_credentials(&cluster, puller).await?;
+    let cluster = &cluster;
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let gps = cluster.call("get the GlobalPullSecret", call).await;

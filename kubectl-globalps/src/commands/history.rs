@@ -6,7 +6,7 @@ use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::changes::InForce;
+use crate::changes::{InForce, text};
 use crate::cli::{Connection, History as Args, ListFormat};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
@@ -18,8 +18,14 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
-    let (revisions, in_force) = observe(&cluster).await?;
+    let cluster = Cluster::connect(flags, printer)?;
+    let (mut revisions, in_force) = observe(&cluster).await?;
+    if let Some(number) = args.revision {
+        revisions.retain(|revision| revision.number == number);
+        if revisions.is_empty() {
+            return Err(not_kept(number));
+        }
+    }
     let history = History::of(&revisions, &in_force);
     match args.output {
         ListFormat::Json => printer.data(&json("the history", &history)?),
@@ -27,9 +33,20 @@ pub(super) async fn run(
         ListFormat::Table if revisions.is_empty() => printer.note("nothing was rolled out yet"),
         ListFormat::Table => {
             printer.data(&history.table(Timestamp::now()));
+            if let [only] = history.revisions.as_slice()
+                && args.revision.is_some()
+            {
+                printer.data(&format!("\n{}", text(&only.changes)));
+            }
         }
     }
     Ok(Exit::Done)
+}
+
+pub(super) const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` says how many are kept";
+
+fn not_kept(number: i64) -> Failure {
+    Failure::new(format!("revision {number} is not kept"), HINT)
 }
 
 /// What was rolled out, the newest first, and what is in force.
@@ -49,7 +66,10 @@ pub(super) async fn observe(cluster: &Cluster<'_>) -> Result<(Vec<Revision>, InF
         secret(cluster, names::GLOBAL_SECRET.to_owned()),
     )?;
     let revisions = sorted(slots.into_iter().flatten(), global.as_ref());
-    Ok((revisions, InForce::of(global.as_ref(), spec.precedence)))
+    Ok((
+        revisions,
+        InForce::of(global.as_ref(), Some(&spec), names::ADDITIONAL_SECRET),
+    ))
 }
 
 async fn secret(cluster: &Cluster<'_>, name: String) -> Result<Option<Secret>, Failure> {

@@ -7,12 +7,12 @@ use globalps_core::api::{
 use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
 
 use super::objects::put_all;
 use super::{namespace_access, operator_access};
 use crate::cli::{Connection, ControlPlane, Install};
 use crate::client::Cluster;
+use crate::controller;
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
 
@@ -28,7 +28,7 @@ pub(super) async fn run(
         printer.data(&to_yaml(&manifests.objects()));
         return Ok(Exit::Done);
     }
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     complete(&mut manifests, args, &cluster).await?;
     if manifests.delivery == Some(DeliveryType::None) && manifests.image_pull_secrets.is_none() {
         printer.warning(
@@ -93,9 +93,19 @@ async fn complete(
     args: &Install,
     cluster: &Cluster<'_>,
 ) -> Result<(), Failure> {
-    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    let call = api.get_opt(names::CONTROLLER);
-    let deployment = cluster.call("see what is installed", call).await?;
+    let deployment = controller::deployment(cluster).await?;
+    let watched = deployment.as_ref().and_then(controller::watched);
+    if let Some(watched) = watched.filter(|watched| *watched != manifests.namespace) {
+        return Err(Failure::new(
+            format!(
+                "globalps is installed for namespace `{watched}`, not for `{}`",
+                manifests.namespace
+            ),
+            format!(
+                "install with `-n {watched}`; to move it, run `kubectl globalps uninstall -n {watched}` first"
+            ),
+        ));
+    }
     if manifests.images_pull_secret.is_none() {
         manifests.images_pull_secret = deployment.as_ref().and_then(images_pull_secret);
     }

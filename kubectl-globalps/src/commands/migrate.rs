@@ -34,7 +34,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let Tool::ImagepullsecretPatcher = args.tool;
     can_confirm(args.yes || args.dry_run)?;
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let name = args.secret_name.as_ref().map(|name| name.0.as_str());
     let found = observe(&cluster, name).await?;
     let running: Vec<&Deployment> = found.deployments.iter().filter(|d| is_running(d)).collect();
@@ -65,6 +65,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     confirm(
+        &cluster,
         &format!("Replace {PATCHER} by globalps as shown?"),
         args.yes,
     )?;

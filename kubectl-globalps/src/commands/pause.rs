@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 use super::follow_if;
 use crate::cli::{Connection, Resume};
 use crate::client::Cluster;
+use crate::controller::must_watch;
 use crate::error::{Exit, Failure};
 use crate::printer::Printer;
 use crate::status::Goal;
 
 pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     set(&cluster, true).await?;
     printer.note("no further node is changed; go on with `kubectl globalps resume`");
     Ok(Exit::Done)
@@ -26,7 +28,8 @@ pub(super) async fn resume(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     set(&cluster, false).await?;
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }

@@ -25,6 +25,7 @@ const METADATA: [&str; 10] = [
     "annotations",
     "ownerReferences",
 ];
+const MANIFEST: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 const OWN_ANNOTATIONS: &str = "globalps.io/";
 
 /// A Secret of the namespace of the pull secrets.
@@ -66,13 +67,18 @@ pub(super) async fn put(
     Ok(replaced)
 }
 
-/// The Secret as kubectl prints it. `has_credentials`: they are in it, as in a dry run, where it is all that the command gives.
-/// Else nothing is shown but what is known to be no credential.
-pub(super) fn shown(secret: &Secret, has_credentials: bool) -> Value {
+/// The Secret as kubectl prints it, with its credentials only in a dry run, where it is all that the command gives; with
+/// `--dry-run=client` as a manifest to commit, without what the API server adds.
+pub(super) fn shown(secret: &Secret, dry_run: DryRun) -> Value {
+    let has_credentials = dry_run != DryRun::None;
+    let metadata_fields: &[&str] = match dry_run {
+        DryRun::Client => &MANIFEST,
+        DryRun::None | DryRun::Server => &METADATA,
+    };
     let mut object = json!(secret);
     let metadata = object["metadata"].as_object_mut();
     let fields = metadata.into_iter().flatten();
-    let fields = fields.filter(|(field, _)| METADATA.contains(&field.as_str()));
+    let fields = fields.filter(|(field, _)| metadata_fields.contains(&field.as_str()));
     let mut metadata: Map<String, Value> = fields.map(|(k, v)| (k.clone(), v.take())).collect();
     let annotations = metadata
         .get_mut("annotations")
@@ -145,10 +151,15 @@ mod tests {
             "apiVersion": "v1", "kind": "Secret", "metadata": metadata("***"),
             "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "***"},
         });
-        assert_eq!(shown(&applied(), false), expected);
+        assert_eq!(shown(&applied(), DryRun::None), expected);
         expected["metadata"] = metadata("hunter2");
         expected["data"] = json!({".dockerconfigjson": "aHVudGVyMg=="});
-        assert_eq!(shown(&applied(), true), expected);
+        assert_eq!(shown(&applied(), DryRun::Server), expected);
+        for added in ["uid", "resourceVersion"] {
+            let metadata = expected["metadata"].as_object_mut();
+            metadata.and_then(|metadata| metadata.remove(added));
+        }
+        assert_eq!(shown(&applied(), DryRun::Client), expected);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -1,22 +1,23 @@
 //! `remove`: registries leave the additional pull secret, or another source; with the last of them it goes.
 
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::dockerconfig::shown_key;
+use globalps_core::dockerconfig::{DockerConfig, shown_key};
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::source::{Sources, taken_up};
-use super::{ATTEMPTS, additional, follow_if, pause, pull_secret};
+use super::{ATTEMPTS, additional, follow_if, may_wait, pause, pull_secret};
 use crate::additional::{Rest, config_of, may_change, without_registries};
+use crate::changes::{InForce, changes, text};
 use crate::cli::{Connection, DryRun, Remove};
 use crate::client::Cluster;
 use crate::error::{Exit, Failure};
 use crate::facts::Facts;
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
-use crate::registry_name::registry_key;
+use crate::registry_name::{registry_key, registry_name};
 use crate::skipped::Skipped;
 use crate::status::{Goal, Status, sources_that_give};
 
@@ -25,14 +26,13 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    can_confirm(args.yes)?;
-    let registries = args
-        .registry
-        .iter()
-        .map(|registry| registry_key(registry))
-        .collect::<Result<Vec<String>, Failure>>()?;
-    let cluster = Cluster::connect(flags, printer).await?;
-    let mut asked = args.yes;
+    may_wait(args.wait.wait, args.dry_run)?;
+    let is_dry_run = args.dry_run != DryRun::None;
+    can_confirm(args.yes || is_dry_run)?;
+    // A Secret may have registries that no image names: they must go, too.
+    let registries: Vec<String> = args.registry.iter().map(|it| registry_name(it)).collect();
+    let cluster = Cluster::connect(flags, printer)?;
+    let mut asked = args.yes || is_dry_run;
     let name = name_of(args);
     let mut attempt = 1;
     let (goal, done, awaited) = loop {
@@ -40,11 +40,18 @@ pub(super) async fn run(
             Some(_) => Some(Sources::observe(&cluster).await?),
             None => None,
         };
-        let Some(plan) = plan(&cluster, args, &registries, sources.as_ref()).await? else {
+        let planned = plan(&cluster, args, &registries, sources.as_ref()).await?;
+        let Some((plan, before)) = planned else {
             printer.note("there is nothing to remove");
             return Ok(Exit::Done);
         };
         if attempt == 1 {
+            let difference = difference(&cluster, name, &before, &plan).await?;
+            if is_dry_run {
+                printer.data(&difference);
+            } else {
+                printer.note(difference.trim_end());
+            }
             if matches!(plan, Plan::Delete(_)) && sources.is_none() {
                 tell_what_stays(&cluster).await;
             }
@@ -52,7 +59,7 @@ pub(super) async fn run(
                 Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
             }
         }
-        confirm(&question(name, &plan, &registries), asked)?;
+        confirm(&cluster, &question(name, &plan, &registries), asked)?;
         asked = true;
         let revision = sources.as_ref().map(Sources::revision);
         let awaited = revision.filter(|_| matches!(plan, Plan::Keep(_)));
@@ -66,7 +73,14 @@ pub(super) async fn run(
         attempt += 1;
     };
     for line in &done {
-        printer.data(line);
+        if is_dry_run {
+            printer.note(format_args!("{line}{}", args.dry_run.suffix()));
+        } else {
+            printer.data(line);
+        }
+    }
+    if is_dry_run {
+        return Ok(Exit::Done);
     }
     if !done.is_empty() {
         printer.note("images that are on the nodes already stay usable");
@@ -99,13 +113,49 @@ enum Plan {
     Finish,
 }
 
-/// `None`: there is nothing to remove, and that is no error.
+/// What nodes lose, or have instead, with every credential masked.
+async fn difference(
+    cluster: &Cluster<'_>,
+    name: &str,
+    before: &DockerConfig,
+    plan: &Plan,
+) -> Result<String, Failure> {
+    let after = match plan {
+        Plan::Keep(secret) => config_of(secret)?,
+        Plan::Delete(_) | Plan::Forget | Plan::Finish => DockerConfig::default(),
+    };
+    let in_force = in_force(cluster, name, before).await;
+    Ok(match changes(&in_force, &after) {
+        none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
+        some => text(&some),
+    })
+}
+
+/// What nodes have beside this Secret, as far as this user may see it.
+async fn in_force(cluster: &Cluster<'_>, name: &str, content: &DockerConfig) -> InForce {
+    let (global, gps) = (cluster.api::<Secret>(), cluster.api::<GlobalPullSecret>());
+    let (global, gps) = futures::join!(
+        cluster.call("see what is in force", global.get_opt(names::GLOBAL_SECRET)),
+        cluster.call("see the sources", gps.get_opt(names::GLOBAL_SECRET)),
+    );
+    let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
+    let found = InForce::of(global.as_ref(), gps.as_ref().map(|gps| &gps.spec), name);
+    if found.scoped.iter().any(|(source, _)| source == name) {
+        return InForce::only(content.clone());
+    }
+    InForce {
+        additional: content.clone(),
+        ..found
+    }
+}
+
+/// And the content of the Secret before. `None`: there is nothing to remove, and that is no error.
 async fn plan(
     cluster: &Cluster<'_>,
     args: &Remove,
     registries: &[String],
     sources: Option<&Sources>,
-) -> Result<Option<Plan>, Failure> {
+) -> Result<Option<(Plan, DockerConfig)>, Failure> {
     let name = name_of(args);
     let not_found = |what: String, hint: &str| {
         if args.ignore_not_found {
@@ -125,24 +175,33 @@ async fn plan(
     let Some(secret) = pull_secret::get(cluster, name).await? else {
         if sources.is_some() {
             may_forget()?;
-            return Ok(Some(Plan::Forget));
+            return Ok(Some((Plan::Forget, DockerConfig::default())));
         }
         if args.skip_unreachable && !Facts::observe(cluster).await?.node_secrets.is_empty() {
-            return Ok(Some(Plan::Finish));
+            return Ok(Some((Plan::Finish, DockerConfig::default())));
         }
         let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
         return not_found(what, "so no node has anything of it, or is just put back");
     };
-    may_change(&secret, force)?;
+    if let Some(owner) = may_change(&secret, force)? {
+        let printer = cluster.printer();
+        printer.warning(format_args!("`{owner}` may undo the change"));
+    }
     if args.all {
         may_forget()?;
-        return Ok(Some(Plan::Delete(Box::new(secret))));
+        // One that can't be read is removed, too.
+        let before = config_of(&secret).unwrap_or_default();
+        return Ok(Some((Plan::Delete(Box::new(secret)), before)));
     }
+    let before = config_of(&secret)?;
     let (rest, missing) = without_registries(secret.clone(), registries)?;
+    let is_missing = |text: &&String| missing.contains(&registry_name(text));
+    for text in args.registry.iter().filter(is_missing) {
+        registry_key(text)?;
+    }
     if !missing.is_empty() && !args.ignore_not_found {
         let what = format!("Secret `{name}` has no registry `{}`", missing.join("`, `"));
-        let config = config_of(&secret)?;
-        let there: Vec<String> = config
+        let there: Vec<String> = before
             .entries()
             .iter()
             .map(|e| shown_key(e.key()))
@@ -151,10 +210,10 @@ async fn plan(
     }
     Ok(match rest {
         Rest::Same => None,
-        Rest::Some(rest) => Some(Plan::Keep(rest)),
+        Rest::Some(rest) => Some((Plan::Keep(rest), before)),
         Rest::Nothing => {
             may_forget()?;
-            Some(Plan::Delete(Box::new(secret)))
+            Some((Plan::Delete(Box::new(secret)), before))
         }
     })
 }
@@ -217,26 +276,34 @@ async fn carry_out(
     let mut done = Vec::new();
     match plan {
         Plan::Keep(secret) => {
-            pull_secret::put(cluster, *secret, DryRun::None).await?;
+            if args.dry_run != DryRun::Client {
+                pull_secret::put(cluster, *secret, args.dry_run).await?;
+            }
             return Ok((Goal::Synced, vec![format!("secret/{name} configured")]));
         }
         Plan::Delete(secret) => {
-            let params = DeleteParams::default().preconditions(Preconditions {
+            let params = DeleteParams {
+                dry_run: args.dry_run == DryRun::Server,
+                ..DeleteParams::default()
+            };
+            let params = params.preconditions(Preconditions {
                 resource_version: secret.metadata.resource_version,
                 uid: secret.metadata.uid,
             });
             let doing = format!("delete Secret `{shown}`");
-            match cluster.call(&doing, api.delete(name, &params)).await {
-                // Somebody else was faster.
-                Err(failure) if failure.is(404) => {}
-                other => drop(other?),
+            if args.dry_run != DryRun::Client {
+                match cluster.call(&doing, api.delete(name, &params)).await {
+                    // Somebody else was faster.
+                    Err(failure) if failure.is(404) => {}
+                    other => drop(other?),
+                }
             }
             done.push(format!("secret/{name} deleted"));
         }
         Plan::Forget | Plan::Finish => {}
     }
     if let Some(sources) = sources {
-        done.extend(sources.forget(cluster, name).await?);
+        done.extend(sources.forget(cluster, name, args.dry_run).await?);
         if sources.has_others(name) || additional(cluster).await?.is_some() {
             goal = Goal::Synced;
         }

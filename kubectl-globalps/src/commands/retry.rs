@@ -19,7 +19,7 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let api = cluster.api::<NodePullSecret>();
     let objects = cluster
         .call("list the NodePullSecrets", api.list(&ListParams::default()))

@@ -73,7 +73,7 @@ impl Sources {
     }
 
     /// Refuses to change a list that another program would restore; with `force` that program is only named.
-    pub(super) fn may_change(&self, force: bool) -> Result<Option<&str>, Failure> {
+    pub(super) fn may_change(&self, force: bool) -> Result<Option<String>, Failure> {
         let Some(object) = &self.object else {
             return Ok(None);
         };
@@ -129,10 +129,16 @@ impl Sources {
         &self,
         cluster: &Cluster<'_>,
         name: &str,
+        dry_run: DryRun,
     ) -> Result<Vec<String>, Failure> {
         let list = without_source(&self.list, name);
-        self.write(cluster, &list, DryRun::None).await?;
+        if dry_run != DryRun::Client {
+            self.write(cluster, &list, dry_run).await?;
+        }
         let mut done = vec![configured()];
+        if dry_run != DryRun::None {
+            return Ok(done);
+        }
         let objects = sources_access(&cluster.namespace, names_of(&list)).map(Object::of);
         for object in &objects {
             let changed = if list.is_empty() {
@@ -233,7 +239,7 @@ impl Planned {
         dry_run: DryRun,
     ) -> Result<Vec<String>, Failure> {
         let (mut done, suffix) = match dry_run {
-            DryRun::Client => return Ok(vec![format!("{} (dry run)", configured())]),
+            DryRun::Client => return Ok(vec![configured_in_dry_run()]),
             DryRun::Server => (Vec::new(), " (server dry run)"),
             DryRun::None => (Vec::new(), ""),
         };
@@ -282,6 +288,10 @@ fn configured() -> String {
         "globalpullsecret.globalps.io/{} configured",
         names::GLOBAL_SECRET
     )
+}
+
+pub(super) fn configured_in_dry_run() -> String {
+    configured() + DryRun::Client.suffix()
 }
 
 fn find<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {
@@ -374,7 +384,8 @@ mod tests {
             let entry = json!({"manager": manager, "fieldsV1": {"f:spec": {field: {}}}});
             let entry = serde_json::from_value(entry).expect("an entry");
             object.metadata.managed_fields = Some(vec![entry]);
-            assert_eq!(sources.may_change(true), Ok(expected), "{manager}");
+            let forced = sources.may_change(true);
+            assert_eq!(forced, Ok(expected.map(str::to_owned)), "{manager}");
             let is_refused = sources.may_change(false).is_err();
             assert_eq!(is_refused, expected.is_some(), "{manager}");
         }

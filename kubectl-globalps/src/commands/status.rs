@@ -72,7 +72,7 @@ pub(super) async fn run(
         names: args.node.clone(),
         selector: args.selector.clone(),
     };
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     if args.namespaces {
         return status_namespaces::show(&cluster, args).await;
     }

@@ -6,17 +6,16 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{additional, follow_if, history, may_wait, pull_secret};
-use crate::additional::data_of;
-use crate::changes::{changes, text};
+use crate::additional::{data_of, may_change, refuse_immutable};
+use crate::changes::{InForce, changes, text};
 use crate::cli::{Connection, DryRun, Undo};
 use crate::client::Cluster;
+use crate::controller::must_watch;
 use crate::error::{Exit, Failure};
 use crate::history::{Revision, last_other};
 use crate::printer::Printer;
 use crate::prompt::{can_confirm, confirm};
 use crate::status::Goal;
-
-const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` says how many are kept";
 
 pub(super) async fn run(
     args: &Undo,
@@ -25,15 +24,17 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
     can_confirm(args.yes || args.dry_run != DryRun::None)?;
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     let (revisions, in_force) = history::observe(&cluster).await?;
     let place = (names::ADDITIONAL_SECRET, names::DATA_KEY);
     let existing = additional(&cluster).await?;
     let now = existing
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
-    let revision = choose(&revisions, args.to_revision, now.as_ref(), |_| {
-        HINT.to_owned()
+    let before = (now.as_ref(), &in_force);
+    let revision = choose(&revisions, args.to_revision, before, |_| {
+        history::HINT.to_owned()
     })?;
     let number = revision.number;
     if now.is_some_and(|now| now.means_the_same(&revision.config)) {
@@ -41,6 +42,12 @@ pub(super) async fn run(
             "the additional pull secret is that of revision {number} already"
         ));
         return Ok(Exit::Done);
+    }
+    if let Some(secret) = &existing {
+        refuse_immutable(secret)?;
+        if let Some(owner) = may_change(secret, args.owner.force_conflicts)? {
+            printer.warning(format_args!("`{owner}` may undo the change"));
+        }
     }
     let change = match changes(&in_force, &revision.config) {
         none if none.is_empty() => "no credential on the nodes changes\n".to_owned(),
@@ -61,11 +68,11 @@ pub(super) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
     config.filter(|_| !findings.iter().any(Finding::is_error))
 }
 
-/// The revision of this number, or the newest that differs from what there is `now`. `hint`: from the numbers that are kept.
+/// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.
 pub(super) fn choose<'a>(
     revisions: &'a [Revision],
     number: Option<i64>,
-    now: Option<&DockerConfig>,
+    (now, in_force): (Option<&DockerConfig>, &InForce),
     hint: impl Fn(&[Revision]) -> String,
 ) -> Result<&'a Revision, Failure> {
     let (found, missing) = match number {
@@ -74,7 +81,7 @@ pub(super) fn choose<'a>(
             format!("revision {number} is not kept"),
         ),
         None => (
-            last_other(revisions, now),
+            last_other(revisions, now, in_force),
             "there is nothing to go back to".to_owned(),
         ),
     };
@@ -94,7 +101,7 @@ pub(super) async fn roll_back(
     let printer = cluster.printer();
     if dry_run == DryRun::None {
         printer.note(change.trim_end());
-        confirm(question, yes)?;
+        confirm(cluster, question, yes)?;
     } else {
         printer.data(change);
     }

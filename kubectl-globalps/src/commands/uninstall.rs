@@ -10,9 +10,7 @@ use globalps_core::manifests::{
     Agent, Allowed, Install as Manifests, NamespaceAccess, OperatorAccess,
 };
 use globalps_core::names;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
@@ -22,6 +20,7 @@ use super::objects::Object;
 use super::operator_access;
 use crate::cli::{Connection, Uninstall};
 use crate::client::Cluster;
+use crate::controller::{self, must_watch};
 use crate::error::{Exit, Failure};
 use crate::facts::{Facts, Seen};
 use crate::follow::follow;
@@ -41,7 +40,8 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     can_confirm(args.yes)?;
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
+    must_watch(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
     let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
     let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
@@ -68,6 +68,7 @@ pub(super) async fn run(
         Skipped::announce(&facts, printer)?;
     }
     confirm(
+        &cluster,
         "Put every node back as it was and remove globalps from the cluster?",
         args.yes,
     )?;
@@ -109,14 +110,8 @@ pub(super) async fn run(
 }
 
 async fn controller_runs(cluster: &Cluster<'_>) -> Result<bool, Failure> {
-    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
-    let deployment = cluster
-        .call(
-            "see whether the controller runs",
-            api.get_opt(names::CONTROLLER),
-        )
-        .await?;
-    let available = deployment
+    let available = controller::deployment(cluster)
+        .await?
         .and_then(|deployment| deployment.status)
         .and_then(|status| status.available_replicas);
     Ok(available.unwrap_or_default() > 0)

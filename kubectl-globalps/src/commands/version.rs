@@ -50,7 +50,7 @@ async fn controller_image(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Option<String>, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let deployment = cluster
         .call(

@@ -38,6 +38,15 @@ const BLOCKED: &str = "NodesBlocked";
 /// Of a Degraded condition that is there because nodes have failed.
 const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
 
+pub(super) const PAUSED: (&str, &str) = (
+    "the rollout is paused",
+    "go on with `kubectl globalps resume`",
+);
+const NO_NODES: (&str, &str) = (
+    "no node takes the credentials",
+    "does `spec.nodeSelector` match a Linux node? See `kubectl get nodes --show-labels`",
+);
+
 pub(super) const CHECK: &str =
     "`kubectl globalps check` says what is in the way, and what to do about it";
 
@@ -90,10 +99,19 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 return stuck(format!("{what}: {}", said(bad)), hint);
             }
             if status.ready {
-                Verdict::Done
-            } else {
-                Verdict::Going
+                return Verdict::Done;
             }
+            let in_flight = |row: &Row| row.phase == Phase::Syncing;
+            if status.paused && !status.nodes.iter().any(in_flight) {
+                return stuck(PAUSED.0, PAUSED.1);
+            }
+            // Nodes that are unreachable may come back.
+            let is_without_nodes = reported.conditions.iter().any(|c| c.reason == "NoNodes")
+                && reported.counts.total == 0;
+            if is_without_nodes {
+                return stuck(NO_NODES.0, NO_NODES.1);
+            }
+            Verdict::Going
         }
     }
 }

@@ -29,6 +29,10 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
     let (logins, cluster) = checked(&args.from, &args.check, flags, printer).await?;
+    let cluster = match cluster {
+        Some(cluster) => cluster,
+        None => Cluster::connect(flags, printer)?,
+    };
     let doing = format!("get FleetPullSecret `{}/{}`", cluster.namespace, args.fleet);
     let api = cluster.api::<FleetPullSecret>();
     let fleet = cluster.call(&doing, api.get_opt(&args.fleet)).await?;

@@ -28,7 +28,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let file = args.filename.as_deref().map(read).transpose()?;
     let file = file.as_deref().map(proposed).transpose()?;
-    let hub = Cluster::connect(flags, printer).await?;
+    let hub = Cluster::connect(flags, printer)?;
     let has_file = file.is_some();
     let Some((difference, in_force, wanted)) = compare(&hub, args, file).await? else {
         return Ok(Exit::Done);

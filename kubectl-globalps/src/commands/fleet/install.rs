@@ -27,7 +27,7 @@ pub(super) async fn run(
         printer.data(&to_yaml(&hub.objects()));
         return Ok(Exit::Done);
     }
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let found = cluster.call("see what is installed", api.get_opt(names::HUB));
     let known = found.await?.as_ref().and_then(installed);

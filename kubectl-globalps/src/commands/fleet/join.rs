@@ -43,7 +43,7 @@ pub(super) async fn run(
     if server.proxy_url.is_some() {
         printer.warning("the kubeconfig of the hub has no `proxy-url`: the hub connects to the member without a proxy");
     }
-    let hub = Cluster::connect(flags, printer).await?;
+    let hub = Cluster::connect(flags, printer)?;
     let member = Cluster::connect(
         &flags.of_member(&args.member_kubeconfig, args.member_context.as_ref()),
         printer,

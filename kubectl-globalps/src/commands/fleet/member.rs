@@ -30,7 +30,7 @@ pub(super) async fn connect<'a>(
     if let Some(file) = &args.member_kubeconfig {
         let flags = flags.of_member(file, args.member_context.as_ref());
         return Ok(Member {
-            cluster: Cluster::connect(&flags, hub.printer()).await?,
+            cluster: Cluster::connect(&flags, hub.printer())?,
             title: title.to_owned(),
             secret: None,
         });

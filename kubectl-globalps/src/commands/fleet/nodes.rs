@@ -37,7 +37,7 @@ pub(super) async fn run(
             "leave out one of them, or follow the nodes with `--watch`",
         ));
     }
-    let hub = Cluster::connect(flags, printer).await?;
+    let hub = Cluster::connect(flags, printer)?;
     let scope = Scope {
         clusters: args.clusters.clone(),
         ..Scope::of(fleet)

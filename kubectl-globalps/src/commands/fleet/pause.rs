@@ -17,7 +17,7 @@ pub(super) async fn pause(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let title = set(&cluster, &args.fleet, true).await?;
     printer.note(format_args!(
         "no further cluster is changed; go on with {}",
@@ -31,7 +31,7 @@ pub(super) async fn resume(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     set(&cluster, &args.fleet, false).await?;
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }

@@ -20,7 +20,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     can_confirm(args.yes)?;
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let name = &args.fleet;
     let facts = match Facts::observe(&cluster, Scope::of(name)).await {
         Err(failure) if failure.is(404) && args.ignore_not_found => {
@@ -44,7 +44,7 @@ pub(super) async fn run(
     for line in effects(fleet, status) {
         printer.note(line);
     }
-    confirm(&question(fleet, status), args.yes)?;
+    confirm(&cluster, &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
     follow_if(&cluster, name, Goal::Removed, &args.wait).await

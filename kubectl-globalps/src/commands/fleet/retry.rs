@@ -20,7 +20,7 @@ pub(super) async fn run(
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let scope = Scope {
         clusters: args.clusters.clone(),
         ..Scope::of(&args.fleet)

@@ -33,7 +33,7 @@ pub(super) async fn run(
     if args.nodes {
         return nodes::run(args, flags, printer).await;
     }
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     if args.watch {
         return follow(&cluster, Follow::watch(), scope).await;
     }

@@ -29,7 +29,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     may_wait(args.wait.wait, args.dry_run)?;
     can_confirm(args.yes || args.dry_run != DryRun::None)?;
-    let cluster = Cluster::connect(flags, printer).await?;
+    let cluster = Cluster::connect(flags, printer)?;
     let fleet = find(&cluster, &args.fleet).await?;
     let source = &fleet.spec.secret_ref;
     let place = (source.name.as_str(), source.key.as_str());
@@ -38,7 +38,8 @@ pub(super) async fn run(
     let now = existing
         .as_ref()
         .and_then(|secret| valid_in(secret, place.1));
-    let revision = choose(&revisions, args.to_revision, now.as_ref(), kept)?;
+    let before = (now.as_ref(), &InForce::default());
+    let revision = choose(&revisions, args.to_revision, before, kept)?;
     let number = revision.number;
     if now
         .as_ref()
@@ -195,14 +196,15 @@ mod tests {
                 Err(("revision 11 is not kept", hint)),
             ),
         ] {
-            let found = choose(&revisions, asked, now.as_ref(), kept);
+            let found = choose(&revisions, asked, (now.as_ref(), &InForce::default()), kept);
             let found = found
                 .map(|it| it.number)
                 .map_err(|it| (it.message, it.hint));
             let expected = expected.map_err(|(a, b): (&str, &str)| (a.to_owned(), b.to_owned()));
             assert_eq!(found, expected, "{asked:?}");
         }
-        let failure = choose(&[], None, None, kept).expect_err("none is kept");
+        let failure =
+            choose(&[], None, (None, &InForce::default()), kept).expect_err("none is kept");
         assert_eq!(
             (failure.message.as_str(), failure.hint.as_str()),
             (
