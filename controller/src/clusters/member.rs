@@ -509,7 +509,7 @@ mod tests {
             ),
             (
                 "removed, with keys of others",
-                Some(target(&json!({"data": {"ours": "QQ=="}}))),
+                Some(target(&json!({"data": {"other": "QQ=="}}))),
                 Desired::Removed,
                 "block KeysOfOthers",
             ),
@@ -546,12 +546,12 @@ mod tests {
         }
     }
 
-    fn reported(about: &str, status: &str, reason: &str) -> MemberReport {
+    fn reported(version: &str, status: &str, reason: &str) -> MemberReport {
         let object = json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
             "metadata": {"name": "global-pull-secret", "generation": 1}, "spec": {},
             "status": {
-                "observedGeneration": 1, "observedAdditional": about, "counts": {"total": 3, "synced": 2},
+                "observedGeneration": 1, "observedAdditional": version, "counts": {"total": 3, "synced": 2},
                 "conditions": [{
                     "type": "Ready", "status": status, "reason": reason, "message": "node-1:\u{1b}[31m no",
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -601,7 +601,7 @@ mod tests {
                 "Pending ",
             ),
             (
-                "not written",
+                "not written yet",
                 None,
                 MemberReport::NoStatus,
                 a(),
@@ -617,7 +617,7 @@ mod tests {
                 "Syncing ",
             ),
             (
-                "about an older Secret",
+                "a status for an older Secret",
                 has(),
                 reported("6", "True", "Synced"),
                 a(),

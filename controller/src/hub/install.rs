@@ -23,7 +23,7 @@ const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
-    /// The controller of this release runs, or somebody else installed globalps.
+    /// The controller of this release runs, or another client installed globalps.
     Running,
     /// The controller of this release does not run yet, or pods of an earlier one still do. `written`: this call applied objects.
     Starting { written: bool },

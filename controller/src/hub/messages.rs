@@ -38,6 +38,12 @@ impl MemberSpec {
             && matches!(&self.desired, Desired::Revision(release) if release.number == self.revision)
     }
 
+    /// Whether the session may write into the cluster with this identity.
+    pub(super) fn accepts(&self, identity: Option<&String>) -> bool {
+        self.identity.is_some() && self.identity.as_ref() == identity
+    }
+
+    /// Whether the same connection and watch serve both.
     pub(super) fn has_same_place(&self, other: &Self) -> bool {
         (&self.kubeconfig, &self.target, self.require_nodes)
             == (&other.kubeconfig, &other.target, other.require_nodes)

@@ -214,11 +214,8 @@ impl Hub {
         for number in &plan.outdated {
             self.writer.delete_revision(fleet, *number).await?;
         }
-        let objects = self.objects_of(fleet);
-        let released = plan.released.iter().filter_map(|key| objects.get(key));
-        let released: Vec<ClusterPullSecret> = released.map(|it| (*it).clone()).collect();
-        for object in released {
-            self.writer.release(&object).await?;
+        for key in &plan.released {
+            self.writer.delete_object(key, fleet).await?;
         }
         let has_finalizer = fleet.finalizers().iter().any(|it| it == FLEET_FINALIZER);
         if plan.is_finished && has_finalizer {

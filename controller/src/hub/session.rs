@@ -33,7 +33,6 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const RESYNC: Duration = Duration::from_mins(10);
 /// Pause before the retry of a failed write.
 const WRITE_RETRY: Duration = Duration::from_secs(10);
-
 /// Interval of checks whether an installed controller runs.
 const INSTALLING: Duration = Duration::from_secs(2);
 /// Maximum length of the uid of a member's `kube-system`: a member can report any text.
@@ -47,7 +46,6 @@ pub(super) struct Session {
     pub(super) identity: Option<String>,
     /// Installation that this session has found running.
     pub(super) installed: Option<Arc<Installation>>,
-    /// Last reported status.
     pub(super) reported: Option<ClusterPullSecretStatus>,
 }
 
@@ -66,8 +64,7 @@ impl Session {
         let mut retries = 0_u32;
         loop {
             let spec = self.specs.borrow_and_update().clone();
-            let disconnect = self.run_connection(&spec, &mut retries).await;
-            match disconnect {
+            match self.run_connection(&spec, &mut retries).await {
                 Disconnect::Ended => return,
                 Disconnect::Changed => retries = 0,
                 Disconnect::Failed => {
@@ -117,8 +114,7 @@ impl Session {
         let client = match config.and_then(|it| lean_client(it, &self.shared.fence)) {
             Ok(client) => client,
             Err(reason) => {
-                let reason = format!("its kubeconfig {reason}");
-                return self.fail(("KubeconfigInvalid", reason));
+                return self.fail(("KubeconfigInvalid", format!("its kubeconfig {reason}")));
             }
         };
         if let Err(reason) = self.identify(&client).await {
@@ -248,8 +244,7 @@ impl Session {
         self.facts.blocked = None;
         self.facts.is_installing = false;
         // A new kubeconfig may lead to another cluster than before.
-        let is_accepted = spec.identity.is_some() && spec.identity == self.identity;
-        if !is_accepted || !spec.has_same_place(place) {
+        if !spec.accepts(self.identity.as_ref()) || !spec.has_same_place(place) {
             return Ok(false);
         }
         let action = action(self.facts.target.as_ref(), &spec.desired, &spec.fleet);
@@ -392,7 +387,7 @@ impl Session {
         }
         let mut status = status(facts, &spec.desired, &spec.fleet, criteria);
         // A cluster with another identity did not get this revision from the hub.
-        let is_accepted = spec.identity.is_some() && spec.identity == self.identity;
+        let is_accepted = spec.accepts(self.identity.as_ref());
         status.revision = match (status.phase, &spec.desired) {
             (ClusterPhase::Synced, Desired::Revision(release)) if is_accepted => release.number,
             (ClusterPhase::Removed, _) => 0,

@@ -102,20 +102,20 @@ mod tests {
 
     #[test]
     fn a_cluster_with_a_new_identity_has_no_revision_in_force() {
-        let says = |phase, identity: &str| ClusterPullSecretStatus {
+        let status = |phase, identity: &str| ClusterPullSecretStatus {
             phase,
             revision: 3,
             identity: Some(identity.to_owned()),
             ..ClusterPullSecretStatus::default()
         };
         let mut object = ClusterPullSecret::new("a", ClusterPullSecretSpec::default());
-        object.status = Some(says(ClusterPhase::Synced, "own"));
+        object.status = Some(status(ClusterPhase::Synced, "own"));
         for (phase, identity, expected) in [
             (ClusterPhase::Syncing, "own", 3),
             (ClusterPhase::Syncing, "of-another", 0),
             (ClusterPhase::Synced, "of-another", 0),
         ] {
-            let dated = dated(&object, &says(phase, identity), Timestamp::UNIX_EPOCH);
+            let dated = dated(&object, &status(phase, identity), Timestamp::UNIX_EPOCH);
             assert_eq!(dated.unwrap().revision, expected, "{phase} {identity}");
         }
     }

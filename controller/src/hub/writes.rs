@@ -41,8 +41,7 @@ impl Writer {
         (is_cluster, uid): (bool, String),
         spec: &ClusterPullSecretSpec,
     ) -> Result<ClusterPullSecret, ApplyError> {
-        let fleet_namespace = fleet.namespace().unwrap_or_default();
-        let name = cluster_pull_secret(cluster, &fleet_namespace, &fleet.name_any());
+        let name = object_name(cluster, fleet);
         let (api_version, kind) = if is_cluster {
             (
                 self.resource.api_version.clone(),
@@ -80,10 +79,13 @@ impl Writer {
         within("write status of", "ClusterPullSecret", &name, call).await
     }
 
-    pub(super) async fn release(&self, object: &ClusterPullSecret) -> Result<(), ApplyError> {
-        let namespace = object.namespace().unwrap_or_default();
-        let name = object.name_any();
-        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), &namespace);
+    pub(super) async fn delete_object(
+        &self,
+        (namespace, cluster): &ClusterKey,
+        fleet: &FleetPullSecret,
+    ) -> Result<(), ApplyError> {
+        let name = object_name(cluster, fleet);
+        let api: Api<ClusterPullSecret> = Api::namespaced(self.client.clone(), namespace);
         let params = DeleteParams::default();
         let deleted = within(
             "delete",
@@ -161,6 +163,12 @@ impl Writer {
         let namespace = fleet.namespace().unwrap_or_default();
         Api::namespaced(self.client.clone(), &namespace)
     }
+}
+
+/// Name of the `ClusterPullSecret` of a cluster.
+fn object_name(cluster: &str, fleet: &FleetPullSecret) -> String {
+    let namespace = fleet.namespace().unwrap_or_default();
+    cluster_pull_secret(cluster, &namespace, &fleet.name_any())
 }
 
 /// An object that does not exist counts as deleted.
