@@ -47,8 +47,7 @@ pub(super) async fn run(
     let member = Cluster::connect(
         &flags.of_member(&args.member_kubeconfig, args.member_context.as_ref()),
         printer,
-    )
-    .await?;
+    )?;
     if args.dry_run != DryRun::Client {
         refuse_hub(&hub, &member).await?;
     }
