@@ -154,7 +154,7 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
     if newest.is_some_and(|newest| newest.is_equivalent(&content, install.as_deref())) {
         return Next::Same;
     }
-    // A number is never reused, even if somebody deleted the newest revision, or if an earlier FleetPullSecret with this name
+    // A number is never reused, even if a user deleted the newest revision, or if an earlier FleetPullSecret with this name
     // has left revisions.
     let assigned = input.objects.values().map(|object| object.spec.revision);
     let written = newest.map(|newest| newest.number);

@@ -462,11 +462,7 @@ fn a_revision_number_is_never_reused() {
     );
     hub.source = found(r#"{"auths":{"c.example.com":{"auth":"dTpw"}}}"#);
     hub.revisions.pop();
-    assert_eq!(
-        hub.line(),
-        "write 3",
-        "somebody deleted the newest revision"
-    );
+    assert_eq!(hub.line(), "write 3", "a user deleted the newest revision");
     hub.last_number = 7;
     let left = "an earlier FleetPullSecret has left revisions";
     assert_eq!(hub.line(), "write 8", "{left}");

@@ -254,8 +254,8 @@ mod tests {
         // All events together exceed the limit of one.
         let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MAX_SIZE);
         let watch = read(Bounded::new(events, RateLimiter::default(), true));
-        let goes_on = tokio::time::timeout(Duration::from_mins(5), watch).await;
-        assert!(goes_on.is_err(), "{goes_on:?}");
+        let continues = tokio::time::timeout(Duration::from_mins(5), watch).await;
+        assert!(continues.is_err(), "{continues:?}");
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
