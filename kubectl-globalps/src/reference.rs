@@ -76,7 +76,10 @@ fn section(command: &Command, name: &str, level: &str) -> String {
     text.push_str(&table(own));
     let mut has_own = false;
     for sub in own_subcommands(command) {
-        let (title, anchor) = (sub.get_name(), format!("{name}-{}", sub.get_name()));
+        let (title, anchor) = (
+            sub.get_name(),
+            format!("{name}-{}", sub.get_name()).replace(' ', "-"),
+        );
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         let _ = writeln!(text, "- [`{title}`](#{anchor}): {}", cell(&about));
         has_own = true;
