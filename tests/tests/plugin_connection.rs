@@ -7,6 +7,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::cluster;
@@ -25,6 +27,7 @@ fn the_plugin_finds_its_cluster_as_kubectl_does() {
     let directory = tempfile::tempdir().unwrap();
     let access = Access::of(&cluster, directory.path());
     a_list_of_kubeconfigs_is_one(&access);
+    proxies_are_those_of_kubectl(&cluster, &access);
     flags_alone_are_enough_and_no_home_is_needed(&access);
     the_parts_of_a_context_may_be_named(&access);
     another_one_is_impersonated_in_every_respect(&cluster, &access);
@@ -133,6 +136,8 @@ fn a_list_of_kubeconfigs_is_one(access: &Access<'_>) {
     let contexts = access.kubeconfig("contexts", &["clusters", "contexts", "users"]);
     reaches(Some(&contexts), &["status", "--context", context]);
     reaches(None, &["status", "--kubeconfig", &access.admin()]);
+    let empty = access.write("empty", &json!({"current-context": ""}));
+    reaches(Some(&format!("{empty}:{}", access.admin())), &["status"]);
     fails(
         Some(&list),
         &["status", "--context", "none"],
@@ -148,6 +153,69 @@ fn a_list_of_kubeconfigs_is_one(access: &Access<'_>) {
     let ran = plugin(Some(&broken), &["status"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+}
+
+/// Whether each of the two connects to the proxy.
+fn proxies_are_those_of_kubectl(cluster: &Cluster, access: &Access<'_>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&connections);
+    // Ends with the test. A client whose connection ends at once fails at once.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            counter.fetch_add(1, Ordering::SeqCst);
+            drop(stream);
+        }
+    });
+    let admin = access.admin();
+    let is_proxied = |command: &mut Command, proxy: &str, none: &str| {
+        let before = connections.load(Ordering::SeqCst);
+        command.env("KUBECONFIG", &admin);
+        command.env("HTTPS_PROXY", proxy).env("NO_PROXY", none);
+        let ran = run(command, "").unwrap();
+        assert_ne!(ran.code, Some(0), "{ran:?}");
+        connections.load(Ordering::SeqCst) > before
+    };
+    // Nothing responds there.
+    let (ip, name) = ("https://192.0.2.1:6443", "https://api.example.com:6443");
+    let mut found = Vec::new();
+    for (server, scheme, none) in [
+        (ip, "", ""),
+        (ip, "http://", ""),
+        (ip, "socks5://", ""),
+        (ip, "", "192.0.2.0/24"),
+        (ip, "", "192.0.2.1:6443"),
+        (ip, "", "192.0.2.1:443"),
+        (ip, "", " , example.org ,192.0.2.1,"),
+        (name, "", ""),
+        (name, "", "example.com"),
+        (name, "", "*.example.com"),
+        (name, "", "api.example.com:443"),
+        (name, "", "ample.com,"),
+        (name, "", "*"),
+    ] {
+        let proxy = format!("{scheme}{address}");
+        let mut ours = Command::new(Product::plugin_path());
+        ours.args(["status", "--request-timeout", "1s", "-s", server]);
+        let mut kubectl = cluster.kubectl_command();
+        kubectl.args([
+            "get",
+            "--raw",
+            "/version",
+            "--request-timeout=1s",
+            "-s",
+            server,
+        ]);
+        let expected = is_proxied(&mut kubectl, &proxy, none);
+        assert_eq!(
+            is_proxied(&mut ours, &proxy, none),
+            expected,
+            "{server} {scheme:?} {none:?}"
+        );
+        found.push(expected);
+    }
+    assert_eq!(found.iter().filter(|it| **it).count(), 7, "{found:?}");
 }
 
 fn flags_alone_are_enough_and_no_home_is_needed(access: &Access<'_>) {
