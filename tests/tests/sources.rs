@@ -113,8 +113,10 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     let remove = ["remove", "--all", "--yes", "--wait", "--timeout", "2m"];
     let ran = product.plugin(&remove, "").unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    let difference = "-b.example.com: *** (before)\n+b.example.com: *** (after, another pull secret)\n-c.example.com: ***\n";
+    assert!(ran.stderr.starts_with(difference), "{ran:?}");
     let keep = "nodes keep the credentials of `team-a`, `team-b`, which `spec.sources` names\n";
-    assert!(ran.stderr.starts_with(keep), "{ran:?}");
+    assert!(ran.stderr.contains(keep), "{ran:?}");
     for node in nodes {
         let auth = |registry| config_file::auth(node, registry).unwrap();
         assert_eq!(
