@@ -1,5 +1,6 @@
 //! The hub's program: watches, plans, assigns, writes into the clusters and reports. Like `run`, for clusters instead of nodes.
 
+mod assign;
 mod cache;
 mod install;
 mod member_watch;

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream;
 use globalps_core::api::{
-    ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, Counts, FleetPullSecret, FleetSecretRef,
+    ClusterPhase, ClusterPullSecret, Counts, FleetPullSecret, FleetSecretRef,
 };
 use globalps_core::names::{FLEET_FINALIZER, HUB};
 use jiff::Timestamp;
@@ -17,7 +15,7 @@ use super::messages::MemberSpec;
 use super::report::report;
 use super::source::SourceRef;
 use super::views::pair;
-use super::{CONCURRENT, Hub, RESYNC};
+use super::{Hub, RESYNC};
 use crate::clusters::identity::{Identified, obstacles};
 use crate::clusters::input::{ClusterKey, ClusterView, Input, title};
 use crate::clusters::installation::{Installation, pull_secret_of, requested};
@@ -222,45 +220,6 @@ impl Hub {
             self.writer.finalizer(fleet, false).await?;
         }
         Ok(assigned > 0 || !plan.revisions.is_empty())
-    }
-
-    async fn assign(
-        &mut self,
-        fleet: &FleetPullSecret,
-        assignments: &[(ClusterKey, ClusterPullSecretSpec)],
-    ) -> Result<usize, ApplyError> {
-        let writes: Vec<_> = assignments
-            .iter()
-            .filter_map(|(key, spec)| Some((key, spec, self.cache.owner(key)?)))
-            .collect();
-        let writer = &self.writer;
-        let mut written = stream::iter(writes)
-            .map(|(key, spec, owner)| async move {
-                if spec.revision > 0 {
-                    tracing::info!(
-                        cluster = title(key),
-                        revision = spec.revision,
-                        remove = spec.remove,
-                        "assigning"
-                    );
-                }
-                writer.object(key, fleet, owner, spec).await
-            })
-            .buffer_unordered(CONCURRENT);
-        let mut objects = Vec::new();
-        let mut failed = None;
-        while let Some(done) = written.next().await {
-            match done {
-                Ok(object) => objects.push(object),
-                Err(error) => failed = Some(error),
-            }
-        }
-        drop(written);
-        let assigned = objects.len();
-        for object in objects {
-            self.cache.put_object(object);
-        }
-        failed.map_or(Ok(assigned), Err)
     }
 
     async fn write_report(

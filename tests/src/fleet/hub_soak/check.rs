@@ -14,6 +14,7 @@ use globalps_core::names::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
@@ -106,14 +107,17 @@ impl Seen {
                 if !is_changing(object) {
                     self.over.insert(assignment);
                 } else if !self.over.contains(&assignment) && is_limited(object, now) {
-                    in_flight.push(object.spec.cluster.as_str());
+                    in_flight.push(object);
                 }
             }
             self.most = self.most.max(in_flight.len());
             let limit = self.limits[fleet];
             if in_flight.len() > limit {
-                let error = format!("{name}: more than {limit} in flight: {in_flight:?}");
-                self.error.get_or_insert(error);
+                let shown: Vec<String> = in_flight.into_iter().map(shown).collect();
+                let shown = shown.join("; ");
+                self.error.get_or_insert(format!(
+                    "{name}: more than {limit} in flight at {now}: {shown}"
+                ));
             }
         }
     }
@@ -132,6 +136,24 @@ impl Seen {
             }
         }
     }
+}
+
+fn shown(object: &ClusterPullSecret) -> String {
+    let (spec, status) = (&object.spec, object.status.clone().unwrap_or_default());
+    let time = |time: &Option<Time>| time.as_ref().map(|time| time.0.to_string());
+    format!(
+        "{}: revision {} (remove: {}) assigned at {:?}, generation {:?}; {} {} with revision {} for generation {} since {:?}",
+        spec.cluster,
+        spec.revision,
+        spec.remove,
+        time(&spec.assigned_at),
+        object.metadata.generation,
+        status.phase,
+        status.reason,
+        status.revision,
+        status.observed_generation,
+        time(&status.last_transition_time)
+    )
 }
 
 /// New clusters get the fleet's revision outside the limit, and an unreachable cluster blocks no other.
