@@ -38,10 +38,7 @@ fuzz_target!(|data: &[u8]| {
 fn alone(config: &DockerConfig) {
     let rendered = config.render();
     let again = parse(&rendered).expect("rendered output can be parsed");
-    assert!(
-        again.means_the_same(config),
-        "rendering keeps the meaning"
-    );
+    assert!(again.means_the_same(config), "rendering keeps the meaning");
     assert_eq!(again.render(), rendered, "rendering is stable");
 }
 
