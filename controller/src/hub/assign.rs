@@ -32,7 +32,7 @@ impl Hub {
             .into_iter()
             .filter_map(|(key, spec)| Some((key, spec, self.cache.owner(key)?)))
             .collect();
-        let writer = &self.writer;
+        let hub = &self.writer;
         let mut written = stream::iter(writes)
             .map(|(key, spec, owner)| async move {
                 if spec.revision > 0 {
@@ -44,7 +44,7 @@ impl Hub {
                         "assigning"
                     );
                 }
-                writer.object(key, fleet, owner, spec).await
+                hub.object(key, fleet, owner, spec).await
             })
             .buffer_unordered(CONCURRENT);
         let mut objects = Vec::new();

@@ -27,9 +27,9 @@ impl Hub {
                 Some((object.clone(), status))
             })
             .collect();
-        let writer = &self.writer;
+        let hub = &self.writer;
         let mut written = stream::iter(writes)
-            .map(|(object, status)| async move { writer.object_status(&object, &status).await })
+            .map(|(object, status)| async move { hub.object_status(&object, &status).await })
             .buffer_unordered(CONCURRENT);
         let mut failed = None;
         while let Some(done) = written.next().await {
