@@ -192,13 +192,13 @@ users:
     fn a_context_or_its_parts_are_found_as_by_kubectl() {
         let no_context = TWO.replace("current-context: one", "");
         for (text, context, cluster, expected) in [
-            (TWO, "", "", Ok("https://one:6443/ t")),
-            (TWO, "two", "", Ok("https://two:6443/ -")),
-            (TWO, "", "c2", Ok("https://two:6443/ t")),
-            (&no_context, "", "c2", Ok("https://two:6443/ -")),
-            (&no_context, "", "", Err("no current context")),
-            (TWO, "three", "", Err("no such context")),
-            (TWO, "", "c3", Err("no such cluster")),
+            (TWO, "", "", "https://one:6443/ t"),
+            (TWO, "two", "", "https://two:6443/ -"),
+            (TWO, "", "c2", "https://two:6443/ t"),
+            (&no_context, "", "c2", "https://two:6443/ -"),
+            (&no_context, "", "", "no current context"),
+            (TWO, "three", "", "no such context"),
+            (TWO, "", "c3", "no such cluster"),
         ] {
             let set = |name: &str| (!name.is_empty()).then(|| name.to_owned());
             let options = KubeConfigOptions {
@@ -214,13 +214,8 @@ users:
                     if has_token { "t" } else { "-" }
                 )
             });
-            match (found, expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-                (Err(failure), Err(part)) => {
-                    assert!(failure.message.contains(part), "{failure:?}");
-                }
-                (found, expected) => panic!("{found:?} {expected:?}"),
-            }
+            let found = found.unwrap_or_else(|failure| failure.message);
+            assert!(found.contains(expected), "{found}: {expected}");
         }
         let one = config(parsed(TWO), &KubeConfigOptions::default()).expect("a configuration");
         let proxy = one.proxy_url.map(|it| it.to_string());
@@ -254,7 +249,7 @@ users:
             let provider = AuthProviderConfig {
                 name: name.to_owned(),
                 config: [("id-token".to_owned(), token)].into(),
-                other: Default::default(),
+                other: std::collections::BTreeMap::default(),
             };
             let found = usable(&provider).err().map(|failure| failure.message);
             let is_as_expected = match (&found, expected) {
