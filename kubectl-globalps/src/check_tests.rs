@@ -300,7 +300,7 @@ fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
             (
                 "node-provider-config",
                 Verdict::Warning,
-                "d: the kubelet's own configuration of credential providers can't be read, so it is left as it is: line 3",
+                "d: globalps can't read the kubelet's configuration of credential providers, so it doesn't change it: line 3",
             ),
         ]
     );
@@ -344,7 +344,7 @@ fn nodes_are_grouped_by_their_trouble() {
             ),
             (
                 "hypershift",
-                "1 node of HyperShift, whose files nobody else manages"
+                "1 node of HyperShift; no other program manages their files"
             ),
             ("foreign-owner", "h"),
             ("node-bus", "b, c"),
@@ -357,7 +357,7 @@ fn nodes_are_grouped_by_their_trouble() {
         ]
     );
     let well: Vec<Check> = of_nodes(objects.iter().take(1), &[], Owners::default());
-    assert_eq!(well[0].message, "1 node, none in trouble");
+    assert_eq!(well[0].message, "1 node, none with an error");
     assert_eq!(
         told("node-bus", &["a", "b", "c", "d", "e"])
             .message
@@ -370,7 +370,7 @@ fn nodes_are_grouped_by_their_trouble() {
 #[test]
 fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
     let checks = vec![
-        well(CLUSTER, "api", "the API server answers"),
+        well(CLUSTER, "api", "the API server responds"),
         well(INSTALLATION, "lease", "no lease").warn("wait"),
         well(INSTALLATION, "controller", "no controller").fail("install it"),
     ];
@@ -378,7 +378,7 @@ fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
         Report::of(checks.clone()).text(|_, text| text.to_owned()),
         "\
 cluster
-  √ the API server answers
+  √ the API server responds
 
 installation
   ‼ no lease
@@ -388,7 +388,7 @@ installation
     hint: install it
     see docs/troubleshooting.md#controller
 
-3 checks, 1 failed, 1 to look at"
+3 checks: 1 failed, 1 with warnings"
     );
     let json = serde_json::to_value(Report::of(checks)).expect("JSON");
     assert_eq!(json["healthy"], false);

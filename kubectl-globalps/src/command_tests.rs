@@ -332,7 +332,7 @@ fn what_add_takes_remove_takes() {
         assert_eq!(ran, Ok(Exit::Done), "{name}");
     }
     let failure = refused(api.run("remove --registry hub.docker.com --yes"));
-    assert!(failure.message.contains("Docker Hub"), "{failure:?}");
+    assert!(failure.hint.contains("Docker Hub"), "{failure:?}");
 }
 
 #[test]

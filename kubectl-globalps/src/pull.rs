@@ -190,7 +190,7 @@ impl Answer {
                 Some(_) => crio.first().cloned().unwrap_or(Crio::None),
                 None => Crio::Error {
                     key: String::new(),
-                    why: "the file is no credentials file",
+                    why: "the file is not a credentials file",
                 },
             },
             findings,
@@ -354,7 +354,7 @@ fn scoped_sources(
     Ok(found)
 }
 
-/// Its entries; `None`: it is no credentials file at all.
+/// Its entries; `None`: it is not a credentials file at all.
 fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<DockerConfig> {
     let found = validate_bytes(&source.bytes).1;
     findings.extend(

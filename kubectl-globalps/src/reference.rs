@@ -206,7 +206,7 @@ fn every_command_has_a_man_page() {
         let text = String::from_utf8_lossy(&page);
         assert!(text.contains(".SH SYNOPSIS"), "{title}: {text}");
         if let Some(folder) = &folder {
-            std::fs::create_dir_all(folder).expect("a folder");
+            std::fs::create_dir_all(folder).expect("a directory");
             std::fs::write(folder.join(format!("{title}.1")), &page).expect("a file");
         }
     }

@@ -333,7 +333,7 @@ fn a_refused_password_changes_nothing(cluster: &Cluster, product: &Product) {
     refused(
         &ran,
         &format!(
-            "`{address}` does not accept user and password: `http://{address}/v2/` answers 401"
+            "`{address}` rejects the user or password: `http://{address}/v2/` responds with 401"
         ),
         &format!("try them with `podman login {address}`. Nothing was changed"),
     );
@@ -418,12 +418,12 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         (
             "failure",
             &format!(
-                "`B/team` does not accept user and password: `https://{token_server}/token` answers 401 (`global-pull-secret`)"
+                "`B/team` rejects the user or password: `https://{token_server}/token` responds with 401 (`global-pull-secret`)"
             ),
         ),
         (
             "warning",
-            "`S` could not be checked: `S` took the connection and did not answer within 2 s (`additional-pull-secret`)",
+            "`S` could not be checked: `S` accepted the connection but did not respond within 2 s (`additional-pull-secret`)",
         ),
         (
             "warning",
@@ -445,7 +445,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     );
     for part in [
         "\nregistries\n  ‼ `*.example.com` stands".to_owned(),
-        format!("× `{plain}` does not accept user and password: `http://{plain}/v2/` answers 401"),
+        format!("× `{plain}` rejects the user or password: `http://{plain}/v2/` responds with 401"),
         format!(
             "    hint: try them with `podman login {plain}`; `kubectl globalps add --registry {plain} -u USER` takes new ones\n"
         ),
@@ -458,7 +458,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         );
     }
     let hidden = check(&["--as", "nobody"]).stdout;
-    let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not asked";
+    let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not checked";
     assert!(hidden.contains(message), "{hidden}");
     cluster
         .kubectl(&["delete", "secret", "global-pull-secret", "-n", NAMESPACE])

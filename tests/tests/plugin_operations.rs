@@ -501,7 +501,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     assert_eq!(found("permissions"), ["ok"; 9]);
     let text = check("check", 1);
     for part in [
-        "√ the API server answers",
+        "√ the API server responds",
         "× there is no controller",
         "hint: ",
         "docs/troubleshooting.md#controller",

@@ -199,7 +199,7 @@ fn unreadable() -> Failure {
             "Secret `{}` is not as this plugin knows it",
             names::GLOBAL_SECRET
         ),
-        "check with `kubectl globalps version` that plugin and controller are of the same version",
+        "check with `kubectl globalps version` that the plugin and the controller have the same version",
     )
 }
 

@@ -34,7 +34,7 @@ impl Verdict {
         match self {
             Self::Accepted => format!("`{registry}` accepts the credentials"),
             Self::Open => {
-                format!("`{registry}` lets everybody in, so its credentials could not be checked")
+                format!("`{registry}` needs no login, so the credentials could not be checked")
             }
             Self::Pattern => format!(
                 "`{registry}` stands for many registries, so its credentials could not be checked"

@@ -40,7 +40,7 @@ const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
 
 pub(super) const PAUSED: (&str, &str) = (
     "the rollout is paused",
-    "go on with `kubectl globalps resume`",
+    "resume it with `kubectl globalps resume`",
 );
 const NO_NODES: (&str, &str) = (
     "no node takes the credentials",
@@ -81,7 +81,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                         "the controller rejects the additional pull secret: {}",
                         said(bad)
                     ),
-                    "mend the Secret, or go back to the last one that was rolled out with `kubectl globalps undo`",
+                    "fix the Secret, or go back to the last one that was rolled out with `kubectl globalps undo`",
                 );
             }
             if let Some(bad) = find(reported, condition::DEGRADED)
