@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::escapes::line;
-use crate::syncers::Trouble;
+use crate::syncers::PodError;
 
 pub(crate) use credentials::credentials;
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
@@ -191,7 +191,7 @@ pub(crate) struct Installed {
     pub lease: Sight<LeaseSeen>,
     pub syncer: Sight<Workload>,
     /// What keeps the syncers' pods from running.
-    pub troubles: Vec<Trouble>,
+    pub pod_errors: Vec<PodError>,
 }
 
 pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
@@ -262,7 +262,7 @@ fn syncer(seen: &Installed) -> Vec<Check> {
                 "{} of {} syncers are ready",
                 found.ready, found.wanted
             ))
-            .warn(if seen.troubles.is_empty() {
+            .warn(if seen.pod_errors.is_empty() {
                 "if it lasts, see `kubectl -n kube-system describe pods -l name=global-pull-secret-syncer`"
             } else {
                 "the next line names the reason"
@@ -276,9 +276,9 @@ fn syncer(seen: &Installed) -> Vec<Check> {
         ),
     }
     checks.extend(
-        seen.troubles.iter().map(|trouble| {
-            well(INSTALLATION, trouble.name(), trouble.message()).fail(trouble.hint())
-        }),
+        seen.pod_errors
+            .iter()
+            .map(|error| well(INSTALLATION, error.name(), error.message()).fail(error.hint())),
     );
     checks
 }

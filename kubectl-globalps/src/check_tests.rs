@@ -41,12 +41,12 @@ fn running() -> Installed {
         controller: Sight::Here(workload(1)),
         lease: lease_of("2026-01-01T00:09:55Z"),
         syncer: Sight::Here(workload(3)),
-        troubles: Vec::new(),
+        pod_errors: Vec::new(),
     }
 }
 
-fn not_running(reason: &str) -> Trouble {
-    Trouble::NotRunning {
+fn not_running(reason: &str) -> PodError {
+    PodError::NotRunning {
         daemon_set: "d".to_owned(),
         reason: reason.to_owned(),
         nodes: vec!["node-1".to_owned()],
@@ -78,7 +78,7 @@ fn an_installation_is_judged_by_what_runs() {
                     controller: Sight::Absent,
                     lease: Sight::Absent,
                     syncer: Sight::Absent,
-                    troubles: Vec::new(),
+                    pod_errors: Vec::new(),
                 };
             },
             vec![("custom-resources", Failure), ("controller", Failure)],
@@ -121,14 +121,14 @@ fn an_installation_is_judged_by_what_runs() {
         ),
         (
             "an image that nodes can't pull",
-            |seen| seen.troubles = vec![not_running("ImagePullBackOff")],
+            |seen| seen.pod_errors = vec![not_running("ImagePullBackOff")],
             vec![("syncer-image", Failure)],
         ),
         (
             "a syncer that ends again and again",
             |seen| {
                 seen.syncer = Sight::Here(workload(2));
-                seen.troubles = vec![not_running("CrashLoopBackOff")];
+                seen.pod_errors = vec![not_running("CrashLoopBackOff")];
             },
             vec![("syncer-pods", Warning), ("syncer-not-running", Failure)],
         ),
@@ -136,7 +136,7 @@ fn an_installation_is_judged_by_what_runs() {
             "pods that the API server refuses",
             |seen| {
                 seen.syncer = Sight::Here(workload(0));
-                seen.troubles = vec![Trouble::NotCreated {
+                seen.pod_errors = vec![PodError::NotCreated {
                     daemon_set: "d".to_owned(),
                     nodes: 3,
                     message: "no".to_owned(),
@@ -163,7 +163,7 @@ fn an_installation_is_judged_by_what_runs() {
 }
 
 #[test]
-fn an_old_server_is_in_the_way() {
+fn an_old_server_fails() {
     for (minor, expected) in [
         (Some(36), vec![]),
         (Some(29), vec![("version", Verdict::Failure)]),
@@ -242,10 +242,10 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         let found = of_condition(&healthy).map(|check| check.name);
         assert_eq!(found, expected, "{reason}");
     }
-    let mut taken_back = condition(condition::DEGRADED, "True");
-    taken_back.reason = "TakenBack".to_owned();
+    let mut rolled_back = condition(condition::DEGRADED, "True");
+    rolled_back.reason = "TakenBack".to_owned();
     gps.spec.rollout.paused = false;
-    gps.status.get_or_insert_default().conditions = vec![taken_back];
+    gps.status.get_or_insert_default().conditions = vec![rolled_back];
     assert_eq!(
         bad(&credentials(Some(&gps), true)),
         [("taken-back", Verdict::Failure)]
@@ -263,7 +263,7 @@ pub(super) fn node(phase: Phase, reason: &str) -> NodePullSecret {
 }
 
 #[test]
-fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
+fn the_nodes_message_shows_why_a_provider_is_not_possible() {
     let said = |reason: &str, message: &str| {
         let mut object = node(Phase::Synced, reason);
         if let Some(status) = &mut object.status {
@@ -307,7 +307,7 @@ fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
 }
 
 #[test]
-fn nodes_are_grouped_by_their_trouble() {
+fn nodes_are_grouped_by_their_error() {
     let objects: BTreeMap<String, NodePullSecret> = [
         ("a", node(Phase::Synced, "")),
         ("b", node(Phase::Failed, "SystemBusAway")),

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn registries_and_levels_are_taken_in_every_usual_form() {
+    fn registries_and_levels_are_accepted_in_every_usual_form() {
         for (line, expected) in [
             ("remove quay.io ghcr.io/org --yes --dry-run=server", None),
             ("remove quay.io --all", Some(ErrorKind::ArgumentConflict)),

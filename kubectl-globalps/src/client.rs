@@ -67,7 +67,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Another cluster, by a kubeconfig that somebody else wrote. `Err`: the end of a sentence that begins with what the
+    /// Connects with the kubeconfig of another user. `Err`: the end of a sentence that begins with what the
     /// kubeconfig is; it quotes nothing of it.
     pub(crate) fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
         reject_unsupported(&kubeconfig).map_err(|why| match why {

@@ -284,7 +284,7 @@ fn a_wait_ends_where_nothing_will_happen() {
             &no_nodes,
             "Excluded",
             deployment("kube-system", 1, 1),
-            "no node takes the credentials",
+            "no node is selected",
         ),
         (
             "no controller",

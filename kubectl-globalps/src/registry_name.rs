@@ -48,7 +48,7 @@ pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
     if host.contains('@') {
         return refuse(
             "it contains a user",
-            "name the user with `-u`, and give the password with `--password-stdin`",
+            "pass the user with `-u` and the password with `--password-stdin`",
         );
     }
     let path = path.trim_end_matches('/');
@@ -64,7 +64,9 @@ pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
     if scheme.is_some() && !matches!(path, "" | "v1" | "v2") {
         return refuse(
             "it is a URL with a path",
-            &format!("`{host}` is the whole registry, `{host}/{path}` what begins with that path"),
+            &format!(
+                "use `{host}` for the whole registry, or `{host}/{path}` for images below that path"
+            ),
         );
     }
     if host.is_empty() || host.starts_with(':') {

@@ -37,6 +37,7 @@ const CLEAN: &[&str] = &[
     "controller/src/run",
     "controller/src/targets",
     "controller/src/telemetry",
+    "kubectl-globalps/src",
     "syncer/src",
 ];
 

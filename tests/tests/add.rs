@@ -59,7 +59,7 @@ fn refused(ran: &Ran, message: &str, hint: &str) {
 }
 
 /// Printed after each change in a cluster without globalps.
-const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so no node takes this up\n\n\
+const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so this reaches no node\n\n\
      hint: `kubectl globalps install --help` shows how to install it\n";
 
 fn secret(product: &Product) -> Value {
@@ -504,20 +504,20 @@ fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product)
     refused(
         &add_user(product, "mine.example.com", &[]),
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
-        "change it where that takes it from; `--force-conflicts` changes it here all the same",
+        "change it at that program's source; `--force-conflicts` changes it here anyway",
     );
     let remove = ["remove", "--registry", "argo.example.com", "--yes"];
     refused(
         &product.plugin(&remove, "").unwrap(),
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
-        "change it where that takes it from; `--force-conflicts` changes it here all the same",
+        "change it at that program's source; `--force-conflicts` changes it here anyway",
     );
     assert_eq!(secret(product), before);
     done(
         &add_user(product, "mine.example.com", &["--force-conflicts"]),
         "secret/additional-pull-secret configured\n",
         &format!(
-            "warning: `argocd-controller` may undo the change\n+mine.example.com: ***\n{NOT_INSTALLED}"
+            "warning: `argocd-controller` may revert the change\n+mine.example.com: ***\n{NOT_INSTALLED}"
         ),
     );
     assert_eq!(
@@ -534,7 +534,7 @@ fn what_is_immutable_is_not_tried(cluster: &Cluster, product: &Product) {
     refused(
         &add_user(product, "late.example.com", &["--force-conflicts"]),
         "Secret `additional-pull-secret` is immutable",
-        "its owner must delete it and create it again without `immutable: true`; meanwhile every node loses its credentials",
+        "its owner must delete it and create it again without `immutable: true`; until then every node loses its credentials",
     );
     done(
         &add_user(product, "mine.example.com", &[]),

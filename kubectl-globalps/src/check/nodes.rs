@@ -43,29 +43,29 @@ pub(crate) fn of_nodes<'a>(
         ));
     }
     // By error, and for errors with many causes also by the node's message.
-    let mut troubles: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
+    let mut errors: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
     let mut total = 0_u32;
     for (name, object) in objects {
         total += 1;
-        if let Some(trouble) = trouble(object) {
-            let message = match (trouble, &object.status) {
+        if let Some(error) = error(object) {
+            let message = match (error, &object.status) {
                 ("node-provider" | "node-provider-config", Some(status)) => &status.message,
                 _ => "",
             };
-            troubles.entry((trouble, message)).or_default().push(name);
+            errors.entry((error, message)).or_default().push(name);
         }
     }
     if !unreachable.is_empty() {
-        troubles.insert(("node-unreachable", ""), unreachable.to_vec());
+        errors.insert(("node-unreachable", ""), unreachable.to_vec());
     }
-    for ((name, message), affected) in &troubles {
+    for ((name, message), affected) in &errors {
         let mut check = told(name, affected);
         if !message.is_empty() {
             check.message.extend([": ", message]);
         }
         checks.push(check);
     }
-    if total > 0 && troubles.is_empty() {
+    if total > 0 && errors.is_empty() {
         checks.push(well(
             NODES,
             "nodes",
@@ -76,7 +76,7 @@ pub(crate) fn of_nodes<'a>(
 }
 
 /// The check that reports the node's error.
-pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
+pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
     let status = object.status.as_ref()?;
     match (&status.phase, status.reason.as_str()) {
         (_, "SystemBusAway") => Some("node-bus"),

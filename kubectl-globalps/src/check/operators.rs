@@ -31,21 +31,21 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
     let status = gps.status.as_ref();
     let status = status.and_then(|status| status.operators.as_ref());
     // An error of a catalog affects all its operators: report it once.
-    let mut troubles: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut errors: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for found in status.iter().flat_map(|status| &status.failures) {
-        let trouble = (found.reason.as_str(), found.message.as_str());
+        let error = (found.reason.as_str(), found.message.as_str());
         let subscription = format!("{}/{}", found.namespace, found.name);
-        troubles.entry(trouble).or_default().push(subscription);
+        errors.entry(error).or_default().push(subscription);
     }
-    checks.extend(troubles.into_iter().map(|((reason, message), names)| {
+    checks.extend(errors.into_iter().map(|((reason, message), names)| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let whose = format!("{} {}", number(names.len(), "Subscription"), list(&names));
-        trouble(reason, &format!("{whose}: {reason}: {message}"))
+        error(reason, &format!("{whose}: {reason}: {message}"))
     }));
     checks
 }
 
-fn trouble(reason: &str, message: &str) -> Check {
+fn error(reason: &str, message: &str) -> Check {
     let check = well(OPERATORS, "operators-synced", message);
     match reason {
         "SourceMissing" => check.fail(
@@ -166,7 +166,7 @@ mod tests {
             ("Terminating", Warning, "no action"),
             ("Rejected", Failure, "the message has the reason"),
         ] {
-            let check = trouble(reason, "why");
+            let check = error(reason, "why");
             assert_eq!(check.result, expected, "{reason}");
             assert!(check.hint.contains(hint), "{reason}: {}", check.hint);
         }

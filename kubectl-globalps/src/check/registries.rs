@@ -4,7 +4,7 @@ use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
 
 use super::{Check, well};
 use crate::additional::Login;
-use crate::registry::{Purpose, Trouble, Verdict};
+use crate::registry::{Purpose, RegistryError, Verdict};
 use crate::registry_name::registry_name;
 
 const REGISTRIES: &str = "registries";
@@ -87,7 +87,7 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
 }
 
 /// One line for each response. Only rejected credentials are a failure: nodes may reach a registry that this machine can't.
-pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -> Check {
+pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryError>) -> Check {
     let registry = &question.login.registry;
     let from = question.secrets.join("`, `");
     let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
@@ -103,10 +103,10 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -
                 )),
             }
         }
-        Err(trouble) => {
-            let failure = trouble.failure(registry, Purpose::Look);
+        Err(error) => {
+            let failure = error.failure(registry, Purpose::Look);
             let line = line(&failure.message);
-            if trouble.is_refusal() {
+            if error.is_refusal() {
                 line.fail(failure.hint)
             } else {
                 line.warn(failure.hint)
@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_is_in_the_way() {
+    fn only_rejected_credentials_fail() {
         let (mut asked, _) = questions(&secrets(vec![("s", content_of(r#""r":{"auth":"dTpw"}"#))]));
         let question = asked.remove(0);
-        let refused = Trouble::Refused {
+        let refused = RegistryError::Refused {
             url: "https://r/v2/".to_owned(),
             status: 401,
         };
-        let late = Trouble::Late {
+        let late = RegistryError::Late {
             time: Duration::from_secs(2),
         };
         for (answer, result, message) in [

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::trouble::{Peer, Trouble, Why};
+use super::error::{Peer, RegistryError, Why};
 use crate::cli::Span;
 use crate::error::Failure;
 
@@ -52,7 +52,7 @@ fn or_skip(text: impl Into<String>) -> Hint {
     }
 }
 
-impl Trouble {
+impl RegistryError {
     /// Whether the registry rejected the credentials.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })
@@ -280,25 +280,25 @@ fn refused(key: &str, url: &str, status: u16, purpose: Purpose) -> Failure {
 mod tests {
     use super::*;
 
-    fn host(why: Why) -> Trouble {
+    fn host(why: Why) -> RegistryError {
         let to = Peer::Host {
             host: "r.example.com".to_owned(),
             port: 443,
         };
-        Trouble::Way { to, why }
+        RegistryError::Way { to, why }
     }
 
-    fn proxy(why: Why) -> Trouble {
+    fn proxy(why: Why) -> RegistryError {
         let to = Peer::Proxy {
             url: "http://p:3128".to_owned(),
             host: "p".to_owned(),
             port: 3128,
         };
-        Trouble::Way { to, why }
+        RegistryError::Way { to, why }
     }
 
-    fn answer(status: u16, retry_after: Option<&str>) -> Trouble {
-        Trouble::Answer {
+    fn answer(status: u16, retry_after: Option<&str>) -> RegistryError {
+        RegistryError::Answer {
             url: "https://r.example.com/v2/".to_owned(),
             status,
             retry_after: retry_after.map(str::to_owned),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_has_a_sentence_and_a_way_out_of_its_own() {
+    fn each_error_has_its_own_message_and_hint() {
         let url = || "https://r.example.com/v2/".to_owned();
         let time = Duration::from_secs(10);
         let text = || "because".to_owned();
@@ -331,15 +331,15 @@ mod tests {
             proxy(Why::NoConnection(time)),
             proxy(Why::Silent(time)),
             proxy(Why::UnknownAuthority),
-            Trouble::ProxyAnswer {
+            RegistryError::ProxyAnswer {
                 proxy: "http://p:3128".to_owned(),
                 status: 407,
             },
-            Trouble::ProxyAnswer {
+            RegistryError::ProxyAnswer {
                 proxy: "http://p:3128".to_owned(),
                 status: 502,
             },
-            Trouble::ProxyKind {
+            RegistryError::ProxyKind {
                 proxy: "socks5://p".to_owned(),
             },
             answer(403, None),
@@ -349,46 +349,46 @@ mod tests {
             answer(429, Some("Wed, 21 Oct 2026 07:28:00 GMT")),
             answer(503, None),
             answer(418, None),
-            Trouble::Refused {
+            RegistryError::Refused {
                 url: url(),
                 status: 401,
             },
-            Trouble::Refused {
+            RegistryError::Refused {
                 url: url(),
                 status: 403,
             },
-            Trouble::Login {
+            RegistryError::Login {
                 url: url(),
                 way: Some("NTLM".to_owned()),
             },
-            Trouble::Login {
+            RegistryError::Login {
                 url: url(),
                 way: None,
             },
-            Trouble::NoToken { url: url() },
-            Trouble::Unencrypted {
+            RegistryError::NoToken { url: url() },
+            RegistryError::Unencrypted {
                 url: "http://t/".to_owned(),
             },
-            Trouble::BadUrl {
+            RegistryError::BadUrl {
                 url: "https:// /".to_owned(),
             },
-            Trouble::Redirects { url: url() },
-            Trouble::NoRoots { why: text() },
-            Trouble::Late { time },
+            RegistryError::Redirects { url: url() },
+            RegistryError::NoRoots { why: text() },
+            RegistryError::Late { time },
         ]
         .iter()
-        .map(|trouble| {
-            let failure = trouble.failure("r.example.com", Purpose::Add);
+        .map(|error| {
+            let failure = error.failure("r.example.com", Purpose::Add);
             format!("{}\n  hint: {}\n", failure.message, failure.hint)
         })
         .collect();
         let expected = include_str!("advice.txt");
         assert_eq!(shown.concat(), expected, "\n{}", shown.concat());
-        let refusal = Trouble::Refused {
+        let refusal = RegistryError::Refused {
             url: url(),
             status: 401,
         };
-        for (trouble, hint) in [
+        for (error, hint) in [
             (
                 refusal,
                 "try them with `podman login r`; `kubectl globalps add --registry r -u USER` takes new ones",
@@ -398,7 +398,7 @@ mod tests {
                 "check the port and whether the registry runs",
             ),
         ] {
-            let found = trouble.failure("r", Purpose::Look).hint;
+            let found = error.failure("r", Purpose::Look).hint;
             assert_eq!(found, hint, "who only looks has nothing to skip");
         }
         let mut sentences: Vec<&str> = expected.lines().step_by(2).collect();
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(
             sentences.len(),
             shown.len() - 2,
-            "only 429 is told once for three"
+            "only 429 has one message for three cases"
         );
     }
 }

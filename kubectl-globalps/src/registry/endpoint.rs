@@ -62,7 +62,7 @@ impl Endpoint {
     }
 }
 
-/// Where a token is asked for. `realm` may have a query of its own.
+/// The URL for requesting a token. `realm` can have its own query.
 pub(super) fn token_url(realm: &str, service: Option<&str>, scope: Option<&str>) -> String {
     let mut url = realm.to_owned();
     for (name, value) in [("service", service), ("scope", scope)] {

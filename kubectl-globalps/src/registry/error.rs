@@ -7,7 +7,7 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 /// The error of a check. It can contain hosts and URLs, but no credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum RegistryError {
     /// The connection to the registry, its token server or a proxy failed.
     Way {
         to: Peer,
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_tls_is_told_by_what_is_wrong_with_the_certificate() {
+    fn a_tls_error_names_the_problem_of_the_certificate() {
         use CertificateError as C;
         let of =
             |error: rustls::Error| Why::of_tls(&io::Error::new(io::ErrorKind::InvalidData, error));
