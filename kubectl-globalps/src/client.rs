@@ -374,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn what_is_said_of_the_connection_has_no_password() {
+    async fn messages_about_the_connection_contain_no_password() {
         let printer = Printer::silent();
         let line = "kubectl-globalps version --kubeconfig /dev/null";
         let parse = |more: &str| {

@@ -455,7 +455,7 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
 }
 
 #[test]
-fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
+fn a_wait_for_the_restore_ends_when_nothing_is_left() {
     let mut facts = ready();
     set_additional(&mut facts, None);
     let look = |facts: &Facts| {

@@ -654,7 +654,7 @@ wide`
     }
 
     #[test]
-    fn off_a_terminal_only_what_changed_is_said() {
+    fn without_a_terminal_only_changes_are_printed() {
         let before = status().nodes;
         let mut after = before.clone();
         after[2].phase = Phase::Syncing;

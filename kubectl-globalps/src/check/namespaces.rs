@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn each_workload_is_restarted_once_and_nothing_is_said_where_namespaces_get_no_secrets() {
+    fn each_workload_is_restarted_once_and_there_are_no_checks_without_secrets() {
         let mut off = gps(None);
         off.spec.image_pull_secrets.enabled = false;
         assert_eq!(namespaces(&off, &well()), []);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_about_is_said() {
+    fn secrets_that_cannot_be_checked_are_reported() {
         let (questions_, checks) = questions(&secrets(vec![
             ("hidden", SecretSeen::Hidden),
             ("broken", SecretSeen::Content(Secret::new("{"))),

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_installed_stays_where_nothing_else_is_asked_for() {
+    fn installed_values_stay_without_flags() {
         let mut manifests = Manifests {
             controller_image: "registry/c:1".to_owned(),
             syncer_image: "registry/s:1".to_owned(),

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_asked_for_with_service_and_scope() {
+    fn a_token_is_requested_with_service_and_scope() {
         for (realm, service, scope, expected) in [
             ("https://a/t", None, None, "https://a/t"),
             (
