@@ -82,7 +82,7 @@ pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
     }
     Err(Failure::new(
         format!("Secret `{}` is immutable", name_of(secret)),
-        "its owner must delete it and create it again without `immutable: true`; meanwhile every node loses its credentials",
+        "its owner must delete it and create it again without `immutable: true`; until then every node loses its credentials",
     ))
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn may_change_of(
     match foreign_owner(metadata, holds) {
         Some(owner) if !force => Err(Failure::new(
             format!("{title} belongs to `{owner}`, which would undo the change"),
-            "change it where that takes it from; `--force-conflicts` changes it here all the same",
+            "change it at that program's source; `--force-conflicts` changes it here anyway",
         )),
         owner => Ok(owner),
     }
@@ -148,7 +148,7 @@ fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Optio
 
 /// What people use by hand, kubectl above all, undoes no change, and neither does globalps.
 fn foreign_manager(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<&str> {
-    // The last one stands for whoever made it before anybody kept books.
+    // `before-first-apply` stands for unknown managers before the first apply.
     const BY_HAND: [&str; 7] = [
         "kubectl", "oc", "k9s", "Mozilla", "curl", "globalps", "before",
     ];
@@ -244,7 +244,7 @@ pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
         };
         Failure::new(
             format!("Secret `{name}` can't be extended or cut: {error}"),
-            format!("start over with `kubectl globalps remove --all{source}`, or mend it with `kubectl edit`"),
+            format!("start over with `kubectl globalps remove --all{source}`, or fix it with `kubectl edit`"),
         )
     })
 }

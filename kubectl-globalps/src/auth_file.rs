@@ -12,7 +12,7 @@ use crate::registry_name::registry_name;
 /// Docker Hub as docker writes it.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
 
-/// Credentials that somebody keeps somewhere: in a file, or in a Secret.
+/// Credentials in a file or in a Secret.
 #[derive(Debug)]
 pub(crate) struct AuthFile {
     /// For messages.
@@ -70,7 +70,7 @@ impl AuthFile {
         })
     }
 
-    /// Of a Secret, or of a file that is to become one: whoever may write it must not choose the programs that run here.
+    /// The content of a Secret, or of a file for one. It must not choose the programs that run on this machine.
     pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
         Ok(Self {
             is_own: false,
@@ -144,7 +144,7 @@ impl AuthFile {
         Ok(places)
     }
 
-    /// `None`: a mere mark that somebody is logged in, whose password is elsewhere.
+    /// `None`: the entry only marks a login; the password is stored elsewhere.
     fn credential(&self, registry: &str, entry: &Entry) -> Result<Option<Credential>, Failure> {
         let credential = entry.credential().map_err(|error| {
             Failure::new(

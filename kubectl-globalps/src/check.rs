@@ -1,4 +1,4 @@
-//! What `check` has seen, judged: one line a question. Pure.
+//! The findings of `check`: one line per check. Pure.
 
 mod credentials;
 mod namespaces;
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::escapes::line;
-use crate::syncers::Trouble;
+use crate::syncers::PodError;
 
 pub(crate) use credentials::credentials;
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
@@ -33,16 +33,16 @@ pub(crate) enum Verdict {
     Failure,
 }
 
-/// One answer. Scripts rely on its shape.
+/// One finding. Scripts rely on these fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
     pub group: &'static str,
     pub name: &'static str,
     pub result: Verdict,
     pub message: String,
-    /// What to do; empty where all is well.
+    /// The next step; empty if the check passed.
     pub hint: String,
-    /// Where more about it is written; empty where all is well.
+    /// The section of the guide; empty if the check passed.
     pub see: String,
 }
 
@@ -87,9 +87,9 @@ impl Report {
         lines.push(String::new());
         let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
         lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
-            (0, 0) => format!("{}, all well", checks(self.checks.len())),
+            (0, 0) => format!("{} passed", checks(self.checks.len())),
             (failures, warnings) => format!(
-                "{}, {failures} failed, {warnings} to look at",
+                "{}: {failures} failed, {warnings} with warnings",
                 checks(self.checks.len())
             ),
         });
@@ -125,7 +125,7 @@ impl Check {
         self.not_well(Verdict::Failure, hint)
     }
 
-    /// The name is an anchor of the guide, too.
+    /// The name is also an anchor of the guide.
     fn not_well(self, result: Verdict, hint: impl Into<String>) -> Self {
         Self {
             result,
@@ -145,9 +145,9 @@ pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
 
 /// `minor`: of the server's version 1.x.
 pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
-    /// The first with admission policies, which refuse another's grants.
+    /// The first version with admission policies, which reject assignments of other writers.
     const OLDEST: u32 = 30;
-    let reached = well(CLUSTER, "api", "the API server answers");
+    let reached = well(CLUSTER, "api", "the API server responds");
     let version_of = well(CLUSTER, "version", format!("Kubernetes {version}"));
     let version_of = match minor {
         Some(minor) if minor < OLDEST => {
@@ -168,7 +168,7 @@ pub(crate) struct Workload {
     pub ours: bool,
 }
 
-/// Something that this user may not see, or that is not there.
+/// An object that this user may not read, or that may not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sight<T> {
     Hidden,
@@ -183,7 +183,7 @@ pub(crate) struct LeaseSeen {
     pub seconds: i32,
 }
 
-/// What is in the cluster of globalps itself.
+/// The installed objects of globalps.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub crds: bool,
@@ -191,7 +191,7 @@ pub(crate) struct Installed {
     pub lease: Sight<LeaseSeen>,
     pub syncer: Sight<Workload>,
     /// What keeps the syncers' pods from running.
-    pub troubles: Vec<Trouble>,
+    pub pod_errors: Vec<PodError>,
 }
 
 pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
@@ -199,9 +199,9 @@ pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
     let mut checks = Vec::new();
     let crds = |message| well(INSTALLATION, "custom-resources", message);
     checks.push(if seen.crds {
-        crds("the custom resources are there")
+        crds("the custom resources exist")
     } else {
-        crds("the custom resources are not there").fail(INSTALL)
+        crds("the custom resources don't exist").fail(INSTALL)
     });
     let controller = |message: String| well(INSTALLATION, "controller", message);
     checks.push(match &seen.controller {
@@ -212,7 +212,7 @@ pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
             .fail("see `kubectl -n globalps-system describe pods`"),
         Sight::Absent => controller("there is no controller".to_owned()).fail(INSTALL),
         Sight::Hidden => controller("the controller's Deployment can't be seen".to_owned())
-            .warn("ask somebody who may look into namespace `globalps-system`"),
+            .warn("ask a user with access to namespace `globalps-system`"),
     });
     checks.extend(lease(seen, now));
     checks.extend(syncer(seen));
@@ -220,7 +220,7 @@ pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
 }
 
 fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
-    // Where there is no controller, that says it all.
+    // The missing controller is reported already.
     if seen.controller == Sight::Absent {
         return None;
     }
@@ -231,17 +231,17 @@ fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
                 .renewed
                 .map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs());
             if age > i64::from(found.seconds) {
-                lease(format!("the lease of `{}` has run out", found.holder)).fail(
+                lease(format!("the lease of `{}` has expired", found.holder)).fail(
                     "no controller leads; see `kubectl -n globalps-system logs deployment/globalps-controller`",
                 )
             } else {
                 lease(format!("`{}` leads", found.holder))
             }
         }
-        Sight::Absent => lease("no controller has taken the lease".to_owned())
-            .warn("it takes it when it starts; look again, or see its log"),
+        Sight::Absent => lease("no controller holds the lease".to_owned())
+            .warn("it acquires the lease when it starts; check again, or see its log"),
         Sight::Hidden => lease("the lease can't be seen".to_owned())
-            .warn("ask somebody who may look into namespace `globalps-system`"),
+            .warn("ask a user with access to namespace `globalps-system`"),
     })
 }
 
@@ -253,32 +253,32 @@ fn syncer(seen: &Installed) -> Vec<Check> {
             well(
                 INSTALLATION,
                 "hypershift",
-                format!("DaemonSet `{}` is not of globalps", names::SYNCER),
+                format!("DaemonSet `{}` does not belong to globalps", names::SYNCER),
             )
-            .warn("it is HyperShift's own; two of them fight over one file, so use one only"),
+            .warn("it belongs to HyperShift; both would write the same file, so use only one"),
         ),
         Sight::Here(found) if found.ready < found.wanted => checks.push(
             pods(format!(
                 "{} of {} syncers are ready",
                 found.ready, found.wanted
             ))
-            .warn(if seen.troubles.is_empty() {
+            .warn(if seen.pod_errors.is_empty() {
                 "if it lasts, see `kubectl -n kube-system describe pods -l name=global-pull-secret-syncer`"
             } else {
                 "the next line names the reason"
             }),
         ),
         Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
-        Sight::Absent => checks.push(pods("no syncer, as nothing is to be synced".to_owned())),
+        Sight::Absent => checks.push(pods("no syncers, because there is nothing to sync".to_owned())),
         Sight::Hidden => checks.push(
             pods("the syncers can't be seen".to_owned())
-                .warn("ask somebody who may list DaemonSets in the Secrets' namespace"),
+                .warn("ask a user who may list DaemonSets in the Secrets' namespace"),
         ),
     }
     checks.extend(
-        seen.troubles.iter().map(|trouble| {
-            well(INSTALLATION, trouble.name(), trouble.message()).fail(trouble.hint())
-        }),
+        seen.pod_errors
+            .iter()
+            .map(|error| well(INSTALLATION, error.name(), error.message()).fail(error.hint())),
     );
     checks
 }

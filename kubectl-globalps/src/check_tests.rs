@@ -41,12 +41,12 @@ fn running() -> Installed {
         controller: Sight::Here(workload(1)),
         lease: lease_of("2026-01-01T00:09:55Z"),
         syncer: Sight::Here(workload(3)),
-        troubles: Vec::new(),
+        pod_errors: Vec::new(),
     }
 }
 
-fn not_running(reason: &str) -> Trouble {
-    Trouble::NotRunning {
+fn not_running(reason: &str) -> PodError {
+    PodError::NotRunning {
         daemon_set: "d".to_owned(),
         reason: reason.to_owned(),
         nodes: vec!["node-1".to_owned()],
@@ -78,7 +78,7 @@ fn an_installation_is_judged_by_what_runs() {
                     controller: Sight::Absent,
                     lease: Sight::Absent,
                     syncer: Sight::Absent,
-                    troubles: Vec::new(),
+                    pod_errors: Vec::new(),
                 };
             },
             vec![("custom-resources", Failure), ("controller", Failure)],
@@ -121,14 +121,14 @@ fn an_installation_is_judged_by_what_runs() {
         ),
         (
             "an image that nodes can't pull",
-            |seen| seen.troubles = vec![not_running("ImagePullBackOff")],
+            |seen| seen.pod_errors = vec![not_running("ImagePullBackOff")],
             vec![("syncer-image", Failure)],
         ),
         (
             "a syncer that ends again and again",
             |seen| {
                 seen.syncer = Sight::Here(workload(2));
-                seen.troubles = vec![not_running("CrashLoopBackOff")];
+                seen.pod_errors = vec![not_running("CrashLoopBackOff")];
             },
             vec![("syncer-pods", Warning), ("syncer-not-running", Failure)],
         ),
@@ -136,7 +136,7 @@ fn an_installation_is_judged_by_what_runs() {
             "pods that the API server refuses",
             |seen| {
                 seen.syncer = Sight::Here(workload(0));
-                seen.troubles = vec![Trouble::NotCreated {
+                seen.pod_errors = vec![PodError::NotCreated {
                     daemon_set: "d".to_owned(),
                     nodes: 3,
                     message: "no".to_owned(),
@@ -163,7 +163,7 @@ fn an_installation_is_judged_by_what_runs() {
 }
 
 #[test]
-fn an_old_server_is_in_the_way() {
+fn an_old_server_fails() {
     for (minor, expected) in [
         (Some(36), vec![]),
         (Some(29), vec![("version", Verdict::Failure)]),
@@ -242,10 +242,10 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
         let found = of_condition(&healthy).map(|check| check.name);
         assert_eq!(found, expected, "{reason}");
     }
-    let mut taken_back = condition(condition::DEGRADED, "True");
-    taken_back.reason = "TakenBack".to_owned();
+    let mut rolled_back = condition(condition::DEGRADED, "True");
+    rolled_back.reason = "TakenBack".to_owned();
     gps.spec.rollout.paused = false;
-    gps.status.get_or_insert_default().conditions = vec![taken_back];
+    gps.status.get_or_insert_default().conditions = vec![rolled_back];
     assert_eq!(
         bad(&credentials(Some(&gps), true)),
         [("taken-back", Verdict::Failure)]
@@ -263,7 +263,7 @@ pub(super) fn node(phase: Phase, reason: &str) -> NodePullSecret {
 }
 
 #[test]
-fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
+fn the_nodes_message_shows_why_a_provider_is_not_possible() {
     let said = |reason: &str, message: &str| {
         let mut object = node(Phase::Synced, reason);
         if let Some(status) = &mut object.status {
@@ -300,14 +300,14 @@ fn why_a_provider_is_not_possible_is_told_in_the_nodes_words() {
             (
                 "node-provider-config",
                 Verdict::Warning,
-                "d: the kubelet's own configuration of credential providers can't be read, so it is left as it is: line 3",
+                "d: globalps can't read the kubelet's configuration of credential providers, so it doesn't change it: line 3",
             ),
         ]
     );
 }
 
 #[test]
-fn nodes_are_grouped_by_their_trouble() {
+fn nodes_are_grouped_by_their_error() {
     let objects: BTreeMap<String, NodePullSecret> = [
         ("a", node(Phase::Synced, "")),
         ("b", node(Phase::Failed, "SystemBusAway")),
@@ -344,7 +344,7 @@ fn nodes_are_grouped_by_their_trouble() {
             ),
             (
                 "hypershift",
-                "1 node of HyperShift, whose files nobody else manages"
+                "1 node of HyperShift; no other program manages their files"
             ),
             ("foreign-owner", "h"),
             ("node-bus", "b, c"),
@@ -357,7 +357,7 @@ fn nodes_are_grouped_by_their_trouble() {
         ]
     );
     let well: Vec<Check> = of_nodes(objects.iter().take(1), &[], Owners::default());
-    assert_eq!(well[0].message, "1 node, none in trouble");
+    assert_eq!(well[0].message, "1 node, none with an error");
     assert_eq!(
         told("node-bus", &["a", "b", "c", "d", "e"])
             .message
@@ -370,7 +370,7 @@ fn nodes_are_grouped_by_their_trouble() {
 #[test]
 fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
     let checks = vec![
-        well(CLUSTER, "api", "the API server answers"),
+        well(CLUSTER, "api", "the API server responds"),
         well(INSTALLATION, "lease", "no lease").warn("wait"),
         well(INSTALLATION, "controller", "no controller").fail("install it"),
     ];
@@ -378,7 +378,7 @@ fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
         Report::of(checks.clone()).text(|_, text| text.to_owned()),
         "\
 cluster
-  √ the API server answers
+  √ the API server responds
 
 installation
   ‼ no lease
@@ -388,7 +388,7 @@ installation
     hint: install it
     see docs/troubleshooting.md#controller
 
-3 checks, 1 failed, 1 to look at"
+3 checks: 1 failed, 1 with warnings"
     );
     let json = serde_json::to_value(Report::of(checks)).expect("JSON");
     assert_eq!(json["healthy"], false);

@@ -40,7 +40,7 @@ pub(crate) use values::{
     Span,
 };
 
-/// Examples first: they are what people look for.
+/// Examples come before the flags: most readers look for them.
 const TEMPLATE: &str = "\
 {about-with-newline}
 {before-help}{usage-heading} {usage}
@@ -59,12 +59,12 @@ Examples:
   # Every node may pull from quay.io
   kubectl globalps add quay.io -u robot --password-stdin --wait < token
 
-  # How far is it?
+  # Show the progress
   kubectl globalps status --watch
 
-  # Put every node back as it was
+  # Restore every node
   kubectl globalps remove --all --wait",
-    after_help = "Exit status: 0 done, 1 the answer is no, 2 it could not be done",
+    after_help = "Exit status: 0 success, 1 negative result, 2 error",
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -73,7 +73,7 @@ pub(crate) struct Cli {
     pub command: Command,
     #[command(flatten)]
     pub connection: Connection,
-    /// Colors on the terminal; `NO_COLOR` is respected
+    /// When to use colors; `NO_COLOR` turns them off
     #[arg(
         long,
         global = true,
@@ -82,7 +82,7 @@ pub(crate) struct Cli {
         help_heading = "Output"
     )]
     pub color: Color,
-    /// Show every request to the API server; never a credential
+    /// Print every request to the API server, without credentials
     #[arg(
         short = 'v', long, alias = "v", global = true, value_name = "LEVEL", help_heading = "Output",
         num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "1"
@@ -91,7 +91,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// As clap parses it, and with `-v 6` and `-v6` beside `-v=6`, as kubectl takes them. A bare `-v` takes no next word.
+    /// Parses with clap, but also accepts `-v 6` and `-v6` like kubectl. A bare `-v` takes only a number as its value.
     pub(crate) fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
         let is_level = |word: &OsString| {
             let text = word.to_str().unwrap_or_default();
@@ -153,13 +153,13 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Waiting for a rollout.
+/// Flags for waiting for a rollout.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Wait {
-    /// Follow the rollout until every node has it
+    /// Follow the rollout until every node is synced
     #[arg(long)]
     pub wait: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(
         long,
         value_name = "DURATION",
@@ -169,10 +169,10 @@ pub(crate) struct Wait {
     pub timeout: Span,
 }
 
-/// Who may change the Secret.
+/// Conflicts with another owner of the Secret.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Owner {
-    /// Change the Secret, and `spec.sources`, even where another program owns it
+    /// Change the Secret and `spec.sources` even if another program owns them
     #[arg(long)]
     pub force_conflicts: bool,
 }
@@ -180,14 +180,14 @@ pub(crate) struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
     None,
-    /// Show it, and send nothing
+    /// Print the result and send nothing
     Client,
-    /// Let the API server check it, and store nothing
+    /// Let the API server validate the change without storing it
     Server,
 }
 
 impl DryRun {
-    /// What follows a line about what was done, as kubectl writes it.
+    /// The suffix that kubectl prints after a line such as `configured`.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -219,31 +219,31 @@ pub(crate) enum TextFormat {
 
 /// Show what the additional pull secret changes
 ///
-/// Compares it with what is in force on the nodes, one line for each registry. Without a file it shows changed scopes of
-/// sources and another delivery, too. Credentials are never shown, and never handed to the program that
-/// `$KUBECTL_EXTERNAL_DIFF` names.
+/// Compares the Secret with the credentials in force on the nodes, one line per registry. Without --filename, it also shows
+/// changes of scopes and delivery. Credentials are never shown, and are not passed to the program in
+/// `$KUBECTL_EXTERNAL_DIFF`.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # What is not in force yet?
+  # Show what is not in force yet
   kubectl globalps diff
 
-  # What would this Secret, or config.json, change?
+  # Show what a Secret or a config.json would change
   kubectl globalps diff -f secret.yaml
   kubectl globalps diff -f ~/.docker/config.json",
-    after_help = "Exit status: 0 no differences, 1 differences (without -f: or nodes that lag), 2 an error"
+    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that lag), 2 error"
 )]
 pub(crate) struct Diff {
-    /// Secret manifest or config.json to compare instead of the cluster's; `-` is stdin
+    /// Compare this Secret manifest or config.json instead of the cluster's Secret; `-` reads stdin
     #[arg(short = 'f', long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
 }
 
-/// Put every node back as it was and take globalps out of the cluster
+/// Restore every node and remove globalps from the cluster
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -251,25 +251,25 @@ pub(crate) struct Diff {
 Examples:
   kubectl globalps uninstall
 
-  # Without a question
+  # Without a confirmation prompt
   kubectl globalps uninstall --yes
 
-  # Without nodes that never return
+  # Don't wait for unreachable nodes
   kubectl globalps uninstall --skip-unreachable"
 )]
 pub(crate) struct Uninstall {
-    /// Finish without unreachable nodes, and name what stays on them
+    /// Finish without unreachable nodes and list what stays on them
     #[arg(long)]
     pub skip_unreachable: bool,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
-    /// How long to wait for the nodes
+    /// Maximum time to wait for the nodes
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub timeout: Span,
 }
 
-/// Say what nodes would make of a credentials file; no cluster is asked
+/// Check a credentials file as a node would, without a cluster
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -277,12 +277,12 @@ pub(crate) struct Uninstall {
 Examples:
   kubectl globalps validate ~/.docker/config.json
 
-  # In a pipeline, before the Secret is applied
+  # In a pipeline, before it applies the Secret
   kubectl globalps validate secret.yaml -o json",
-    after_help = "Exit status: 0 valid, 1 not valid, 2 it could not be read"
+    after_help = "Exit status: 0 valid, 1 invalid, 2 error"
 )]
 pub(crate) struct Validate {
-    /// A config.json or a Secret manifest; `-`: from stdin
+    /// A config.json or a Secret manifest; `-` reads stdin
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -299,7 +299,7 @@ Examples:
   kubectl globalps version --client -o json"
 )]
 pub(crate) struct Version {
-    /// Of the plugin only; no cluster is asked
+    /// Print only the plugin's version, without a cluster
     #[arg(long)]
     pub client: bool,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -312,10 +312,10 @@ pub(crate) struct Version {
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # For kubectl globalps, where kubectl's own completion is set up: names of registries and nodes too
+  # For `kubectl globalps`, if kubectl's own completion is set up; also completes registries and nodes
   ln -s \"$(command -v kubectl-globalps)\" /usr/local/bin/kubectl_complete-globalps
 
-  # For the program under its own name
+  # For `kubectl-globalps`
   source <(kubectl-globalps completion bash)"
 )]
 pub(crate) struct Completion {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn registries_and_levels_are_taken_in_every_usual_form() {
+    fn registries_and_levels_are_accepted_in_every_usual_form() {
         for (line, expected) in [
             ("remove quay.io ghcr.io/org --yes --dry-run=server", None),
             ("remove quay.io --all", Some(ErrorKind::ArgumentConflict)),

@@ -67,7 +67,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Another cluster, by a kubeconfig that somebody else wrote. `Err`: the end of a sentence that begins with what the
+    /// Connects with the kubeconfig of another user. `Err`: the end of a sentence that begins with what the
     /// kubeconfig is; it quotes nothing of it.
     pub(crate) fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
         reject_unsupported(&kubeconfig).map_err(|why| match why {
@@ -374,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn what_is_said_of_the_connection_has_no_password() {
+    async fn messages_about_the_connection_contain_no_password() {
         let printer = Printer::silent();
         let line = "kubectl-globalps version --kubeconfig /dev/null";
         let parse = |more: &str| {

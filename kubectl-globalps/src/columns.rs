@@ -6,7 +6,7 @@ use crate::escapes::line;
 
 /// Spaces between two columns.
 const GAP: usize = 3;
-/// A column that is cut keeps so many characters.
+/// Width of a truncated column.
 const LEAST: usize = 8;
 
 /// One line for the header and one a row, without the last line ending.
@@ -91,7 +91,7 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// At most so many characters, the last one `…` where some are missing.
+/// Truncates the text to this many characters; a truncated text ends with `…`.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -100,7 +100,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// Words in lines of at most so many characters; a word that is longer than that is broken.
+/// Wraps words in lines of at most this many characters; breaks longer words.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = Vec::new();
@@ -116,7 +116,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Sentences in lines of at most so many characters. What is quoted stays in one piece, however long: a command that is
+/// Wraps sentences in lines of at most this many characters. Quoted text stays in one piece, however long: a command that is
 /// to be copied has no line ending in it.
 pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
     let mut is_quoted = false;
@@ -127,7 +127,7 @@ pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
     fill(text, words.filter(|word| !word.is_empty()), width)
 }
 
-/// The words in lines of at most so many characters; a word that is longer than that has a line of its own. Text that
+/// Wraps words in lines of at most this many characters; a longer word has its own line. Text that
 /// fits is left as it is.
 fn fill<'a>(text: &str, words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     if text.chars().count() <= width {

@@ -284,7 +284,7 @@ fn a_wait_ends_where_nothing_will_happen() {
             &no_nodes,
             "Excluded",
             deployment("kube-system", 1, 1),
-            "no node takes the credentials",
+            "no node is selected",
         ),
         (
             "no controller",
@@ -332,7 +332,7 @@ fn what_add_takes_remove_takes() {
         assert_eq!(ran, Ok(Exit::Done), "{name}");
     }
     let failure = refused(api.run("remove --registry hub.docker.com --yes"));
-    assert!(failure.message.contains("Docker Hub"), "{failure:?}");
+    assert!(failure.hint.contains("Docker Hub"), "{failure:?}");
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Wanted {
     }
 }
 
-/// The plain argument that comes after so many others; the last one may be repeated.
+/// The positional argument at this index; the last one may be repeated.
 fn positional(command: &Command, before: usize) -> Option<&Arg> {
     let all: Vec<&Arg> = command.get_positionals().collect();
     all.get(before).or(all.last()).copied()

@@ -15,7 +15,7 @@ use crate::auth_file::identity_token;
 use crate::cli::Span;
 use crate::error::Failure;
 
-/// Some unlock a keychain, for which somebody types a password.
+/// Long enough for a user who types the password of a keychain.
 const TIME: Duration = Duration::from_mins(1);
 /// The user of a token that only some programs know to use.
 const TOKEN_USER: &str = "<token>";
@@ -42,7 +42,7 @@ pub(crate) async fn get(
             format!(
                 "`{program}`, which is to know `{registry}`, is not the name of a credential helper"
             ),
-            "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a folder",
+            "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a directory",
         ));
     }
     let (status, stdout) = tokio::time::timeout(TIME, run(&program, server))
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_understood_or_told_apart() {
+    fn responses_are_parsed_and_errors_distinguished() {
         let understand = |success, text: &str| {
             let found = understand(
                 "docker-credential-x",

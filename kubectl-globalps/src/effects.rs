@@ -66,7 +66,7 @@ impl Deliveries {
         }
     }
 
-    /// As if the delivery in force were the one that is asked for: a proposal is not to blame for another one.
+    /// Ignores a pending change of delivery, which the proposal does not cause.
     pub(crate) fn staying(mut self) -> Self {
         self.wanted = match self.in_force {
             Some(Delivery::CredentialProvider(_)) => DeliveryType::CredentialProvider,

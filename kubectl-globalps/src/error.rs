@@ -1,4 +1,4 @@
-//! What went wrong, for people and for scripts.
+//! Errors for users and scripts.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use crate::permission::Missing;
 /// Exit status of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done, or the answer is yes.
+    /// Success, or a positive result.
     Done = 0,
-    /// The answer is no: not synced, differences, a rollout that failed or did not end in time.
+    /// Negative result: not synced, differences, or a rollout that failed or timed out.
     No = 1,
-    /// It could not be done.
+    /// Error.
     Failed = 2,
     /// Ctrl-C.
     Interrupted = 130,
@@ -27,16 +27,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with what to do about it. Neither part ever holds a credential.
+/// An error and a hint. Neither contains credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// One sentence, lower case, no full stop.
+    /// One sentence in lower case, without a full stop.
     pub message: String,
     pub hint: String,
     pub exit: Exit,
-    /// HTTP status where the API server answered.
+    /// HTTP status of the API server's response.
     code: Option<u16>,
-    /// Nobody answered.
+    /// No response.
     is_unreachable: bool,
 }
 
@@ -51,7 +51,7 @@ impl Failure {
         }
     }
 
-    /// The answer is no.
+    /// A negative result.
     pub(crate) fn no(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             exit: Exit::No,
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// An object that is not there.
+    /// An object does not exist.
     pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             code: Some(404),
@@ -67,17 +67,17 @@ impl Failure {
         }
     }
 
-    /// What the API server, or the way to it, answered to `doing`, for example "get Secret `x`".
+    /// The error of a request. `doing` describes it, for example "get Secret `x`".
     pub(crate) fn from_kube(doing: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self {
                 code: Some(status.code),
                 ..api_answer(doing, status.code, &status.message)
             },
-            // Its text may quote the answer, and an answer may be a Secret.
+            // The error text may quote the response, which can be a Secret.
             kube::Error::SerdeError(_) => Self::new(
-                format!("could not {doing}: the API server's answer was not understood"),
-                "check with `kubectl globalps version` that plugin and controller are of the same version",
+                format!("could not {doing}: the API server's response could not be parsed"),
+                "check with `kubectl globalps version` that the plugin and the controller have the same version",
             ),
             other => match auth_cause(other) {
                 Some(cause) => auth(cause),
@@ -85,7 +85,7 @@ impl Failure {
                     is_unreachable: true,
                     ..Self::new(
                         format!("could not {doing}: {}", innermost(other)),
-                        "is the cluster up, and is it the right one? Try `kubectl cluster-info`, or `--context` or `--server`",
+                        "check the connection with `kubectl cluster-info`; choose another cluster with `--context` or `--server`",
                     )
                 },
             },
@@ -93,12 +93,12 @@ impl Failure {
     }
 
     pub(crate) fn from_kubeconfig(error: &KubeconfigError) -> Self {
-        // The texts of parse errors quote the file, and the file holds tokens.
+        // Parse errors quote the file, which contains tokens.
         let message = match error {
             KubeconfigError::ReadConfig(cause, path) => {
                 format!("kubeconfig `{}` could not be read: {cause}", path.display())
             }
-            KubeconfigError::Parse(_) => "the kubeconfig is not valid YAML of that kind".to_owned(),
+            KubeconfigError::Parse(_) => "the file is not a valid kubeconfig".to_owned(),
             KubeconfigError::CurrentContextNotSet => {
                 "no cluster is configured: there is no current context".to_owned()
             }
@@ -119,7 +119,7 @@ impl Failure {
         )
     }
 
-    /// Names the server where none answered, for whoever has several clusters.
+    /// Adds the server's address if it did not respond.
     pub(crate) fn of_server(mut self, server: &str) -> Self {
         if self.is_unreachable {
             self.message = format!("{} (API server `{server}`)", self.message);
@@ -137,14 +137,14 @@ fn api_answer(doing: &str, code: u16, message: &str) -> Failure {
     if message.trim_start().starts_with('<') {
         return Failure::new(
             format!(
-                "could not {doing}: the answer is a web page (HTTP {code}), not an API server's"
+                "could not {doing}: the response is a web page (HTTP {code}), not one of an API server"
             ),
-            "is there a proxy or a login page in between? `--server` or `--context` says who is asked",
+            "is there a proxy or a login page in between? Choose the API server with `--server` or `--context`",
         );
     }
     match code {
         401 => Failure::new(
-            format!("could not {doing}: the API server does not accept who you are"),
+            format!("could not {doing}: the API server rejected your login"),
             "log in to the cluster again, or choose another `--context`, `--user` or `--token`",
         ),
         403 => match Missing::of(message) {
@@ -165,7 +165,7 @@ fn api_answer(doing: &str, code: u16, message: &str) -> Failure {
             "is globalps installed here? See `kubectl globalps install --help`",
         ),
         409 => Failure::new(
-            format!("could not {doing}: somebody else changed it at the same time"),
+            format!("could not {doing}: another client changed it at the same time"),
             "run the command again",
         ),
         _ => Failure::new(
@@ -189,10 +189,10 @@ fn auth_cause(error: &kube::Error) -> Option<&AuthError> {
     None
 }
 
-/// The plugin's own output is left out: it may be a token.
+/// Omits the output of the login program, which can contain a token.
 fn auth(error: &AuthError) -> Failure {
     let message = match error {
-        // The command is left out, too: it has the program's arguments and environment.
+        // Omits the command too: it contains the program's arguments and environment.
         AuthError::AuthExecRun { out, .. } => {
             format!(
                 "the login program of the kubeconfig failed ({})",
@@ -205,7 +205,7 @@ fn auth(error: &AuthError) -> Failure {
         AuthError::ReadTokenFile(cause, path) => {
             format!("token file `{}` could not be read: {cause}", path.display())
         }
-        _ => "the kubeconfig's way to log in did not work".to_owned(),
+        _ => "the login with the kubeconfig failed".to_owned(),
     };
     Failure::new(
         message,
@@ -213,7 +213,7 @@ fn auth(error: &AuthError) -> Failure {
     )
 }
 
-/// The cause at the end of the chain, which is the one that says something.
+/// The last cause in the chain: the most specific one.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -222,7 +222,7 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     without_user(&cause.to_string())
 }
 
-/// The text with no user and no password in its URLs.
+/// Removes users and passwords from URLs in the text.
 pub(crate) fn without_user(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -231,7 +231,7 @@ pub(crate) fn without_user(text: &str) -> String {
         let is_end = |c: char| c.is_whitespace() || "`'\"<>".contains(c);
         let (url, tail) = after.split_at(after.find(is_end).unwrap_or(after.len()));
         shown.push_str(before);
-        // The last one: a password that is not encoded may have one, too.
+        // At the last `@`: an unencoded password can contain one too.
         shown.push_str(url.rsplit_once('@').map_or(url, |(_, host)| host));
         rest = tail;
     }
@@ -252,17 +252,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_the_api_server_is_told_by_its_code() {
+    fn an_error_of_the_api_server_is_reported_by_its_code() {
         for (code, expected) in [
             (
                 401,
-                "could not get Secret `s`: the API server does not accept who you are",
+                "could not get Secret `s`: the API server rejected your login",
             ),
             (403, "not allowed to get Secret `s`: because"),
             (404, "could not get Secret `s`: because"),
             (
                 409,
-                "could not get Secret `s`: somebody else changed it at the same time",
+                "could not get Secret `s`: another client changed it at the same time",
             ),
             (500, "could not get Secret `s`: because"),
         ] {
@@ -278,7 +278,7 @@ mod tests {
         let failure = answered(403, "<html>\nhunter2");
         assert_eq!(
             failure.message,
-            "could not get Secret `s`: the answer is a web page (HTTP 403), not an API server's"
+            "could not get Secret `s`: the response is a web page (HTTP 403), not one of an API server"
         );
     }
 

@@ -43,8 +43,8 @@ pub(crate) fn json(text: &str) -> String {
     shown
 }
 
-fn shown(text: &str, is_taken: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let is_bad = |character: char| character.is_control() && is_taken(character);
+fn shown(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_bad = |character: char| character.is_control() && is_escaped(character);
     if !text.contains(is_bad) {
         return Cow::Borrowed(text);
     }

@@ -42,7 +42,7 @@ struct State {
     objects: Objects,
     /// `None`: everything is allowed.
     rights: Option<Vec<Right>>,
-    /// What a controller does once somebody watches.
+    /// What a controller does when a watch starts.
     controller: Option<fn(&mut Objects)>,
     /// The objects before the controller changed them.
     before: Option<Objects>,

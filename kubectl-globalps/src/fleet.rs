@@ -262,7 +262,7 @@ fn cluster_row(object: &ClusterPullSecret, revision: i64) -> ClusterRow {
     let (phase, is_own) = phase(object, status, revision);
     let or_empty = |text: &String| if is_own { text.clone() } else { String::new() };
     let (mut reason, mut message) = (or_empty(&status.reason), or_empty(&status.message));
-    if object.spec.revoked && !is_in_trouble(phase) {
+    if object.spec.revoked && !has_error(phase) {
         "Revoked".clone_into(&mut reason);
         "the cluster made no progress, so the hub revoked its last assignment"
             .clone_into(&mut message);
@@ -327,7 +327,7 @@ fn phase(
     }
 }
 
-fn is_in_trouble(phase: ClusterPhase) -> bool {
+fn has_error(phase: ClusterPhase) -> bool {
     use ClusterPhase::{Blocked, Failed, Unreachable};
     matches!(phase, Blocked | Failed | Unreachable)
 }
@@ -343,7 +343,7 @@ fn count(rows: &[ClusterRow]) -> Counts {
         counts.total += 1;
         match row.phase {
             ClusterPhase::Synced => counts.synced += 1,
-            // A phase of a newer release is one that this one can't judge.
+            // Unknown phase of a newer release.
             ClusterPhase::Syncing | ClusterPhase::Removing | ClusterPhase::Other => {
                 counts.progressing += 1;
             }

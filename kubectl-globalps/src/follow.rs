@@ -92,7 +92,7 @@ pub(crate) async fn follow_some(
 
 /// Where the controller does not run.
 const CONTROLLER: &str =
-    "see `kubectl -n globalps-system get deployments,pods`; the rollout goes on once it runs";
+    "see `kubectl -n globalps-system get deployments,pods`; the rollout continues when it runs";
 
 /// Looks at the controller now and then.
 #[derive(Default)]
@@ -127,7 +127,7 @@ impl Controller {
 
 fn interrupted(cluster: &Cluster<'_>) -> Exit {
     let printer = cluster.printer();
-    printer.note("the rollout goes on; look again with `kubectl globalps status --watch`");
+    printer.note("the rollout continues; follow it with `kubectl globalps status --watch`");
     Exit::Interrupted
 }
 
@@ -139,10 +139,10 @@ async fn timed_out(
 ) -> Result<Failure, Failure> {
     let (state, hint) = advice(facts, status).unwrap_or((
         table::headline(status),
-        "look again with `kubectl globalps status --watch`",
+        "follow it with `kubectl globalps status --watch`",
     ));
     let (state, hint) = match look(cluster).await?.first() {
-        Some(trouble) if [FOLLOW, SYNCERS].contains(&hint) => (trouble.message(), trouble.hint()),
+        Some(error) if [FOLLOW, SYNCERS].contains(&hint) => (error.message(), error.hint()),
         _ => (state, hint.to_owned()),
     };
     Ok(Failure::no(format!("not done{within}: {state}"), hint))
@@ -211,7 +211,7 @@ fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> Vec<Changes<Facts>> {
     streams
 }
 
-/// Whether the view shows this advice. A wait ends with it, unless the wait could last for ever.
+/// Whether the view shows this advice. A wait reports it at the end, or at once if it has no time limit.
 fn is_news(goal: Option<Goal>, hint: &str) -> bool {
     match goal {
         None => hint != FOLLOW,
@@ -228,7 +228,7 @@ struct View<'a> {
     shown: Vec<Row>,
     /// `None`: nobody waits for an end, whose error would name the reason.
     goal: Option<Goal>,
-    /// The hint that a wait may last for ever was printed.
+    /// The advice about a wait without an end was printed.
     has_hinted: bool,
 }
 

@@ -185,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_can_be_seen_is_shown_pods_in_trouble_first() {
+    fn visible_pods_are_shown_failed_ones_first() {
         let daemon_set = serde_json::from_value(json!({
             "metadata": {"name": "d"},
             "status": {

@@ -224,11 +224,14 @@ users:
 
     #[test]
     fn an_empty_current_context_of_the_first_file_does_not_hide_that_of_the_second() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let directory = tempfile::tempdir().expect("a directory");
+        let (first, second) = (
+            directory.path().join("first"),
+            directory.path().join("second"),
+        );
         std::fs::write(&first, "current-context: ''\n").expect("written");
         std::fs::write(&second, TWO).expect("written");
-        let merged = merged([first, folder.path().join("absent"), second]);
+        let merged = merged([first, directory.path().join("absent"), second]);
         let merged = merged.expect("readable").expect("a kubeconfig");
         assert_eq!(merged.current_context.as_deref(), Some("one"));
     }

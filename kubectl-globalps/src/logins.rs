@@ -55,14 +55,14 @@ pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<St
     if source == Source::User {
         if flags.all {
             return Err(Failure::new(
-                "`--all` has nothing to take all of",
+                "`--all` needs a source of credentials",
                 "name a source: `--authfile`, `--from-secret` or `--from-file`",
             ));
         }
         if registries.is_empty() {
             return Err(Failure::new(
-                "no registry is named",
-                "name it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
+                "the registry is missing",
+                "pass it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! Files with credentials that somebody names: a config.json, or manifests with Secrets, as YAML or JSON. Pure.
+//! Parses files with credentials: a config.json, or manifests with Secrets, as YAML or JSON. Pure.
 
 use globalps_core::dockerconfig::{DockerConfig, validate_bytes};
 use globalps_core::names;
@@ -47,7 +47,7 @@ pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
 const HINT: &str =
     "the file must be a manifest of Secret `additional-pull-secret`, or a config.json";
 
-/// Every Secret of a file with credentials for registries; a file that is no manifest is taken for a config.json.
+/// Every Secret with registry credentials in a file; a file that is not a manifest is treated as a config.json.
 pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>, Failure> {
     let manifests = manifests(bytes);
     if manifests.is_empty() {

@@ -347,7 +347,7 @@ mod tests {
                 "service accounts without the reference of globalps: default",
             ),
             (
-                "with one of ours",
+                "with a managed one",
                 with_ours(),
                 ServiceAccounts,
                 false,
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn registries_are_compared_by_the_name_that_nodes_use_and_credentials_are_never_told() {
+    fn registries_are_compared_by_the_name_that_nodes_use_and_credentials_are_never_shown() {
         let config = |text: &str| parse(text.as_bytes()).expect("credentials");
         let old = config(
             r#"{"auths":{"https://quay.io/v1/":{"auth":"dTpw"},"ghcr.io":{"auth":"dTpw"},"r.example":{"auth":"dTpw"}}}"#,

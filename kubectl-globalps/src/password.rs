@@ -1,4 +1,4 @@
-//! Where user and password come from, by docker's rules. Pure but for reading stdin and asking.
+//! User and password from flags, stdin or a prompt, by docker's rules.
 
 use std::io::Read;
 
@@ -9,18 +9,18 @@ use crate::error::Failure;
 use crate::printer::Printer;
 use crate::prompt;
 
-/// More than any registry's token; whoever pipes a disk image in should hear of it soon.
+/// Longer than any registry's token; stops early if a large file is piped in.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// User and password from flags, stdin or, on a terminal, from whoever sits there.
+/// User and password from flags, stdin or, on a terminal, a prompt.
 pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Credential, Failure> {
     let username = match &flags.username {
         Some(username) => username.clone(),
         None => prompt::text(
             "Username",
             &Failure::new(
-                "no user is named",
-                "name the user with `-u`, and give the password with `--password-stdin`",
+                "the user is missing",
+                "pass the user with `-u` and the password with `--password-stdin`",
             ),
         )?,
     };
@@ -39,13 +39,13 @@ pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Crede
             })?;
         from_stdin(bytes)?
     } else if let Some(password) = &flags.password {
-        printer.warning("a password on the command line can be seen by others on this machine; `--password-stdin` keeps it to itself");
+        printer.warning("other users of this machine can see a password on the command line; use `--password-stdin` instead");
         check_password(Secret::new(password.as_str()))?
     } else {
         check_password(prompt::password(
             "Password",
             &Failure::new(
-                format!("no password for user `{username}`, and no terminal to ask on"),
+                format!("no password for user `{username}`, and no terminal for a prompt"),
                 "pipe it in with `--password-stdin`",
             ),
         )?)?
@@ -60,7 +60,7 @@ fn check_username(username: &str) -> Result<(), Failure> {
     if username.is_empty() {
         return Err(Failure::new(
             "the user name is empty",
-            "name the user with `-u`",
+            "pass the user with `-u`",
         ));
     }
     if username.contains(':') {
@@ -72,18 +72,18 @@ fn check_username(username: &str) -> Result<(), Failure> {
     if username.contains(['\n', '\r']) {
         return Err(Failure::new(
             "a user name can't have a line break in it",
-            "name the user with `-u`",
+            "pass the user with `-u`",
         ));
     }
     Ok(())
 }
 
-/// What was piped in, without the one line ending that `echo` and editors add.
+/// The input without one trailing newline, which `echo` and editors add.
 fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
     const HINT: &str = "pipe in the password and nothing else";
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Failure::new(
-            "what came from stdin is too long for a password",
+            "the input from stdin is too long for a password",
             HINT,
         ));
     }
@@ -96,20 +96,20 @@ fn from_stdin(bytes: Vec<u8>) -> Result<Secret, Failure> {
     check_password(Secret::new(text))
 }
 
-/// No registry takes a password of several lines, but for the key file of a Google service account, which is JSON.
+/// Rejects a password with several lines, except the JSON key file of a Google service account.
 fn check_password(password: Secret) -> Result<Secret, Failure> {
     let text = password.expose();
     if text.is_empty() {
         return Err(Failure::new(
             "the password is empty",
-            "an empty file, or a variable that is not set?",
+            "is the file empty, or a variable not set?",
         ));
     }
     let is_key_file = text.trim_ascii_start().starts_with(b"{");
     if text.iter().any(|byte| b"\r\n".contains(byte)) && !is_key_file {
         return Err(Failure::new(
             "the password has a line break in it",
-            "one line ending at its end is dropped; is there a second line, or an empty one?",
+            "only one trailing newline is removed; is there a second or an empty line?",
         ));
     }
     Ok(password)

@@ -1,23 +1,23 @@
-//! What an answer "forbidden" says: which permission is missing, and how an administrator grants it. Pure.
+//! Parses "forbidden" errors: the missing permission and the commands that grant it. Pure.
 
 use std::fmt;
 
-/// A permission that the API server missed.
+/// A permission that the user lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Missing<'a> {
     user: &'a str,
     verb: &'a str,
-    /// With its subresource, if that was asked for: `nodepullsecrets/status`.
+    /// With the subresource, if any: `nodepullsecrets/status`.
     resource: &'a str,
     group: &'a str,
-    /// Empty: every one of them.
+    /// Empty for all names.
     name: &'a str,
     /// Empty: at the cluster scope.
     namespace: &'a str,
 }
 
 impl<'a> Missing<'a> {
-    /// From the API server's own words; `None`: it was refused for another reason than a missing permission.
+    /// Parses the API server's message; `None` if the reason is not a missing permission.
     pub(crate) fn of(message: &'a str) -> Option<Self> {
         let (what, why) = message.split_once(" is forbidden: User \"")?;
         let (user, rest) = why.split_once("\" cannot ")?;
@@ -42,7 +42,7 @@ impl<'a> Missing<'a> {
         })
     }
 
-    /// Two commands of kubectl, one after the other.
+    /// Two kubectl commands that grant the permission.
     pub(crate) fn grant(&self) -> String {
         let (plain, subresource) = match self.resource.split_once('/') {
             Some((plain, sub)) => (plain, format!("/{sub}")),
@@ -56,7 +56,7 @@ impl<'a> Missing<'a> {
             "" => ("clusterrole", String::new()),
             namespace => ("role", format!(" -n {namespace}")),
         };
-        // Nobody can be allowed to create by name: there is none yet.
+        // RBAC can't restrict `create` by name.
         let name = match self.name {
             "" => String::new(),
             _ if self.verb == "create" => String::new(),
@@ -67,7 +67,7 @@ impl<'a> Missing<'a> {
             None => format!("--user={}", quoted(self.user)),
         };
         let verb = self.verb;
-        // One a permission, so that the next one's name is free.
+        // A separate name for each permission avoids collisions.
         let words = [self.user, verb, plain, self.name].map(word);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let title = words.join("-");
@@ -112,7 +112,7 @@ fn word(text: &str) -> String {
     text.chars().map(letter).collect()
 }
 
-/// As a shell takes it for one word.
+/// Quotes the text as one shell word.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":._@/-".contains(c);
     if text.chars().all(is_plain) {

@@ -1,5 +1,5 @@
-//! Questions on a terminal, on stderr; answers are lines, so that the terminal keeps its cursor and its Ctrl-C. Off a terminal
-//! nothing is asked.
+//! Prompts on a terminal, written to stderr. Input is line-based, so that cursor and Ctrl-C keep working. Without a terminal
+//! there are no prompts.
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
@@ -14,7 +14,7 @@ fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// `otherwise`: what it means that there is nobody to ask.
+/// `otherwise`: the error without a terminal.
 pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String, Failure> {
     if !can_ask() {
         return Err(otherwise.clone());
@@ -35,7 +35,7 @@ fn ask(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io:
     Ok(answer.trim().to_owned())
 }
 
-/// Nothing of the answer is shown.
+/// Reads a line without echo.
 pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Failure> {
     if !can_ask() {
         return Err(otherwise.clone());
@@ -48,18 +48,18 @@ pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Fa
         .map_err(|_| otherwise.clone())
 }
 
-/// Refuses at once what could not be confirmed later.
+/// Fails early if a later confirmation is impossible.
 pub(crate) fn can_confirm(yes: bool) -> Result<(), Failure> {
     if yes || can_ask() {
         return Ok(());
     }
     Err(Failure::new(
-        "there is no terminal to ask for confirmation on",
-        "`--yes` goes on without a question",
+        "confirmation needs a terminal",
+        "`--yes` skips the confirmation prompt",
     ))
 }
 
-/// Whether to go on with `what`, in this cluster.
+/// Asks the user to confirm `what` in this cluster.
 pub(crate) fn confirm(cluster: &Cluster<'_>, what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -71,7 +71,7 @@ pub(crate) fn confirm(cluster: &Cluster<'_>, what: &str, yes: bool) -> Result<()
     } else {
         Err(Failure::no(
             "nothing was changed",
-            "`--yes` goes on without a question",
+            "`--yes` skips the confirmation prompt",
         ))
     }
 }

@@ -84,7 +84,7 @@ impl Puller {
 /// A source with a scope that has a credential for the image.
 struct Scoped {
     source: String,
-    /// Who may pull with it.
+    /// The scope.
     who: String,
     allowed: bool,
 }
@@ -190,7 +190,7 @@ impl Answer {
                 Some(_) => crio.first().cloned().unwrap_or(Crio::None),
                 None => Crio::Error {
                     key: String::new(),
-                    why: "the file is no credentials file",
+                    why: "the file is not a credentials file",
                 },
             },
             findings,
@@ -354,7 +354,7 @@ fn scoped_sources(
     Ok(found)
 }
 
-/// Its entries; `None`: it is no credentials file at all.
+/// Its entries; `None`: it is not a credentials file at all.
 fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<DockerConfig> {
     let found = validate_bytes(&source.bytes).1;
     findings.extend(
@@ -450,8 +450,7 @@ CRI-O:      `quay.io/org/app`, as w
     }
 
     #[test]
-    fn of_a_file_that_no_kubelet_takes_each_entry_that_is_why_is_told_and_what_crio_does_with_the_rest()
-     {
+    fn a_file_that_kubelets_reject_lists_each_bad_entry_and_what_crio_does_with_the_rest() {
         for (content, crio, code) in [
             (
                 r#"{"auths":{"quay.io":{"auth":"dTpw"},"ghcr.io":{"auth":"bm90YWNvbG9u"}}}"#,
@@ -481,7 +480,7 @@ CRI-O:      `quay.io/org/app`, as w
     }
 
     #[test]
-    fn a_file_alone_is_told_without_its_name() {
+    fn a_single_file_is_shown_without_its_name() {
         let asked = Asked {
             image: "quay.io/a".to_owned(),
             of_node: Some(keyring("", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#)),
@@ -584,7 +583,7 @@ kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
     }
 
     #[test]
-    fn where_some_nodes_keep_the_file_both_are_told() {
+    fn both_deliveries_are_shown_if_some_nodes_keep_the_file() {
         let answer = Answer::of(Asked {
             image: "quay.io/org/app:1".to_owned(),
             of_node: Some(keyring(

@@ -182,13 +182,13 @@ fn the_reference_is_that_of_the_command_line() {
     );
 }
 
-/// One for the program and one a command; `MAN_DIR` names the folder that they are written to.
+/// One for the program and one per command; `MAN_DIR` names the directory that they are written to.
 #[test]
 fn every_command_has_a_man_page() {
     let root = Cli::command()
         .name("kubectl-globalps")
         .bin_name("kubectl-globalps");
-    let folder = std::env::var_os("MAN_DIR").map(PathBuf::from);
+    let directory = std::env::var_os("MAN_DIR").map(PathBuf::from);
     let mut pages = vec![("kubectl-globalps".to_owned(), root.clone())];
     for sub in root.get_subcommands() {
         let title = format!("kubectl-globalps-{}", sub.get_name());
@@ -205,9 +205,9 @@ fn every_command_has_a_man_page() {
             .expect("a page");
         let text = String::from_utf8_lossy(&page);
         assert!(text.contains(".SH SYNOPSIS"), "{title}: {text}");
-        if let Some(folder) = &folder {
-            std::fs::create_dir_all(folder).expect("a folder");
-            std::fs::write(folder.join(format!("{title}.1")), &page).expect("a file");
+        if let Some(directory) = &directory {
+            std::fs::create_dir_all(directory).expect("a directory");
+            std::fs::write(directory.join(format!("{title}.1")), &page).expect("a file");
         }
     }
 }

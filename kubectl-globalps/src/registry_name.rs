@@ -27,7 +27,7 @@ pub(crate) fn registry_name(key: &str) -> String {
 
 /// The name of a registry that a user wrote, if it is one.
 pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
-    const FORM: &str = "name the registry as images do, with a path if need be: `quay.io`, `quay.io/org`, `registry.example.com:5000`";
+    const FORM: &str = "write the registry as in image names, optionally with a path: `quay.io`, `quay.io/org`, `registry.example.com:5000`";
     let refuse = |why: &str, hint: &str| {
         Err(Failure::new(
             format!("`{}` is not a registry: {why}", shown_key(text)),
@@ -35,20 +35,20 @@ pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
         ))
     };
     if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return refuse("it has white space in it", FORM);
+        return refuse("it contains white space", FORM);
     }
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
         None => (None, text),
     };
     if scheme.is_some_and(|scheme| !matches!(scheme, "http" | "https")) {
-        return refuse("it is a URL of another kind", FORM);
+        return refuse("it is a URL with another scheme", FORM);
     }
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     if host.contains('@') {
         return refuse(
-            "there is a user in it",
-            "name the user with `-u`, and give the password with `--password-stdin`",
+            "it contains a user",
+            "pass the user with `-u` and the password with `--password-stdin`",
         );
     }
     let path = path.trim_end_matches('/');
@@ -64,7 +64,9 @@ pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
     if scheme.is_some() && !matches!(path, "" | "v1" | "v2") {
         return refuse(
             "it is a URL with a path",
-            &format!("`{host}` is the whole registry, `{host}/{path}` what begins with that path"),
+            &format!(
+                "use `{host}` for the whole registry, or `{host}/{path}` for images below that path"
+            ),
         );
     }
     if host.is_empty() || host.starts_with(':') {
@@ -72,15 +74,15 @@ pub(crate) fn registry_key(text: &str) -> Result<String, Failure> {
     }
     if NOT_THE_HUB.contains(&host) {
         return refuse(
-            "images do not name Docker Hub so",
-            "Docker Hub is `docker.io`",
+            "image names don't use this host",
+            "use `docker.io` for Docker Hub",
         );
     }
     if !host.contains(['.', ':', '*']) && host != "localhost" {
         return refuse(
-            "images name a registry with a dot or a port in it",
+            "the host in an image name has a dot or a port",
             &format!(
-                "if it is an image of Docker Hub, `docker.io/{text}`; all of Docker Hub is `docker.io`"
+                "if it is an image of Docker Hub, `docker.io/{text}`; all of use `docker.io` for Docker Hub"
             ),
         );
     }

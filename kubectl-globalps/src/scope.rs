@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_told_in_words() {
+    fn a_scope_is_shown_in_words() {
         for (scope, expected) in [
             (json!(null), "every pod"),
             (
@@ -275,7 +275,7 @@ mod tests {
                 "-source `s`: pods of a\n+source `s`: every pod\n",
             ),
             (
-                "was everybody's",
+                "was for every pod",
                 json!([{"name": "old", "scope": {"namespaces": ["a"]}}]),
                 true,
                 vec![],

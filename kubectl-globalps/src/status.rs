@@ -1,4 +1,4 @@
-//! From facts to what a user is told: rows, counts, readiness, and whether a wait is over. Pure.
+//! Derives the status from facts: rows, counts, readiness, and whether a wait is over. Pure.
 
 mod conditions;
 mod deliveries;
@@ -26,17 +26,17 @@ pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use verdict::{Goal, Verdict, verdict};
 use verdict::{PAUSED, synced};
 
-/// What to do where all goes well; nothing that is news to who does it already.
+/// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
 
-/// Where syncers don't run.
+/// Hint if syncers don't run.
 pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
 
-/// Where no node can be the first.
-pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and has no trouble of its own; see `kubectl globalps check`";
+/// Hint if no node can be the canary.
+pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`";
 
-/// Where a cleanup waits for unreachable nodes only.
-pub(crate) const SKIP: &str = "restoring goes on when they are back; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
+/// Hint if a cleanup waits only for unreachable nodes.
+pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
 
 /// `status -o json`: scripts rely on its shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,10 +47,10 @@ pub(crate) struct Status {
     pub counts: Counts,
     pub nodes: Vec<Row>,
     pub conditions: Vec<ConditionRow>,
-    /// Further sources, where there are some.
+    /// Further sources, if any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceRow>,
-    /// What gets credentials, and how many of it have them.
+    /// Progress of each form of delivery.
     pub deliveries: Vec<DeliveryRow>,
     /// The status of the namespaces, as the `GlobalPullSecret` has it; absent: they get no pull secrets.
     #[serde(rename = "imagePullSecrets", skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ impl Status {
             || nodes
                 .iter()
                 .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
-        // Of some nodes, those alone count.
+        // With a selection of nodes, only these count.
         let is_ready = |status: &GlobalPullSecretStatus| {
             is(status, condition::READY, "True")
                 || (!facts.scope.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
@@ -111,7 +111,7 @@ impl Status {
             NamespacesRow::of(is_enabled, status.image_pull_secrets.as_ref()?)
         });
         let operators = spec.zip(reported).and_then(|(spec, status)| {
-            // While they are being listed, nothing is counted.
+            // There are no counts before the first listing.
             let found = status.operators.clone();
             let found = found.filter(|_| !is(status, condition::OPERATORS_SYNCED, "Unknown"))?;
             Some(OperatorsRow {
@@ -137,7 +137,7 @@ impl Status {
         }
     }
 
-    /// Nodes that do not have the current revision, and should.
+    /// Nodes that should have the current revision but don't.
     pub(crate) fn lagging(&self) -> impl Iterator<Item = &Row> {
         self.nodes
             .iter()
@@ -145,19 +145,19 @@ impl Status {
     }
 }
 
-/// What is wrong where there is no `GlobalPullSecret`, and the command that creates one.
+/// Message and hint if the `GlobalPullSecret` is missing.
 pub(crate) const NO_CONFIGURATION: (&str, &str) = (
-    "there is no GlobalPullSecret, so the controller holds every node as it is",
+    "there is no GlobalPullSecret, so the controller changes no node",
     r#"apply yours again, or create one with defaults: `echo '{"apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"name": "global-pull-secret"}, "spec": {}}' | kubectl apply -n kube-system -f -`"#,
 );
 
-/// Whether the controller's report is about what is in the cluster now.
+/// Whether the controller's report is about the current objects.
 enum Current<'a> {
-    /// Something is in force, and no `GlobalPullSecret` says how to go on.
+    /// Content is in force, but the `GlobalPullSecret` is missing.
     NoConfiguration,
     /// No additional Secret, and no other source.
     Nothing,
-    /// The controller has not taken the additional Secret or the spec up yet.
+    /// The controller has not processed the additional Secret or the spec yet.
     Stale,
     Reported(&'a GlobalPullSecretStatus),
 }
@@ -223,7 +223,7 @@ fn rows(facts: &Facts, revision: i64, now: Timestamp) -> Vec<Row> {
         .iter()
         .map(|(name, object)| row(name, object, node(name), revision, now))
         .collect();
-    // A node that is kept out has no NodePullSecret, but whoever looks for it should find it.
+    // An excluded node has no NodePullSecret, but `status` should list it.
     if facts.gps().is_some()
         && let Some(nodes) = &facts.nodes
     {
@@ -289,7 +289,7 @@ fn view(object: &NodePullSecret, node: Option<&NodeFacts>, now: Timestamp) -> No
     }
 }
 
-/// Whether a node at this phase did not take what it was granted.
+/// Whether a node in this phase failed to apply its assignment.
 pub(crate) fn has_failed(phase: &Phase) -> bool {
     matches!(
         phase,
@@ -303,7 +303,7 @@ fn count(rows: &[Row]) -> Counts {
         counts.total += u32::from(row.phase != Phase::Excluded);
         match &row.phase {
             Phase::Synced => counts.synced += 1,
-            // A phase of a newer release is one that this one can't judge.
+            // Unknown phase of a newer release.
             Phase::Syncing | Phase::Restoring | Phase::Other(_) => counts.progressing += 1,
             phase if has_failed(phase) => counts.failed += 1,
             Phase::Unreachable => counts.unreachable += 1,
@@ -331,7 +331,7 @@ fn unreachable_only(status: &Status) -> Option<Vec<&str>> {
     is_met.then(|| open.iter().map(|row| row.name.as_str()).collect())
 }
 
-/// What is the matter in one sentence, and what to do next; `None`: nothing.
+/// The most important problem and the next step; `None` if there is no problem.
 pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static str)> {
     if !facts.installed {
         return Some((
@@ -348,13 +348,15 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             (message.to_owned(), hint)
         }
         Current::Nothing if let Some(names) = unreachable_only(status) => (
-            format!("only unreachable nodes are left to restore: `{}`", names.join("`, `")),
+            format!(
+                "only unreachable nodes are left to restore: `{}`",
+                names.join("`, `")
+            ),
             SKIP,
         ),
         Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
         Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
-            "there is no additional pull secret any more; the nodes are being put back as they were"
-                .to_owned(),
+            "there is no additional pull secret any more; the nodes are being restored".to_owned(),
             FOLLOW,
         ),
         Current::Nothing => (
@@ -362,23 +364,23 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
         ),
         Current::Stale => (
-            "the controller has not taken up the additional pull secret yet".to_owned(),
-            "if it stays so, is the controller running? `kubectl -n globalps-system get pods`",
+            "the controller has not processed the additional pull secret yet".to_owned(),
+            "if this persists, check that the controller runs: `kubectl -n globalps-system get pods`",
         ),
         Current::Reported(reported) => match synced(facts, status) {
             Verdict::Stuck { reason, hint } => (reason, hint),
             _ if status.paused => (PAUSED.0.to_owned(), PAUSED.1),
             _ if status.counts.unreachable > 0
-                && status.counts.unreachable == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>
-            (
-                format!("{} can't be reached", nodes(status.counts.unreachable)),
-                "they get the credentials as soon as they are back",
-            ),
+                && status.counts.unreachable
+                    == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>
+            {
+                (
+                    format!("{} can't be reached", nodes(status.counts.unreachable)),
+                    "they get the credentials when they are ready again",
+                )
+            }
             _ if let Some(advice) = of_conditions(reported) => advice,
-            _ => (
-                "the rollout goes on".to_owned(),
-                FOLLOW,
-            ),
+            _ => ("the rollout is in progress".to_owned(), FOLLOW),
         },
     };
     Some(advice)

@@ -1,4 +1,4 @@
-//! Tables of what a user is told, from fixed objects.
+//! Tables of the printed status, from fixed objects.
 
 use globalps_core::api::{
     GlobalPullSecretSpec, ImagePullSecretsStatus, NodePullSecretSpec, NodePullSecretStatus,
@@ -281,7 +281,7 @@ fn a_namespace_that_keeps_its_pull_secret_is_named_while_nothing_is_delivered() 
 }
 
 #[test]
-fn further_sources_are_told_with_who_may_pull_with_them() {
+fn further_sources_are_shown_with_their_scope() {
     let mut facts = ready();
     report(&mut facts, |status| {
         status.sources = vec![SourceStatus {
@@ -455,7 +455,7 @@ fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
 }
 
 #[test]
-fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
+fn a_wait_for_the_restore_ends_when_nothing_is_left() {
     let mut facts = ready();
     set_additional(&mut facts, None);
     let look = |facts: &Facts| {
@@ -474,7 +474,7 @@ fn a_wait_for_the_way_back_ends_when_nothing_is_left() {
     });
     assert!(matches!(
         look(&facts),
-        Verdict::Stuck { reason, .. } if reason == "the way back stopped: node-1 failed"
+        Verdict::Stuck { reason, .. } if reason == "the rollback stopped: node-1 failed"
     ));
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
@@ -516,7 +516,7 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         degraded.reason = "SourceAbsent".to_owned();
         status.conditions.push(degraded);
     });
-    // Ready, and what comes of a wait for the rollout and of one for the way back.
+    // Ready, and the results of waits for the rollout and for the restore.
     let look = |facts: &Facts| {
         let status = Status::of(facts, now());
         let word = |goal| match verdict(facts, goal, &status) {
@@ -543,7 +543,7 @@ fn sources_are_rolled_out_without_the_additional_secret() {
     let message = advice(&facts, &Status::of(&facts, now())).map(|(message, _)| message);
     assert_eq!(
         message.as_deref(),
-        Some("the controller has not taken up the additional pull secret yet")
+        Some("the controller has not processed the additional pull secret yet")
     );
     report(&mut facts, |status| {
         status.observed_additional = String::new();
@@ -599,7 +599,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
     for (conditions, expected, stuck) in [
         (
             vec![reason(condition::SYNCERS_HEALTHY, "True", "AllRunning")],
-            "the rollout goes on",
+            "the rollout is in progress",
             false,
         ),
         (
@@ -609,7 +609,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
         ),
         (
             vec![reason(condition::SYNCERS_HEALTHY, "False", "RollingOut")],
-            "the rollout goes on",
+            "the rollout is in progress",
             false,
         ),
         (
@@ -619,7 +619,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
         ),
         (
             vec![progressing("RollingOut"), blocked()],
-            "the rollout goes on without blocked nodes: in words",
+            "the rollout continues without blocked nodes: in words",
             false,
         ),
         (
@@ -632,7 +632,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
         ),
         (
             vec![reason(condition::PROGRESSING, "False", "Paused"), blocked()],
-            "the rollout goes on without blocked nodes: in words",
+            "the rollout continues without blocked nodes: in words",
             false,
         ),
         (
@@ -642,7 +642,7 @@ fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_mo
         ),
         (
             vec![reason(condition::DEGRADED, "True", "ConfigFileDiffers")],
-            "the rollout goes on",
+            "the rollout is in progress",
             false,
         ),
     ] {
@@ -712,7 +712,7 @@ fn where_sources_go_on_a_wait_that_skips_unreachable_nodes_ends_without_them() {
 }
 
 #[test]
-fn who_is_not_ready_is_told_why_and_what_to_do() {
+fn an_unready_status_shows_the_reason_and_a_hint() {
     let told = |facts: &Facts| {
         advice(facts, &Status::of(facts, now())).map(|(message, hint)| {
             assert!(!hint.is_empty());
@@ -736,7 +736,7 @@ fn who_is_not_ready_is_told_why_and_what_to_do() {
     set_additional(&mut nothing, Some("1"));
     assert_eq!(
         told(&nothing).as_deref(),
-        Some("the controller has not taken up the additional pull secret yet")
+        Some("the controller has not processed the additional pull secret yet")
     );
     let mut lost = ready();
     lose(&mut lost, "node-1");

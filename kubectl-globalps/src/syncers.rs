@@ -18,7 +18,7 @@ const LONGEST: usize = 400;
 
 /// What keeps pods from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum PodError {
     /// The API server refuses them.
     NotCreated {
         daemon_set: String,
@@ -36,7 +36,7 @@ pub(crate) enum Trouble {
     },
 }
 
-impl Trouble {
+impl PodError {
     pub(crate) fn is_image(&self) -> bool {
         let is = |reason: &str| {
             matches!(
@@ -113,14 +113,14 @@ impl Trouble {
 }
 
 /// What keeps the pods of both `DaemonSet`s from running.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<Trouble>, Failure> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>, Failure> {
     let mut found = Vec::new();
     for name in [names::SYNCER, names::RESTORER] {
         let api = cluster.api::<DaemonSet>();
         let doing = format!("get DaemonSet `{name}`");
         let daemon_set = seen(cluster.call(&doing, api.get_opt(name)).await)?;
         if let Some(daemon_set) = daemon_set.flatten().filter(is_ours) {
-            found.extend(troubles(cluster, &daemon_set).await?);
+            found.extend(pod_errors(cluster, &daemon_set).await?);
         }
     }
     Ok(found)
@@ -138,13 +138,13 @@ pub(crate) fn is_ours(object: &impl Resource) -> bool {
 
 /// What keeps the pods of this `DaemonSet` from running, as far as this user may see it. Pods and events are read only where
 /// pods are missing.
-pub(crate) async fn troubles(
+pub(crate) async fn pod_errors(
     cluster: &Cluster<'_>,
     daemon_set: &DaemonSet,
-) -> Result<Vec<Trouble>, Failure> {
+) -> Result<Vec<PodError>, Failure> {
     let name = daemon_set.metadata.name.clone().unwrap_or_default();
     let status = daemon_set.status.clone().unwrap_or_default();
-    let mut troubles = Vec::new();
+    let mut pod_errors = Vec::new();
     let nodes = status.desired_number_scheduled - status.current_number_scheduled;
     if nodes > 0 {
         let of_creation =
@@ -159,7 +159,7 @@ pub(crate) async fn troubles(
         let message = events.and_then(|events| newest(&events.items));
         // Without an event they are about to be created.
         if let Some(message) = message {
-            troubles.push(Trouble::NotCreated {
+            pod_errors.push(PodError::NotCreated {
                 daemon_set: name.clone(),
                 nodes,
                 message,
@@ -176,12 +176,12 @@ pub(crate) async fn troubles(
                 .call("list the DaemonSet's pods", api.list(&params))
                 .await,
         )?;
-        troubles.extend(waiting(
+        pod_errors.extend(waiting(
             &name,
             &pods.map(|list| list.items).unwrap_or_default(),
         ));
     }
-    Ok(troubles)
+    Ok(pod_errors)
 }
 
 /// `None`: this user may not see it.
@@ -210,7 +210,7 @@ fn newest(events: &[Event]) -> Option<String> {
 /// Reasons that pass by themselves.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-fn waiting(daemon_set: &str, pods: &[Pod]) -> Vec<Trouble> {
+fn waiting(daemon_set: &str, pods: &[Pod]) -> Vec<PodError> {
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pod in pods {
         let containers = pod
@@ -228,15 +228,15 @@ fn waiting(daemon_set: &str, pods: &[Pod]) -> Vec<Trouble> {
             reasons.entry(reason).or_default().push(node);
         }
     }
-    let trouble = |(reason, mut nodes): (String, Vec<String>)| {
+    let error = |(reason, mut nodes): (String, Vec<String>)| {
         nodes.sort();
-        Trouble::NotRunning {
+        PodError::NotRunning {
             daemon_set: daemon_set.to_owned(),
             reason,
             nodes,
         }
     };
-    reasons.into_iter().map(trouble).collect()
+    reasons.into_iter().map(error).collect()
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
         let found = waiting("d", &pods);
         let lines: Vec<String> = found
             .iter()
-            .map(|trouble| format!("{} {}", trouble.name(), trouble.message()))
+            .map(|error| format!("{} {}", error.name(), error.message()))
             .collect();
         assert_eq!(
             lines,
@@ -280,11 +280,11 @@ mod tests {
                 "syncer-image pods of DaemonSet `d` don't run: ImagePullBackOff on g",
             ]
         );
-        for (trouble, hint) in found
+        for (error, hint) in found
             .iter()
             .zip(["logs -l name=d", "describe pods", "registry"])
         {
-            assert!(trouble.hint().contains(hint), "{trouble:?}");
+            assert!(error.hint().contains(hint), "{error:?}");
         }
     }
 
@@ -317,14 +317,14 @@ mod tests {
             ),
             ("anything else", "describe daemonset d"),
         ] {
-            let trouble = Trouble::NotCreated {
+            let error = PodError::NotCreated {
                 daemon_set: "d".to_owned(),
                 nodes: 3,
                 message: message.to_owned(),
             };
-            assert!(trouble.hint().contains(hint), "{message}");
+            assert!(error.hint().contains(hint), "{message}");
             assert_eq!(
-                trouble.message(),
+                error.message(),
                 format!("pods of DaemonSet `d` can't be created for 3 nodes: {message}")
             );
         }

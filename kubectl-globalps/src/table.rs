@@ -150,7 +150,7 @@ fn sources(sources: &[SourceRow], layout: Layout) -> String {
     "\n".to_owned() + &laid_out(&HEADER, &rows, layout, |_, _| None)
 }
 
-/// A line for each namespace in trouble that the status names.
+/// A line for each failed namespace in the status.
 fn of_namespaces(status: &Status, layout: Layout) -> Option<String> {
     const HEADER: [&str; 3] = ["NAMESPACE", "REASON", "MESSAGE"];
     let status = &status.namespaces.as_ref()?.status;
@@ -164,7 +164,7 @@ fn of_namespaces(status: &Status, layout: Layout) -> Option<String> {
     table_of(&HEADER, &rows, status.failed, see, layout)
 }
 
-/// A line for each operator in trouble that the status names.
+/// A line for each failed operator in the status.
 fn of_operators(status: &Status, layout: Layout) -> Option<String> {
     const HEADER: [&str; 4] = ["NAMESPACE", "SUBSCRIPTION", "REASON", "MESSAGE"];
     let status = &status.operators.as_ref()?.status;
@@ -595,7 +595,7 @@ wide`
             color: true,
             ..Layout::default()
         };
-        let advice = ("the rollout goes on".to_owned(), "wait");
+        let advice = ("the rollout is in progress".to_owned(), "wait");
         let text = render(&status, now(), layout, Some(&advice));
         assert!(text.lines().count() < 24, "{text}");
         assert!(text.contains("node-2") && text.contains("node-3"), "{text}");
@@ -654,7 +654,7 @@ wide`
     }
 
     #[test]
-    fn off_a_terminal_only_what_changed_is_said() {
+    fn without_a_terminal_only_changes_are_printed() {
         let before = status().nodes;
         let mut after = before.clone();
         after[2].phase = Phase::Syncing;

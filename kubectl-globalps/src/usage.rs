@@ -1,11 +1,11 @@
-//! A command line that makes no sense, told as every other error is: one sentence, and a hint. Pure.
+//! Errors of the command line in the form of all other errors: one sentence and a hint. Pure.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::error::Failure;
 
-/// `None`: it is help or the version, and no error.
+/// `None` for the help and the version, which are no errors.
 pub(crate) fn failure(error: &Error) -> Option<Failure> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
@@ -20,14 +20,14 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
     let hint = match similar(error) {
         Some(similar) => format!("did you mean `{similar}`? See `{help} --help`"),
         None if is_surplus(error) && help.ends_with(" fleet add") => {
-            format!("a registry is named with `--registry`; see `{help} --help`")
+            format!("pass registries with `--registry`; see `{help} --help`")
         }
         None => format!("see `{help} --help`"),
     };
     Some(Failure::new(message(error, sentence), hint))
 }
 
-/// A word that is no flag, where none is expected.
+/// Whether there is an unexpected positional argument.
 fn is_surplus(error: &Error) -> bool {
     error.kind() == ErrorKind::UnknownArgument
         && matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(text)) if !text.starts_with('-'))
@@ -36,8 +36,8 @@ fn is_surplus(error: &Error) -> bool {
 /// clap's words, on one line, with names in backticks.
 fn message(error: &Error, sentence: &str) -> String {
     if is_surplus(error) {
-        // It may be anything, a password too, so it is not repeated.
-        return "there is an argument too many".to_owned();
+        // Not repeated, because it can be a password.
+        return "there is an unexpected argument".to_owned();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument
         && let Some(ContextValue::Strings(flags)) = error.get(ContextKind::InvalidArg)
@@ -58,7 +58,7 @@ fn message(error: &Error, sentence: &str) -> String {
         + if text.ends_with('\'') { "`" } else { "" }
 }
 
-/// As clap names them: `--a <A>`, or `<B|--a <A>|--c>` where one of them is enough.
+/// `flags` in clap's syntax: `--a <A>`, or `<B|--a <A>|--c>` for alternatives.
 fn missing(flags: &[String]) -> String {
     let one = |flag: &String| {
         let choices = flag
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_that_makes_no_sense_is_told_in_one_sentence_with_a_hint() {
+    fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
         for (line, expected) in [
             (
                 "stats",
@@ -142,11 +142,11 @@ mod tests {
             ),
             (
                 "fleet add team quay.io",
-                "there is an argument too many\na registry is named with `--registry`; see `kubectl globalps fleet add --help`",
+                "there is an unexpected argument\npass registries with `--registry`; see `kubectl globalps fleet add --help`",
             ),
             (
                 "history hunter2",
-                "there is an argument too many\nsee `kubectl globalps history --help`",
+                "there is an unexpected argument\nsee `kubectl globalps history --help`",
             ),
         ] {
             assert_eq!(told(line).as_deref(), Some(expected), "{line}");

@@ -20,6 +20,7 @@ const CLEAN: &[&str] = &[
     "docs/security.md",
     "docs/troubleshooting.md",
     "docs/user-guide.md",
+    "kubectl-globalps/src",
     "syncer/src",
 ];
 

@@ -59,7 +59,7 @@ fn refused(ran: &Ran, message: &str, hint: &str) {
 }
 
 /// Printed after each change in a cluster without globalps.
-const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so no node takes this up\n\n\
+const NOT_INSTALLED: &str = "warning: globalps is not installed in this cluster, so this reaches no node\n\n\
      hint: `kubectl globalps install --help` shows how to install it\n";
 
 fn secret(product: &Product) -> Value {
@@ -333,7 +333,7 @@ fn a_refused_password_changes_nothing(cluster: &Cluster, product: &Product) {
     refused(
         &ran,
         &format!(
-            "`{address}` does not accept user and password: `http://{address}/v2/` answers 401"
+            "`{address}` rejects the user or password: `http://{address}/v2/` responds with 401"
         ),
         &format!("try them with `podman login {address}`. Nothing was changed"),
     );
@@ -418,12 +418,12 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         (
             "failure",
             &format!(
-                "`B/team` does not accept user and password: `https://{token_server}/token` answers 401 (`global-pull-secret`)"
+                "`B/team` rejects the user or password: `https://{token_server}/token` responds with 401 (`global-pull-secret`)"
             ),
         ),
         (
             "warning",
-            "`S` could not be checked: `S` took the connection and did not answer within 2 s (`additional-pull-secret`)",
+            "`S` could not be checked: `S` accepted the connection but did not respond within 2 s (`additional-pull-secret`)",
         ),
         (
             "warning",
@@ -445,7 +445,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     );
     for part in [
         "\nregistries\n  ‼ `*.example.com` stands".to_owned(),
-        format!("× `{plain}` does not accept user and password: `http://{plain}/v2/` answers 401"),
+        format!("× `{plain}` rejects the user or password: `http://{plain}/v2/` responds with 401"),
         format!(
             "    hint: try them with `podman login {plain}`; `kubectl globalps add --registry {plain} -u USER` takes new ones\n"
         ),
@@ -458,7 +458,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         );
     }
     let hidden = check(&["--as", "nobody"]).stdout;
-    let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not asked";
+    let message = "Secret `additional-pull-secret` can't be read by this user, so its registries were not checked";
     assert!(hidden.contains(message), "{hidden}");
     cluster
         .kubectl(&["delete", "secret", "global-pull-secret", "-n", NAMESPACE])
@@ -504,20 +504,20 @@ fn what_another_program_owns_is_left_to_it(cluster: &Cluster, product: &Product)
     refused(
         &add_user(product, "mine.example.com", &[]),
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
-        "change it where that takes it from; `--force-conflicts` changes it here all the same",
+        "change it at that program's source; `--force-conflicts` changes it here anyway",
     );
     let remove = ["remove", "--registry", "argo.example.com", "--yes"];
     refused(
         &product.plugin(&remove, "").unwrap(),
         "Secret `additional-pull-secret` belongs to `argocd-controller`, which would undo the change",
-        "change it where that takes it from; `--force-conflicts` changes it here all the same",
+        "change it at that program's source; `--force-conflicts` changes it here anyway",
     );
     assert_eq!(secret(product), before);
     done(
         &add_user(product, "mine.example.com", &["--force-conflicts"]),
         "secret/additional-pull-secret configured\n",
         &format!(
-            "warning: `argocd-controller` may undo the change\n+mine.example.com: ***\n{NOT_INSTALLED}"
+            "warning: `argocd-controller` may revert the change\n+mine.example.com: ***\n{NOT_INSTALLED}"
         ),
     );
     assert_eq!(
@@ -534,7 +534,7 @@ fn what_is_immutable_is_not_tried(cluster: &Cluster, product: &Product) {
     refused(
         &add_user(product, "late.example.com", &["--force-conflicts"]),
         "Secret `additional-pull-secret` is immutable",
-        "its owner must delete it and create it again without `immutable: true`; meanwhile every node loses its credentials",
+        "its owner must delete it and create it again without `immutable: true`; until then every node loses its credentials",
     );
     done(
         &add_user(product, "mine.example.com", &[]),

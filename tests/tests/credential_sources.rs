@@ -89,7 +89,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         (
             "../good",
             "`docker-credential-../good`, which is to know `R`, is not the name of a credential helper",
-            "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a folder",
+            "`credHelpers` and `credsStore` name programs without `docker-credential-` and without a directory",
         ),
     ] {
         let file = desk.write("config.json", &helper(name));
@@ -131,44 +131,44 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
         (
             "-u u --password-stdin",
             "p",
-            "no registry is named",
-            "name it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
+            "the registry is missing",
+            "pass it with `--registry`, or a source with `--authfile`, `--from-secret` or `--from-file`",
         ),
         (
             "--all",
             "",
-            "`--all` has nothing to take all of",
+            "`--all` needs a source of credentials",
             "name a source: `--authfile`, `--from-secret` or `--from-file`",
         ),
         (
             "--registry quay.io",
             "",
-            "no user is named",
-            "name the user with `-u`, and give the password with `--password-stdin`",
+            "the user is missing",
+            "pass the user with `-u` and the password with `--password-stdin`",
         ),
         (
             "--registry quay.io -u u",
             "",
-            "no password for user `u`, and no terminal to ask on",
+            "no password for user `u`, and no terminal for a prompt",
             "pipe it in with `--password-stdin`",
         ),
         (
             "--registry quay.io -u u --password-stdin",
             "",
             "the password is empty",
-            "an empty file, or a variable that is not set?",
+            "is the file empty, or a variable not set?",
         ),
         (
             "--registry quay.io -u u --password-stdin",
             "one\ntwo\n",
             "the password has a line break in it",
-            "one line ending at its end is dropped; is there a second line, or an empty one?",
+            "only one trailing newline is removed; is there a second or an empty line?",
         ),
         (
             "--registry https://quay.io/org -u u --password-stdin",
             "p",
             "`https://quay.io/org` is not a registry: it is a URL with a path",
-            "`quay.io` is the whole registry, `quay.io/org` what begins with that path",
+            "use `quay.io` for the whole registry, or `quay.io/org` for images below that path",
         ),
         (
             "--registry quay.io/org/app:1 -u u --password-stdin",
@@ -185,16 +185,16 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
         (
             "--registry quay.io -u u --password-stdin --ca-file /nowhere",
             "p",
-            "`/nowhere` is no file of certificate authorities: No such file or directory (os error 2)",
-            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+            "`/nowhere` is not a file with certificate authorities: No such file or directory (os error 2)",
+            "pass a PEM file; it begins with `-----BEGIN CERTIFICATE-----`",
         ),
         (
             &format!("--registry quay.io -u u --password-stdin --ca-file {no_ca}"),
             "p",
             &format!(
-                "`{no_ca}` is no file of certificate authorities: there is no certificate in it"
+                "`{no_ca}` is not a file with certificate authorities: there is no certificate in it"
             ),
-            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+            "pass a PEM file; it begins with `-----BEGIN CERTIFICATE-----`",
         ),
         (
             "--authfile /nowhere --all",

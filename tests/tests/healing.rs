@@ -289,8 +289,7 @@ fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &
     let ran = product.plugin(&["uninstall", "--yes"], "").unwrap();
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert!(
-        ran.stderr
-            .contains("the controller that does it is not running"),
+        ran.stderr.contains("and the controller is not running"),
         "{}",
         ran.stderr
     );

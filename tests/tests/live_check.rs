@@ -11,7 +11,7 @@ use globalps_tests::lone_registry::{LoneRegistry, REPOSITORY, TokenServer};
 use globalps_tests::web::{Authority, Identity, Reply, Server, Validity, self_signed};
 
 const HERE: &[&str] = &["127.0.0.1"];
-const SKIP: &str = "`--skip-check` goes on without the check";
+const SKIP: &str = "`--skip-check` skips the check";
 /// File name of a CA certificate.
 const CA: &str = "ca.crt";
 
@@ -43,7 +43,7 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
     refuses(
         &desk.add_as("wrong", &address, &trusting, &[]),
         &names,
-        "`R` does not accept user and password: `https://R/v2/` answers 401",
+        "`R` rejects the user or password: `https://R/v2/` responds with 401",
         "try them with `podman login R`. Nothing was changed",
     );
     goes_on(
@@ -82,7 +82,7 @@ fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
     refuses(
         &desk.add_as("wrong", &address, &trusting, &[]),
         &names,
-        "`R` does not accept user and password: `https://T/token` answers 401",
+        "`R` rejects the user or password: `https://T/token` responds with 401",
         "try them with `podman login R`. Nothing was changed",
     );
     goes_on(
@@ -115,8 +115,8 @@ fn a_registry_with_a_token_server_is_asked_as_nodes_ask_it() {
     refuses(
         &desk.add(&address, &trusting, &[]),
         &names,
-        "`R` could not be checked: it wants the password at `http://T/token`, which is not encrypted",
-        "nothing was sent; if that is how it is meant to be, `--insecure`",
+        "`R` could not be checked: it requests the password at `http://T/token`, which is not encrypted",
+        "nothing was sent; if this is intended, add `--insecure`",
     );
     assert_eq!(plain.server.asked(), [] as [&str; 0]);
 }
@@ -138,29 +138,29 @@ fn each_fault_of_a_certificate_is_told_apart() {
             "another authority",
             &good,
             &other,
-            "the certificate of `127.0.0.1` is signed by nobody whom this machine trusts",
-            "name its certificate authority with `--ca-file`; nodes must trust it too",
+            "the certificate of `127.0.0.1` is signed by an authority that this machine does not trust",
+            "pass its certificate authority with `--ca-file`; nodes must trust it too",
         ),
         (
             "another name",
             &named,
             &ca,
             "the certificate of `127.0.0.1` is for `r.example.com`",
-            "name the registry as its certificate does",
+            "use the registry name in the certificate",
         ),
         (
             "too old",
             &old,
             &ca,
             "the certificate of `127.0.0.1` has expired",
-            "the registry needs a new one; or is this machine's clock wrong?",
+            "renew the registry's certificate, or check this machine's clock",
         ),
         (
             "an authority's own",
             &own,
             &ca,
-            "the certificate of `127.0.0.1` is an authority's own (`CA:TRUE`)",
-            "if it is meant to be, name the very same certificate with `--ca-file`",
+            "the certificate of `127.0.0.1` is a certificate authority, not a server certificate (`CA:TRUE`)",
+            "if this is intended, pass this certificate with `--ca-file`",
         ),
     ] {
         let server = Server::web(Some(identity), open).unwrap();
@@ -183,7 +183,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
             &desk.add(&address, &["--insecure"], &[]),
             &names,
             &format!(
-                "{LOUD}warning: `R` lets everybody in, so its credentials could not be checked\n+R: ***\n"
+                "{LOUD}warning: `R` needs no login, so the credentials could not be checked\n+R: ***\n"
             ),
         );
     }
@@ -193,7 +193,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
     goes_on(
         &desk.add(&address, &["--ca-file", &own_file], &[]),
         &[(&address, "R")],
-        "warning: `R` lets everybody in, so its credentials could not be checked\n+R: ***\n",
+        "warning: `R` needs no login, so the credentials could not be checked\n+R: ***\n",
     );
     // But not for a name that the certificate does not contain.
     let elsewhere = address.replace("127.0.0.1", "localhost");
@@ -201,7 +201,7 @@ fn each_fault_of_a_certificate_is_told_apart() {
         &desk.add(&elsewhere, &["--ca-file", &own_file], &[]),
         &[(&elsewhere, "R")],
         "`R` could not be checked: the certificate of `localhost` is for `127.0.0.1`",
-        "name the registry as its certificate does",
+        "use the registry name in the certificate",
     );
 }
 
@@ -215,7 +215,7 @@ fn plain_http_is_for_those_who_ask_for_it() {
         &desk.add(&address, &[], &[]),
         &names,
         "`R` could not be checked: `R` does not speak TLS",
-        "if it is meant to speak plain HTTP, `--insecure`",
+        "if the registry uses plain HTTP on purpose, add `--insecure`",
     );
     goes_on(
         &desk.add(&address, &["--insecure"], &[]),
@@ -225,7 +225,7 @@ fn plain_http_is_for_those_who_ask_for_it() {
     refuses(
         &desk.add_as("wrong", &address, &["--insecure"], &[]),
         &names,
-        "`R` does not accept user and password: `http://R/v2/` answers 401",
+        "`R` rejects the user or password: `http://R/v2/` responds with 401",
         "try them with `podman login R`. Nothing was changed",
     );
 }
@@ -239,48 +239,48 @@ fn each_answer_that_is_not_a_registrys_is_told_apart() {
     for (reply, message, hint) in [
         (
             (403, Vec::new()),
-            "`R` could not be checked: `https://R/v2/` is forbidden for this machine (403)",
-            format!("a firewall, or an address that the registry does not allow? {SKIP}"),
+            "`R` could not be checked: `https://R/v2/` rejects requests from this machine (403)",
+            format!("does a firewall or the registry block this machine's address? {SKIP}"),
         ),
         (
             (404, Vec::new()),
             "`R` could not be checked: there is no registry at `https://R/v2/` (404)",
-            "name the host that the images name; a path goes behind it: `HOST/PATH`".to_owned(),
+            "use the host of the image names, optionally with a path: `HOST/PATH`".to_owned(),
         ),
         (
             (429, header("retry-after", "90")),
-            "`R` could not be checked: `https://R/v2/` takes no more requests for now (429)",
+            "`R` could not be checked: `https://R/v2/` limits the rate of requests (429)",
             format!("try again in 1 min 30 s; {SKIP}"),
         ),
         (
             (503, Vec::new()),
-            "`R` could not be checked: `https://R/v2/` has trouble of its own (503)",
+            "`R` could not be checked: `https://R/v2/` has an internal error (503)",
             format!("try again later; {SKIP}"),
         ),
         (
             (302, header("location", "/v2/")),
-            "`R` could not be checked: `https://R/v2/` leads from one place to the next",
+            "`R` could not be checked: `https://R/v2/` redirects too many times",
             format!("is it a registry? {SKIP}"),
         ),
         (
             (302, header("location", "http://127.0.0.1:1/")),
-            "`R` could not be checked: it wants the password at `http://127.0.0.1:1/`, which is not encrypted",
-            "nothing was sent; if that is how it is meant to be, `--insecure`".to_owned(),
+            "`R` could not be checked: it requests the password at `http://127.0.0.1:1/`, which is not encrypted",
+            "nothing was sent; if this is intended, add `--insecure`".to_owned(),
         ),
         (
             (401, Vec::new()),
-            "`R` could not be checked: `https://R/v2/` answers 401 and does not say how to log in",
-            format!("is it a registry, or a proxy before it? {SKIP}"),
+            "`R` could not be checked: `https://R/v2/` responds with 401 and names no login scheme",
+            format!("is it a registry, or a proxy in front of it? {SKIP}"),
         ),
         (
             (401, header(login, "NTLM")),
-            "`R` could not be checked: `https://R/v2/` wants a login of the kind `NTLM`, which no node can do",
-            format!("nodes log in with a password or a token for it; {SKIP}"),
+            "`R` could not be checked: `https://R/v2/` requires the login scheme `NTLM`, which nodes don't support",
+            format!("nodes log in with a password, or with a token for it; {SKIP}"),
         ),
         (
             (401, header(login, "Bearer realm=\"nowhere\"")),
-            "`R` could not be checked: it wants the password at `nowhere`, which is not encrypted",
-            "nothing was sent; if that is how it is meant to be, `--insecure`".to_owned(),
+            "`R` could not be checked: it requests the password at `nowhere`, which is not encrypted",
+            "nothing was sent; if this is intended, add `--insecure`".to_owned(),
         ),
     ] {
         let (status, headers) = reply;
@@ -320,7 +320,7 @@ fn a_redirect_takes_the_password_to_no_other_server() {
     refuses(
         &desk.add(&address, &["--ca-file", &ca], &[]),
         &[(&address, "R"), (&other_address, "OTHER")],
-        "`R` does not accept user and password: `https://OTHER/v2/` answers 401",
+        "`R` rejects the user or password: `https://OTHER/v2/` responds with 401",
         "try them with `podman login R`. Nothing was changed",
     );
     assert_eq!(received.try_iter().collect::<Vec<_>>(), [false, false]);
@@ -334,39 +334,46 @@ fn a_token_server_that_is_none_is_told() {
         (
             200,
             "<html>",
-            "`R` could not be checked: `https://T/token` gave no token for the password, and no error either",
+            "`R` could not be checked: `https://T/token` returned neither a token nor an error",
             format!("is that the registry's token server? {SKIP}"),
         ),
         (
             200,
             r#"{"token": ""}"#,
-            "`R` could not be checked: `https://T/token` gave no token for the password, and no error either",
+            "`R` could not be checked: `https://T/token` returned neither a token nor an error",
             format!("is that the registry's token server? {SKIP}"),
         ),
         (
             200,
             r#"{"access_token": "t"}"#,
-            "`R` does not accept user and password: `https://R/v2/` answers 401",
+            "`R` rejects the user or password: `https://R/v2/` responds with 401",
             "try them with `podman login R`. Nothing was changed".to_owned(),
         ),
         (
             403,
             "",
-            "`R` refuses user and password: `https://T/token` answers 403",
-            "is the password right, the account not locked, and is it allowed to pull? Nothing was changed".to_owned(),
+            "`R` denies access to this user: `https://T/token` responds with 403",
+            "is the password correct, is the account locked, and may it pull? Nothing was changed"
+                .to_owned(),
         ),
         (
             503,
             "",
-            "`R` could not be checked: `https://T/token` has trouble of its own (503)",
+            "`R` could not be checked: `https://T/token` has an internal error (503)",
             format!("try again later; {SKIP}"),
         ),
     ] {
-        let tokens =
-            Server::web(Some(&identity), move |_| (status, Vec::new(), body.to_owned())).unwrap();
+        let tokens = Server::web(Some(&identity), move |_| {
+            (status, Vec::new(), body.to_owned())
+        })
+        .unwrap();
         let realm = format!("Bearer realm=\"https://{}/token\"", tokens.address());
         let server = Server::web(Some(&identity), move |_| {
-            (401, vec![("www-authenticate", realm.clone())], String::new())
+            (
+                401,
+                vec![("www-authenticate", realm.clone())],
+                String::new(),
+            )
         })
         .unwrap();
         let (address, token_address) = (server.address(), tokens.address());
@@ -385,8 +392,8 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
     refuses(
         &desk.add(&address, &["--check-timeout", "1s"], &[]),
         &[(&address, "R")],
-        "`R` could not be checked: `R` took the connection and did not answer within 1 s",
-        &format!("more time: `--check-timeout`; {SKIP}"),
+        "`R` could not be checked: `R` accepted the connection but did not respond within 1 s",
+        &format!("allow more time with `--check-timeout`; {SKIP}"),
     );
     assert!(
         start.elapsed() < Duration::from_secs(5),
@@ -404,7 +411,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         &desk.add(&address, &[], &[]),
         &[(&address, "R")],
         "`R` could not be checked: `R` refuses connections",
-        &format!("is the port right, and does it run? {SKIP}"),
+        &format!("check the port and whether the registry runs; {SKIP}"),
     );
 
     // A server that disconnects at once.
@@ -413,7 +420,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
     std::thread::spawn(move || rude.incoming().for_each(drop));
     let ran = desk.add(&address, &[], &[]);
     let start = format!(
-        "error: `{address}` could not be checked: no TLS connection with `{address}` came about: "
+        "error: `{address}` could not be checked: the TLS handshake with `{address}` failed: "
     );
     assert!(ran.stderr.starts_with(&start), "{ran:?}");
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -427,7 +434,7 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
     );
     assert!(
         ran.stderr
-            .ends_with(&format!("\n\nhint: is the name right? {SKIP}\n")),
+            .ends_with(&format!("\n\nhint: check the host name; {SKIP}\n")),
         "{ran:?}"
     );
 
@@ -487,8 +494,8 @@ fn proxies_are_used_as_the_environment_says() {
     refuses(
         &desk.add(&address, &trusting, &[("HTTPS_PROXY", &url)]),
         &names,
-        "`R` could not be checked: the proxy `http://P` wants user and password",
-        "put them into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
+        "`R` could not be checked: the proxy `http://P` requires a user and a password",
+        "set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
     );
 
     // The proxy can't reach the registry, or is itself down.
@@ -503,15 +510,15 @@ fn proxies_are_used_as_the_environment_says() {
     refuses(
         &desk.add(&free, &[], &[("HTTPS_PROXY", &url)]),
         &names,
-        "`R` could not be checked: the proxy `P` does not let it through (502)",
-        "if no proxy is needed for it, name the registry in `NO_PROXY`",
+        "`R` could not be checked: the proxy `P` rejects the connection (502)",
+        "to bypass the proxy, add the registry to `NO_PROXY`",
     );
     let nowhere = format!("http://{free}");
     refuses(
         &desk.add(&address, &trusting, &[("HTTPS_PROXY", &nowhere)]),
         &[(&address, "R"), (&nowhere, "P")],
         "`R` could not be checked: the proxy `P` refuses connections",
-        "see `HTTPS_PROXY`; if no proxy is needed for it, name the registry in `NO_PROXY`",
+        "check `HTTPS_PROXY`; to bypass the proxy, add the registry to `NO_PROXY`",
     );
     refuses(
         &desk.add(
@@ -520,7 +527,7 @@ fn proxies_are_used_as_the_environment_says() {
             &[("HTTPS_PROXY", "socks5://127.0.0.1:1")],
         ),
         &[(&address, "R")],
-        "`R` could not be checked: the proxy `socks5://127.0.0.1:1` is of a kind that this program does not speak",
+        "`R` could not be checked: the proxy `socks5://127.0.0.1:1` has an unsupported scheme",
         &format!("use an `http://` or `https://` proxy; {SKIP}"),
     );
 

@@ -575,7 +575,7 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
         .arg("uninstall")
         .env("KUBECONFIG", cluster.kubeconfig());
     let mut terminal = Terminal::start(&command, 100, 24).unwrap();
-    let question = "Put every node back as it was and remove globalps from the cluster?";
+    let question = "Restore every node and remove globalps from the cluster?";
     terminal.wait_for(question, DEADLINE).unwrap();
     terminal.press("n\n").unwrap();
     assert_eq!(terminal.end(DEADLINE).unwrap().0, Some(1));

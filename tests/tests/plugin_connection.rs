@@ -355,7 +355,7 @@ fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
         "wrong",
         &format!("echo '{credential}' | sed s/token\\\":\\\"./\\&x/"),
     );
-    fails(Some(&wrong), &["status"], "does not accept who you are");
+    fails(Some(&wrong), &["status"], "rejected your login");
 }
 
 fn tls_is_checked_as_told(access: &Access<'_>) {

@@ -104,7 +104,7 @@ impl Stage<'_> {
 fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>) {
     stage.apply_additional();
     stage.node("node-1", &json!({"revision": 1}), "Synced");
-    let said = "there is no GlobalPullSecret, so the controller holds every node as it is";
+    let said = "there is no GlobalPullSecret, so the controller changes no node";
     let (_, status) = stage.says_no("status");
     assert!(status.contains(said), "{status}");
     let (_, waited) = stage.says_no("status --wait --timeout 20s");

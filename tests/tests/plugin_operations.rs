@@ -378,8 +378,8 @@ fn undo_asks_on_a_terminal(stage: &Stage<'_>) {
 
 fn remove_asks_on_a_terminal(stage: &Stage<'_>) {
     let before = stage.additional();
-    let all = "Take every registry of `additional-pull-secret` away from all nodes?";
-    let one = "Take `b.example.com` away from all nodes?";
+    let all = "Remove every registry of `additional-pull-secret` from all nodes?";
+    let one = "Remove `b.example.com` from all nodes?";
     for (line, question) in [
         ("remove --all", all),
         ("remove --registry b.example.com", one),
@@ -501,7 +501,7 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     assert_eq!(found("permissions"), ["ok"; 21]);
     let text = check("check", 1);
     for part in [
-        "√ the API server answers",
+        "√ the API server responds",
         "× there is no controller",
         "hint: ",
         "docs/troubleshooting.md#controller",
@@ -703,7 +703,7 @@ fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
         terminal.press("\u{3}").unwrap();
         let (code, shown) = terminal.end(SOON).unwrap();
         assert_eq!(code, Some(130), "{line}: {shown}");
-        let look_again = "the rollout goes on; look again with `kubectl globalps status --watch`";
+        let look_again = "the rollout continues; follow it with `kubectl globalps status --watch`";
         assert!(shown.contains(look_again), "{line}: {shown}");
     }
     kubectl(&[&["delete"], &controller[..]].concat());
@@ -817,7 +817,7 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
         "as org, from Secret default/team",
         "as team, from Secret default/team",
         "as robot, from every node's file",
-        "Secret default/gone is not there",
+        "Secret default/gone does not exist",
     ]
     .iter()
     .map(|place| text.find(place))

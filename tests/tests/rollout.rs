@@ -280,7 +280,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
     assert!(
         waited
             .stderr
-            .contains("the rollout is paused\n\nhint: go on with `kubectl globalps resume`"),
+            .contains("the rollout is paused\n\nhint: resume it with `kubectl globalps resume`"),
         "{waited:?}"
     );
     let has_it = |node: &Node| {

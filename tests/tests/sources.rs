@@ -213,7 +213,7 @@ fn check_tells_of_sources(product: &Product) {
         .unwrap();
     assert_eq!(ran.code, Some(1), "{ran:?}");
     for part in [
-        "× what `spec.sources` names is not valid: `team-a`: `a.example.com`: `auth` is not base64",
+        "× a Secret in `spec.sources` is not valid: `team-a`: `a.example.com`: `auth` is not base64",
         "√ revision ",
         "`b.example.com` could not be checked: ",
         "(`team-b`, `global-pull-secret`)",

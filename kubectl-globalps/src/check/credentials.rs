@@ -1,4 +1,4 @@
-//! What the controller says of the Secrets and of their rollout.
+//! The controller's conditions for the Secrets and their rollout.
 
 use globalps_core::api::{GlobalPullSecret, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -33,13 +33,13 @@ pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec
     if gps.is_some_and(|gps| gps.spec.rollout.paused) {
         checks.push(
             well(CREDENTIALS, "paused", "the rollout is paused")
-                .warn("go on with `kubectl globalps resume`"),
+                .warn("resume it with `kubectl globalps resume`"),
         );
     }
     checks
 }
 
-/// `None`: another condition, or what is known of the nodes, tells it.
+/// `None` if another condition or a line about the nodes reports it.
 pub(super) fn of_condition(found: &Condition) -> Option<Check> {
     match found.type_.as_str() {
         condition::ADDITIONAL_VALID => Some(valid(
@@ -48,9 +48,9 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             found,
             match found.reason.as_str() {
                 "Forbidden" => "`kubectl globalps install --apply` grants it again",
-                "Unreadable" => "what was valid last stays in force; the controller tries again",
+                "Unreadable" => "the last valid content stays in force; the controller tries again",
                 _ => {
-                    "mend it with `kubectl globalps add` or `remove`; until then the last good one stays in force"
+                    "fix it with `kubectl globalps add` or `remove`; until then the last valid content stays in force"
                 }
             },
         )),
@@ -62,19 +62,19 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
                 "Forbidden" => {
                     "`kubectl globalps install --original NAMESPACE/NAME --apply` grants it"
                 }
-                "Unreadable" => "what was valid last stays in force; the controller tries again",
-                _ => "its bad entries are left out; whoever manages it has to mend it",
+                "Unreadable" => "the last valid content stays in force; the controller tries again",
+                _ => "globalps ignores the bad entries; the owner of the Secret must fix them",
             },
         )),
         condition::SOURCES_VALID => Some(valid(
             "sources-invalid",
-            "what `spec.sources` names",
+            "a Secret in `spec.sources`",
             found,
             match found.reason.as_str() {
                 "Forbidden" => "`kubectl globalps install --source NAME --apply` grants it",
-                "Absent" => "whoever manages it has to make it, or take it out of `spec.sources`",
-                "Unreadable" => "what was valid last stays in force; the controller tries again",
-                _ => "whoever manages it has to mend it; the other sources are in force",
+                "Absent" => "create the Secret, or remove it from `spec.sources`",
+                "Unreadable" => "the last valid content stays in force; the controller tries again",
+                _ => "the owner of the Secret must fix it; the other sources are in force",
             },
         )),
         condition::DEGRADED => match found.reason.as_str() {
@@ -84,20 +84,20 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
             "RolloutHalted" => {
                 let message = format!("the rollout stopped: {}", found.message);
                 Some(line("rollout-halted", &message).fail(
-                    "mend these nodes, then `kubectl globalps retry`; or go back with `kubectl globalps undo`",
+                    "fix these nodes and run `kubectl globalps retry`, or go back with `kubectl globalps undo`",
                 ))
             }
             "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
-                "set `spec.kubelet.configFile` back; to move the file, clean up first with `kubectl globalps remove --all --wait`",
+                "restore `spec.kubelet.configFile`; to move the file, clean up first with `kubectl globalps remove --all --wait`",
             )),
             "ProviderPathsDiffer" => Some(line("provider-paths-differ", &found.message).warn(
-                "set `spec.kubelet.credentialProvider` back, or set `delivery: ConfigFile` and wait before it changes",
+                "restore `spec.kubelet.credentialProvider`, or set `delivery: ConfigFile` and wait before you change it",
             )),
             _ => None,
         },
         condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
         condition::OPERATORS_SYNCED => of_operators(found),
-        // Pods that a new version replaces are not in the way.
+        // Pods of an update in progress are expected.
         condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
             Some(line("syncers-unhealthy", &found.message).fail(
                 "the lines about the installation name the pods and the reason; see `kubectl -n kube-system describe daemonset global-pull-secret-syncer`",
@@ -105,7 +105,7 @@ pub(super) fn of_condition(found: &Condition) -> Option<Check> {
         }
         condition::PROGRESSING => match found.reason.as_str() {
             "Held" => Some(line("held", &format!("no node changes: {}", found.message)).fail(
-                "repair the pull secrets that the lines above name, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` restores the nodes",
+                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` restores the nodes",
             )),
             "WaitingForCanary" => {
                 let message = format!("the rollout waits for a canary: {}", found.message);
@@ -133,9 +133,9 @@ fn of_namespaces(found: &Condition) -> Check {
         _ if found.status != "False" => check,
         "RollingOut" => check,
         "Forbidden" => check.fail("`kubectl globalps install --image-pull-secrets --apply` grants it"),
-        "InvalidSettings" => check.fail("change that field of the GlobalPullSecret; what namespaces have stays until then"),
+        "InvalidSettings" => check.fail("change that field of the GlobalPullSecret; until then the namespaces keep their Secrets"),
         "ForeignSecret" => check.fail(
-            "delete that Secret if nobody needs it, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
+            "delete that Secret if nothing needs it, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
         ),
         "Conflict" => check.warn(
             "find the other client in the object's `managedFields`, and stop it or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
@@ -145,7 +145,7 @@ fn of_namespaces(found: &Condition) -> Check {
     }
 }
 
-/// `None`: a line for each failure tells it.
+/// `None` if a line for each failure reports it.
 fn of_operators(found: &Condition) -> Option<Check> {
     let check = line("operators-synced", &found.message);
     match found.reason.as_str() {

@@ -1,4 +1,4 @@
-//! Delivery into namespaces: the permission, the admission policy, Secrets of others, and pods without the reference. Pure.
+//! Delivery to namespaces: the permission, the admission policy, foreign Secrets, and pods without the reference. Pure.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ pub(crate) struct EarlyPod {
     pub restart: String,
 }
 
-/// `None`: the pod has the reference, or does not fail to pull, or could never have it.
+/// `None` if the pod has the reference, doesn't fail to pull, or can't get the reference.
 pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     const REASONS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
     const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -116,7 +116,7 @@ fn restart(pod: &Pod, namespace: &str, name: &str) -> String {
     }
 }
 
-/// Nothing where namespaces get no Secrets.
+/// No checks if namespaces get no Secrets.
 pub(crate) fn namespaces(gps: &GlobalPullSecret, seen: &Delivering) -> Vec<Check> {
     let settings = &gps.spec.image_pull_secrets;
     if !settings.enabled {
@@ -139,7 +139,7 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
     let role_name = names::IMAGE_PULL_SECRETS;
     match role {
         Sight::Here(role) if !role.secret => permission(format!(
-            "the controller may not write Secrets `{name}` in namespaces: ClusterRole `{role_name}` names another"
+            "the controller may not write Secrets `{name}` in namespaces: ClusterRole `{role_name}` allows another name"
         ))
         .fail(format!(
             "`kubectl globalps install --image-pull-secrets={name} --apply` allows it"
@@ -152,11 +152,11 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
         )),
         Sight::Here(_) => permission("the controller may write the pull secrets of namespaces".to_owned()),
         Sight::Absent => permission(format!(
-            "the controller may not write in namespaces: ClusterRole `{role_name}` or its binding is not there"
+            "the controller may not write in namespaces: ClusterRole `{role_name}` or its binding does not exist"
         ))
         .fail(INSTALL),
         Sight::Hidden => permission("the controller's permission in namespaces can't be seen".to_owned())
-            .warn("ask somebody who may read ClusterRoles"),
+            .warn("ask a user who may read ClusterRoles"),
     }
 }
 
@@ -170,17 +170,17 @@ fn policy(policy: &Sight<()>, attach: Option<Attach>) -> Option<Check> {
     Some(match (policy, attach) {
         (Sight::Here(()), _) => check("the admission policy attaches the pull secret to new pods"),
         (Sight::Absent, Some(_)) => check(&format!(
-            "new pods get no reference to their pull secret: MutatingAdmissionPolicy `{name}` or its binding is not there"
+            "new pods get no reference to their pull secret: MutatingAdmissionPolicy `{name}` or its binding does not exist"
         ))
         .fail(
             "`kubectl globalps install --image-pull-secrets --apply` restores it; where the API server does not serve MutatingAdmissionPolicy v1, add `--attach service-accounts`",
         ),
         (Sight::Absent, None) => check(&format!(
-            "the controller changes service accounts instead: MutatingAdmissionPolicy `{name}` or its binding is not there"
+            "the controller changes service accounts instead: MutatingAdmissionPolicy `{name}` or its binding does not exist"
         ))
-        .warn("`kubectl globalps install --image-pull-secrets --attach admission --apply` installs it; `--attach service-accounts` makes it a choice"),
+        .warn("`kubectl globalps install --image-pull-secrets --attach admission --apply` installs it; `--attach service-accounts` keeps it this way on purpose"),
         (Sight::Hidden, _) => check("the admission policy can't be seen")
-            .warn("ask somebody who may read MutatingAdmissionPolicies"),
+            .warn("ask a user who may read MutatingAdmissionPolicies"),
     })
 }
 
@@ -188,15 +188,15 @@ fn foreign(foreign: &Sight<Vec<String>>, name: &str) -> Check {
     let check = |message: String| well(NAMESPACES, "namespace-foreign-secret", message);
     match foreign {
         Sight::Here(found) if !found.is_empty() => check(format!(
-            "Secret `{name}` is not of globalps in {}: {}",
+            "Secret `{name}` does not belong to globalps in {}: {}",
             number(found.len(), "namespace"),
             first(found)
         ))
         .fail(format!(
-            "delete it if nobody needs it, `kubectl -n NAMESPACE delete secret {name}`, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`"
+            "delete it if nothing needs it, `kubectl -n NAMESPACE delete secret {name}`, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`"
         )),
         Sight::Hidden => check(format!("the Secrets `{name}` of namespaces can't be seen"))
-            .warn("ask somebody who may list Secrets of that name in every namespace"),
+            .warn("ask a user who may list Secrets of that name in all namespaces"),
         _ => check(format!("no other Secret has the name `{name}`")),
     }
 }
@@ -217,7 +217,7 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                 .collect();
             let more = match commands.len().saturating_sub(MOST) {
                 0 => "",
-                _ => "; and the same for the others",
+                _ => "; likewise for the others",
             };
             check(format!(
                 "{} without a reference to Secret `{name}` can't pull: {}",
@@ -227,9 +227,9 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
             .warn(format!("create them again: {}{more}", shown.join("; ")))
         }
         Sight::Hidden => check("pods can't be seen".to_owned())
-            .warn("ask somebody who may list pods in every namespace"),
+            .warn("ask a user who may list pods in all namespaces"),
         _ => check(format!(
-            "no pod fails to pull for want of a reference to `{name}`"
+            "no pod fails to pull because of a missing reference to `{name}`"
         )),
     }
 }
@@ -324,7 +324,7 @@ mod tests {
                 None,
             ),
             (
-                "with another trouble",
+                "with another error",
                 pod(|pod| {
                     let state = json!({"waiting": {"reason": "CrashLoopBackOff"}});
                     pod["status"]["containerStatuses"][0]["state"] = state;
@@ -382,7 +382,7 @@ mod tests {
                     role: Sight::Absent,
                     ..well()
                 },
-                Some(("namespaces-permission", Failure, "is not there")),
+                Some(("namespaces-permission", Failure, "does not exist")),
             ),
             (
                 admission,
@@ -390,7 +390,7 @@ mod tests {
                     role: role(false, false),
                     ..well()
                 },
-                Some(("namespaces-permission", Failure, "names another")),
+                Some(("namespaces-permission", Failure, "allows another name")),
             ),
             (
                 accounts,
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn each_workload_is_restarted_once_and_nothing_is_said_where_namespaces_get_no_secrets() {
+    fn each_workload_is_restarted_once_and_there_are_no_checks_without_secrets() {
         let mut off = gps(None);
         off.spec.image_pull_secrets.enabled = false;
         assert_eq!(namespaces(&off, &well()), []);

@@ -1,4 +1,4 @@
-//! Nodes in trouble, and who else manages them.
+//! Nodes with errors, and other programs that manage their files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::table::nodes;
 
 const NODES: &str = "nodes";
 
-/// Who else manages the nodes' credentials, by what is written on the Nodes.
+/// Other programs that manage the nodes' credentials, detected on the Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owners {
     pub hypershift: u32,
@@ -37,46 +37,46 @@ pub(crate) fn of_nodes<'a>(
             NODES,
             "hypershift",
             format!(
-                "{} of HyperShift, whose files nobody else manages",
+                "{} of HyperShift; no other program manages their files",
                 nodes(owners.hypershift)
             ),
         ));
     }
-    // By the trouble, and where that has many causes, by the node's own message.
-    let mut troubles: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
+    // By error, and for errors with many causes also by the node's message.
+    let mut errors: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
     let mut total = 0_u32;
     for (name, object) in objects {
         total += 1;
-        if let Some(trouble) = trouble(object) {
-            let message = match (trouble, &object.status) {
+        if let Some(error) = error(object) {
+            let message = match (error, &object.status) {
                 ("node-provider" | "node-provider-config", Some(status)) => &status.message,
                 _ => "",
             };
-            troubles.entry((trouble, message)).or_default().push(name);
+            errors.entry((error, message)).or_default().push(name);
         }
     }
     if !unreachable.is_empty() {
-        troubles.insert(("node-unreachable", ""), unreachable.to_vec());
+        errors.insert(("node-unreachable", ""), unreachable.to_vec());
     }
-    for ((name, message), affected) in &troubles {
+    for ((name, message), affected) in &errors {
         let mut check = told(name, affected);
         if !message.is_empty() {
             check.message.extend([": ", message]);
         }
         checks.push(check);
     }
-    if total > 0 && troubles.is_empty() {
+    if total > 0 && errors.is_empty() {
         checks.push(well(
             NODES,
             "nodes",
-            format!("{}, none in trouble", nodes(total)),
+            format!("{}, none with an error", nodes(total)),
         ));
     }
     checks
 }
 
-/// Which kind of trouble a node is in.
-pub(super) fn trouble(object: &NodePullSecret) -> Option<&'static str> {
+/// The check that reports the node's error.
+pub(super) fn error(object: &NodePullSecret) -> Option<&'static str> {
     let status = object.status.as_ref()?;
     match (&status.phase, status.reason.as_str()) {
         (_, "SystemBusAway") => Some("node-bus"),
@@ -112,22 +112,22 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
     };
     let (what, hint, grave) = match name {
         "node-bus" => (
-            "the node's system bus is away, so no kubelet can be restarted",
+            "the node's system bus is not available, so the kubelet can't be restarted",
             "look at `systemctl status dbus` on the node",
             true,
         ),
         "node-unit" => (
-            "the kubelet's unit is masked, not there, or runs no kubelet",
+            "the kubelet's unit is masked, doesn't exist, or runs no kubelet",
             "name it in `spec.kubelet.unit`, or unmask it on the node",
             true,
         ),
         "node-kubelet-down" => (
-            "the kubelet is down: it starts neither with the new nor with the old file",
+            "the kubelet is down: it starts neither with the new nor with the previous file",
             "look at `journalctl -u kubelet` on the node",
             true,
         ),
         "node-rolled-back" => (
-            "the kubelet did not come up with the new file; the old one is back",
+            "the kubelet did not start with the new file; the previous file is restored",
             "look at `journalctl -u kubelet` on the node, then `kubectl globalps retry` or `undo`",
             true,
         ),
@@ -138,62 +138,62 @@ pub(super) fn told(name: &'static str, affected: &[&str]) -> Check {
         ),
         "node-two-syncers" => (
             "another syncer works on the node",
-            "is there a second DaemonSet of globalps, perhaps in another namespace? It goes on by itself once that one is gone",
+            "is there a second DaemonSet of globalps, perhaps in another namespace? Delete it; the node then continues by itself",
             true,
         ),
         "node-state" => (
-            "what globalps keeps of the node can't be read, so nothing is changed",
-            "`kubectl globalps status -o wide` names the file, and says whether it is damaged or of a newer version",
+            "globalps can't read its state on the node, so it changes nothing",
+            "`kubectl globalps status -o wide` names the file and shows whether it is damaged or from a newer version",
             true,
         ),
         "node-secret" => (
             "the node can't read Secret `global-pull-secret`",
-            "`kubectl globalps status -o wide` says why; the node tries again by itself",
+            "`kubectl globalps status -o wide` shows the reason; the node tries again by itself",
             false,
         ),
         "node-file-set-aside" => (
-            "the node's own file was no credentials file, and is kept beside the new one",
-            "`kubectl globalps status -o wide` names it; look what is in it, and delete it",
+            "the node's file was not a valid credentials file; globalps kept a copy and wrote a new one",
+            "`kubectl globalps status -o wide` names the copy; check its content, then delete it",
             false,
         ),
         "node-drift" => (
-            "somebody else changed the file, and it was put back",
-            "find out who; `kubectl globalps status -o wide` says how often",
+            "another process changed the file, and globalps restored it",
+            "find that process; `kubectl globalps status -o wide` shows how often it happened",
             false,
         ),
         "node-provider" => (
             "the credential provider can't be set up, so the credentials file stays in use",
-            "do on the node what its message says, or name the paths of its flags in `spec.kubelet.credentialProvider`",
+            "follow the message on the node, or set the paths of the kubelet's flags in `spec.kubelet.credentialProvider`",
             false,
         ),
         "node-provider-failed" => (
-            "the credential provider does not work with the new content; the node has what it had before",
-            "`kubectl globalps status -o wide` says why; then `kubectl globalps retry` or `undo`",
+            "the credential provider does not work with the new content; the node keeps the previous content",
+            "`kubectl globalps status -o wide` shows the reason; then run `kubectl globalps retry` or `undo`",
             true,
         ),
         "node-provider-config" => (
-            "the kubelet's own configuration of credential providers can't be read, so it is left as it is",
-            "mend that file on the node; until then the credentials file stays in use",
+            "globalps can't read the kubelet's configuration of credential providers, so it doesn't change it",
+            "fix that file on the node; until then the credentials file stays in use",
             false,
         ),
         "managed-file" => (
-            "another program manages the file, so it is left to that",
-            "let that program write the credentials; `kubectl globalps status -o wide` says how",
+            "another program manages the file, so globalps doesn't change it",
+            "let that program write the credentials; `kubectl globalps status -o wide` shows how",
             false,
         ),
         "foreign-owner" => (
-            "somebody else writes the file again and again",
-            "find out who with `kubectl globalps status -o wide`, then `kubectl globalps retry`",
+            "another process keeps changing the file",
+            "find that process with `kubectl globalps status -o wide`, stop it, then run `kubectl globalps retry`",
             false,
         ),
         "node-unreachable" => (
             "the node is not ready",
-            "it gets the credentials as soon as it is back",
+            "it gets the credentials when it is ready again",
             false,
         ),
         _ => (
             "the node failed",
-            "`kubectl globalps status -o wide` says why; then `kubectl globalps retry`",
+            "`kubectl globalps status -o wide` shows the reason; then run `kubectl globalps retry`",
             true,
         ),
     };

@@ -1,4 +1,4 @@
-//! Pull secrets of operators: the permission, and the Subscriptions in trouble. Pure.
+//! Pull secrets of operators: the permission, and the Subscriptions with errors. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const OPERATORS: &str = "operators";
 pub(super) const INSTALL: &str =
     "`kubectl globalps install --operators NAMESPACE/SECRET --apply` allows it";
 
-/// Nothing where operators get no pull secrets. `role`: the controller's `ClusterRole` and its binding.
+/// No checks if operators get no pull secrets. `role`: the controller's `ClusterRole` and its binding.
 pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> {
     let permission = |message: String| well(OPERATORS, "operators-permission", message);
     let mut checks = Vec::new();
@@ -20,46 +20,46 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
         checks.push(match role {
             Sight::Here(()) => permission("the controller may copy pull secrets of catalogs".to_owned()),
             Sight::Absent => permission(format!(
-                "the controller may not copy pull secrets of catalogs: ClusterRole `{}` or its binding is not there",
+                "the controller may not copy pull secrets of catalogs: ClusterRole `{}` or its binding does not exist",
                 names::OPERATORS
             ))
             .fail(INSTALL),
             Sight::Hidden => permission("the controller's permission for operators can't be seen".to_owned())
-                .warn("ask somebody who may read ClusterRoles"),
+                .warn("ask a user who may read ClusterRoles"),
         });
     }
     let status = gps.status.as_ref();
     let status = status.and_then(|status| status.operators.as_ref());
-    // One trouble of a catalog is that of all its operators.
-    let mut troubles: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    // An error of a catalog affects all its operators: report it once.
+    let mut errors: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for found in status.iter().flat_map(|status| &status.failures) {
-        let trouble = (found.reason.as_str(), found.message.as_str());
+        let error = (found.reason.as_str(), found.message.as_str());
         let subscription = format!("{}/{}", found.namespace, found.name);
-        troubles.entry(trouble).or_default().push(subscription);
+        errors.entry(error).or_default().push(subscription);
     }
-    checks.extend(troubles.into_iter().map(|((reason, message), names)| {
+    checks.extend(errors.into_iter().map(|((reason, message), names)| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let whose = format!("{} {}", number(names.len(), "Subscription"), list(&names));
-        trouble(reason, &format!("{whose}: {reason}: {message}"))
+        error(reason, &format!("{whose}: {reason}: {message}"))
     }));
     checks
 }
 
-fn trouble(reason: &str, message: &str) -> Check {
+fn error(reason: &str, message: &str) -> Check {
     let check = well(OPERATORS, "operators-synced", message);
     match reason {
         "SourceMissing" => check.fail(
-            "whoever manages the catalog has to create that Secret, or remove its name from `spec.secrets` of the CatalogSource",
+            "the catalog's owner must create that Secret, or remove its name from `spec.secrets` of the CatalogSource",
         ),
         "SourceForbidden" => check.fail(INSTALL),
         "SourceInvalid" => check.fail(
-            "whoever manages the catalog has to repair that Secret; until then copies keep what they have",
+            "the catalog's owner must repair that Secret; until then the copies keep their content",
         ),
         "SourceUnreadable" => {
-            check.fail("copies keep what they have; the controller tries again")
+            check.fail("the copies keep their content; the controller tries again")
         }
         "ForeignSecret" => check.fail(
-            "delete that Secret if nobody needs it; the controller tries again, at most five minutes later",
+            "delete that Secret if nothing needs it; the controller tries again, at most five minutes later",
         ),
         "Conflict" => check.warn(
             "find the other client in the `managedFields` of the ServiceAccount, and stop it",
@@ -70,7 +70,7 @@ fn trouble(reason: &str, message: &str) -> Check {
         "QuotaExceeded" => check.fail(
             "raise the quota of that namespace; the controller tries again, at most five minutes later",
         ),
-        "Terminating" => check.warn("nothing is to be done: it ends with that namespace"),
+        "Terminating" => check.warn("no action needed: this ends when the namespace is deleted"),
         _ => check.fail("the message has the reason; the controller tries again, at most five minutes later"),
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_is_told_once_with_its_subscriptions_and_what_to_do() {
+    fn each_error_is_reported_once_with_its_subscriptions_and_a_hint() {
         let gps = gps(
             true,
             &[
@@ -163,10 +163,10 @@ mod tests {
             ("Conflict", Warning, "managedFields"),
             ("ServiceAccountMissing", Failure, "kubectl get csv"),
             ("QuotaExceeded", Failure, "quota"),
-            ("Terminating", Warning, "nothing"),
+            ("Terminating", Warning, "no action"),
             ("Rejected", Failure, "the message has the reason"),
         ] {
-            let check = trouble(reason, "why");
+            let check = error(reason, "why");
             assert_eq!(check.result, expected, "{reason}");
             assert!(check.hint.contains(hint), "{reason}: {}", check.hint);
         }

@@ -1,4 +1,4 @@
-//! What this user may do, of all that commands of the plugin ask for.
+//! Which of the permissions that the plugin's commands need this user has.
 
 use globalps_core::names;
 
@@ -27,7 +27,7 @@ pub(crate) struct Permission {
     pub place: Place,
     /// Commands and flags that fail without it.
     pub commands: &'static [&'static str],
-    /// Empty: the commands fail without it. Else what they do not show.
+    /// Empty if the commands fail without it; otherwise what they don't show.
     pub otherwise: &'static str,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             names::ADDITIONAL_SECRET,
             &["add", "diff", "remove", "remove --all", "undo"],
         ),
-        // Nobody can be allowed to create by name: there is none yet.
+        // RBAC can't restrict `create` by name.
         secret("create", "", &["the first add"]),
         secret(
             "update",
@@ -100,7 +100,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         names::CONTROLLER,
         &["add", "--wait"],
     );
-    let otherwise = "which namespace the controller watches, and whether it runs";
+    let otherwise = "the namespace that the controller watches, and whether it runs";
     all.push(optional(controller, Place::Controller, otherwise));
     all
 }
@@ -130,7 +130,7 @@ pub(crate) fn permissions(answers: &[(Permission, bool)]) -> Vec<Check> {
                 message = format!("{message}: they do not show {otherwise}");
             }
             let check = well(PERMISSIONS, "permissions", message);
-            let hint = "ask an administrator of the cluster; the command itself names what to run";
+            let hint = "ask an administrator of the cluster; the command prints the `kubectl` commands that grant it";
             if otherwise.is_empty() {
                 check.fail(hint)
             } else {

@@ -76,11 +76,11 @@ fn audience_rule(audience: &Sight<()>) -> Check {
     match audience {
         Sight::Here(()) => rule("kubelets may request tokens for the credential provider".to_owned()),
         Sight::Absent => rule(format!(
-            "kubelets may not request tokens for the credential provider: ClusterRole `{name}` or its binding is not there, so no pod gets credentials of a source with a scope"
+            "kubelets may not request tokens for the credential provider: ClusterRole `{name}` or its binding does not exist, so no pod gets credentials of a source with a scope"
         ))
         .fail("`kubectl globalps install --apply` creates them"),
         Sight::Hidden => rule(format!("ClusterRole `{name}` can't be seen"))
-            .warn("ask somebody who may read ClusterRoles and ClusterRoleBindings"),
+            .warn("ask a user who may read ClusterRoles and ClusterRoleBindings"),
     }
 }
 
@@ -125,7 +125,7 @@ impl Kind {
             Self::NoProvider => line(
                 "kubelet-no-provider",
                 format!(
-                    "no credential provider before {}, so the credentials file stays in use",
+                    "no support for credential providers before {}, so the credentials file stays in use",
                     shown(MIN_KUBELET)
                 ),
             )
@@ -133,7 +133,7 @@ impl Kind {
             Self::NoScopes => line(
                 "kubelet-no-scopes",
                 format!(
-                    "no scopes before {}, so pods there get no credentials of a source with a scope",
+                    "no support for scopes before {}, so pods there get no credentials of sources with a scope",
                     shown(MIN_KUBELET_FOR_SCOPES)
                 ),
             )
@@ -141,14 +141,14 @@ impl Kind {
             Self::PullsOnly => line(
                 "scope-for-pulls-only",
                 format!(
-                    "before {} a scope holds for pulls, not for an image that is on the node already",
+                    "before {} a scope limits pulls, but not images that are already on the node",
                     shown(ENSURES_PULLED_IMAGES)
                 ),
             )
-            .warn("upgrade their kubelets, or let the admission plugin AlwaysPullImages set `imagePullPolicy: Always`"),
+            .warn("upgrade their kubelets, or enable the admission plugin AlwaysPullImages"),
             Self::All if has_scopes => line(
                 "kubelets",
-                "a scope holds for pulls and for images that are on the node already".to_owned(),
+                "a scope limits pulls and images that are already on the node".to_owned(),
             ),
             Self::All => line("kubelets", "they run the credential provider".to_owned()),
         }
@@ -203,22 +203,22 @@ mod tests {
                 (
                     "kubelet-no-provider",
                     Verdict::Warning,
-                    "1 node (v1.25.9): no credential provider before 1.26, so the credentials file stays in use",
+                    "1 node (v1.25.9): no support for credential providers before 1.26, so the credentials file stays in use",
                 ),
                 (
                     "kubelet-no-scopes",
                     Verdict::Warning,
-                    "1 node (v1.26.0): no scopes before 1.34, so pods there get no credentials of a source with a scope",
+                    "1 node (v1.26.0): no support for scopes before 1.34, so pods there get no credentials of sources with a scope",
                 ),
                 (
                     "scope-for-pulls-only",
                     Verdict::Warning,
-                    "1 node (v1.34.1): before 1.35 a scope holds for pulls, not for an image that is on the node already",
+                    "1 node (v1.34.1): before 1.35 a scope limits pulls, but not images that are already on the node",
                 ),
                 (
                     "kubelets",
                     Verdict::Ok,
-                    "3 nodes (1 v1.35.2, 2 v1.36.3): a scope holds for pulls and for images that are on the node already",
+                    "3 nodes (1 v1.35.2, 2 v1.36.3): a scope limits pulls and images that are already on the node",
                 ),
                 (
                     "audience-rule",

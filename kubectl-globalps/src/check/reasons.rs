@@ -1,4 +1,4 @@
-//! Every reason that the controller or a syncer writes, and what `check` makes of it.
+//! Every reason that the controller or a syncer reports, and the finding of `check` for it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use super::tests::{node, now};
 use super::{Owners, Verdict, credentials, of_nodes};
 
-/// Which check tells of it, and how grave it is; `None`: it needs no word.
+/// The check that reports it and its result; `None` if no check does.
 type Told = Option<(&'static str, Verdict)>;
 
 /// Every reason that a syncer writes.
@@ -174,7 +174,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 68] = {
             "Forbidden",
             Some((OPERATORS, Failure)),
         ),
-        // Told by a line for each failure.
+        // Reported by a line for each failure.
         (OPERATORS_SYNCED, "False", "OperatorsFailed", None),
         (READY, "False", "NoDelivery", Some(("no-delivery", Failure))),
         (
@@ -257,7 +257,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 68] = {
             "RolloutHalted",
             Some(("rollout-halted", Failure)),
         ),
-        // Told by the nodes, or by the condition of the Secret itself.
+        // Reported by the nodes, or by the condition of the Secret.
         (DEGRADED, "True", "NodesFailed", None),
         (DEGRADED, "True", "OriginalUnreadable", None),
         (DEGRADED, "True", "SourceAbsent", None),
@@ -265,7 +265,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 68] = {
         (DEGRADED, "True", "SourceUnreadable", None),
         (DEGRADED, "True", "SourceInvalid", None),
         (DEGRADED, "True", "NodesBlocked", None),
-        // Told by Progressing.
+        // Reported by Progressing.
         (DEGRADED, "True", "Held", None),
         (
             DEGRADED,
@@ -320,7 +320,7 @@ const REASONS_OF_CONDITIONS: [(&str, &str, &str, Told); 68] = {
 };
 
 #[test]
-fn every_reason_is_told_as_it_deserves() {
+fn every_reason_gets_its_finding() {
     for (phase, reason, expected) in REASONS_OF_NODES {
         let objects: BTreeMap<_, _> = [("n".to_owned(), node(phase.clone(), reason))].into();
         let check = &of_nodes(objects.iter(), &[], Owners::default())[0];
@@ -399,10 +399,10 @@ fn the_tables_have_every_reason_that_the_programs_write() {
     }
 }
 
-/// `"CamelCase"` words of a file, or of every file in a folder, without their tests.
+/// `"CamelCase"` words of a file, or of every file in a directory, without their tests.
 fn words_of(path: &std::path::Path) -> std::collections::BTreeSet<String> {
     if path.is_dir() {
-        let entries = std::fs::read_dir(path).expect("a folder");
+        let entries = std::fs::read_dir(path).expect("a directory");
         let paths = entries.map(|entry| entry.expect("an entry").path());
         return paths
             .filter(|path| !path.ends_with("tests.rs"))

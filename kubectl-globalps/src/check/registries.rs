@@ -1,10 +1,10 @@
-//! Whether registries take the credentials that the cluster has for them.
+//! Whether registries accept the cluster's credentials.
 
 use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
 
 use super::{Check, well};
 use crate::additional::Login;
-use crate::registry::{Purpose, Trouble, Verdict};
+use crate::registry::{Purpose, RegistryError, Verdict};
 use crate::registry_name::registry_name;
 
 const REGISTRIES: &str = "registries";
@@ -25,7 +25,7 @@ pub(crate) struct Question {
     pub secrets: Vec<String>,
 }
 
-/// What to ask, each question once, by registry; and what is to be said already.
+/// The credentials to check, without duplicates and sorted by registry, and the findings so far.
 pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec<Check>) {
     let mut questions: Vec<Question> = Vec::new();
     let mut checks = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec
         checks.push(well(
             REGISTRIES,
             "registry",
-            "no Secret has credentials, so no registry was asked",
+            "no Secret has credentials, so no registry was checked",
         ));
     }
     (questions, checks)
@@ -49,24 +49,24 @@ pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec
 
 fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> {
     let not_asked = |why: &str, hint: &str| {
-        let message = format!("Secret `{name}` {why}, so its registries were not asked");
+        let message = format!("Secret `{name}` {why}, so its registries were not checked");
         Box::new(well(REGISTRIES, "registry-secret", message).warn(hint))
     };
     match secret {
         SecretSeen::Hidden => Err(not_asked(
             "can't be read by this user",
-            "ask somebody who may get it; what its controller says of it is above",
+            "ask a user who may read it; the controller's findings are above",
         )),
         SecretSeen::Content(bytes) => parse(bytes.expose()).map_err(|_| {
             not_asked(
-                "is no credentials file",
-                "`kubectl globalps validate` says what is wrong with it",
+                "is not a credentials file",
+                "`kubectl globalps validate` shows the errors",
             )
         }),
     }
 }
 
-/// Entries that a kubelet can't read are told of elsewhere.
+/// Skips entries that a kubelet can't read: other checks report them.
 fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
     for entry in config.entries() {
         let Ok(Some(credential)) = entry.credential() else {
@@ -86,9 +86,8 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
     }
 }
 
-/// One line for each answer: only a registry that says no to its credentials is in the way. That it can't be asked from
-/// here says nothing of the nodes.
-pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -> Check {
+/// One line for each response. Only rejected credentials are a failure: nodes may reach a registry that this machine can't.
+pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryError>) -> Check {
     let registry = &question.login.registry;
     let from = question.secrets.join("`, `");
     let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
@@ -97,17 +96,17 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, Trouble>) -
             let line = line(&verdict.sentence(registry));
             match verdict {
                 Verdict::Accepted => line,
-                Verdict::Open => line.warn("images that everybody may pull need no credentials"),
-                Verdict::Pattern => line.warn("`kubectl globalps explain IMAGE` says which images it is for"),
+                Verdict::Open => line.warn("public images need no credentials"),
+                Verdict::Pattern => line.warn("`kubectl globalps explain IMAGE` shows whether it matches an image"),
                 Verdict::MayNotPull(_) => line.warn(format!(
                     "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
                 )),
             }
         }
-        Err(trouble) => {
-            let failure = trouble.failure(registry, Purpose::Look);
+        Err(error) => {
+            let failure = error.failure(registry, Purpose::Look);
             let line = line(&failure.message);
-            if trouble.is_refusal() {
+            if error.is_refusal() {
                 line.fail(failure.hint)
             } else {
                 line.warn(failure.hint)
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_about_is_said() {
+    fn secrets_that_cannot_be_checked_are_reported() {
         let (questions_, checks) = questions(&secrets(vec![
             ("hidden", SecretSeen::Hidden),
             ("broken", SecretSeen::Content(Secret::new("{"))),
@@ -181,8 +180,8 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "Secret `hidden` can't be read by this user, so its registries were not asked",
-                "Secret `broken` is no credentials file, so its registries were not asked",
+                "Secret `hidden` can't be read by this user, so its registries were not checked",
+                "Secret `broken` is not a credentials file, so its registries were not checked",
             ]
         );
         let (_, checks) = questions(&[]);
@@ -190,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_is_in_the_way() {
+    fn only_rejected_credentials_fail() {
         let (mut asked, _) = questions(&secrets(vec![("s", content_of(r#""r":{"auth":"dTpw"}"#))]));
         let question = asked.remove(0);
-        let refused = Trouble::Refused {
+        let refused = RegistryError::Refused {
             url: "https://r/v2/".to_owned(),
             status: 401,
         };
-        let late = Trouble::Late {
+        let late = RegistryError::Late {
             time: Duration::from_secs(2),
         };
         for (answer, result, message) in [
@@ -209,17 +208,17 @@ mod tests {
             (
                 Ok(Verdict::Open),
                 Grade::Warning,
-                "`r` lets everybody in, so its credentials could not be checked (`s`)",
+                "`r` needs no login, so the credentials could not be checked (`s`)",
             ),
             (
                 Err(refused),
                 Grade::Failure,
-                "`r` does not accept user and password: `https://r/v2/` answers 401 (`s`)",
+                "`r` rejects the user or password: `https://r/v2/` responds with 401 (`s`)",
             ),
             (
                 Err(late),
                 Grade::Warning,
-                "`r` could not be checked: its turn did not come within 2 s (`s`)",
+                "`r` could not be checked: the time limit for all checks was reached: 2 s (`s`)",
             ),
         ] {
             let check = answered(&question, &answer);

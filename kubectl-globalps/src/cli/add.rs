@@ -1,4 +1,4 @@
-//! `add`: where the credentials come from, and how they are tried.
+//! Flags of `add`: the source of the credentials, and the check with the registry.
 
 use std::path::PathBuf;
 
@@ -10,54 +10,54 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::values::{Original, SourceName, label, pattern};
 use super::{DryRun, ObjectFormat, Owner, Span, TEMPLATE, Wait};
 
-/// Give every node the credentials of a registry
+/// Add registry credentials to every node
 ///
-/// Extends the Secret `additional-pull-secret`, or with --source another one; other registries in it stay. Before anything
-/// is written, the registry is asked whether it takes the credentials.
+/// Adds the credentials to the Secret `additional-pull-secret`, or to the one of --source; other registries in it stay.
+/// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # The password comes from a file or another program
+  # Read the password from a file or another program
   kubectl globalps add quay.io -u robot --password-stdin < token
 
-  # Ask for the password, then follow the rollout
+  # Prompt for the password, then follow the rollout
   kubectl globalps add registry.example.com:5000/team -u robot --wait
 
-  # What `docker login` or `podman login` left, credential helpers included
+  # Copy the credentials of `docker login` or `podman login`, also from credential helpers
   kubectl globalps add quay.io ghcr.io --authfile ~/.docker/config.json
 
-  # All that another Secret has
+  # Copy all credentials of another Secret
   kubectl globalps add --from-secret openshift-config/pull-secret --all
 
-  # A registry with a certificate authority of its own
+  # A registry with its own certificate authority
   kubectl globalps add registry.example.com -u robot --ca-file ca.crt
 
-  # Only pods of some namespaces may pull with it
+  # Only pods of some namespaces may use the credentials
   kubectl globalps add quay.io -u robot --source team-a-pull-secret --only-namespaces team-a,'team-a-*'
 
-  # Only show the Secret
+  # Print the Secret without changing the cluster
   kubectl globalps add quay.io -u robot --password-stdin --dry-run=client -o yaml < token"
 )]
 pub(crate) struct Add {
-    /// Registry, or registry and path: `quay.io`, `quay.io/org`
+    /// Registry, optionally with a path: `quay.io`, `quay.io/org`
     #[arg(value_name = "REGISTRY", conflicts_with_all = ["registry", "all"])]
     pub registries: Vec<String>,
-    /// Do not change the cluster
+    /// Print what would change, without changing the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
         default_value = "none", default_missing_value = "client"
     )]
     pub dry_run: DryRun,
-    /// Print the Secret; its credentials are in it with `--dry-run` only
+    /// Print the Secret; without `--dry-run`, its credentials are masked
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<ObjectFormat>,
     #[command(flatten)]
     pub owner: Owner,
     #[command(flatten)]
     pub wait: Wait,
-    // With headings of their own, which what follows would come under too.
+    // Last, because their headings would also cover the flags after them.
     #[command(flatten)]
     pub from: Credentials,
     #[command(flatten)]
@@ -66,32 +66,32 @@ pub(crate) struct Add {
     pub check: LiveCheck,
 }
 
-/// Where the credentials go, and who may pull with them.
+/// The Secret that gets the credentials, and its scope.
 #[derive(Debug, Args)]
 #[command(
-    next_help_heading = "Who may pull with it",
+    next_help_heading = "Scope",
     group(ArgGroup::new("namespaces").multiple(true))
 )]
 pub(crate) struct To {
-    /// Extend this Secret instead of `additional-pull-secret`, and name it in `spec.sources`
+    /// Add to this Secret instead of `additional-pull-secret`, and list it in `spec.sources`
     ///
-    /// A Secret that is a source already keeps its scope, unless --only-namespaces or --only-namespace-labels replace it. A
-    /// new one without these flags is for every pod.
+    /// An existing source keeps its scope, unless --only-namespaces or --only-namespace-labels replace it. A new source
+    /// without these flags is for every pod.
     #[arg(long, value_name = "SECRET")]
     pub source: Option<SourceName>,
-    /// Pods of these namespaces only; `*` stands for any characters. Needs `spec.kubelet.delivery: CredentialProvider`
+    /// Only for pods in these namespaces; `*` matches any characters. Needs `spec.kubelet.delivery: CredentialProvider`
     #[arg(
         long, value_name = "NAMES", value_delimiter = ',', value_parser = pattern,
         requires = "source", group = "namespaces"
     )]
     pub only_namespaces: Vec<Pattern>,
-    /// Pods of namespaces with all of these labels, beside those of --only-namespaces
+    /// Only for pods in namespaces with all of these labels, in addition to --only-namespaces
     #[arg(
         long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label,
         requires = "source", group = "namespaces"
     )]
     pub only_namespace_labels: Vec<(String, String)>,
-    /// Of these pods, only those with these service accounts; `*` stands for any characters
+    /// Only for pods with these service accounts in the selected namespaces; `*` matches any characters
     #[arg(
         long, value_name = "NAMES", value_delimiter = ',', value_parser = pattern,
         requires = "namespaces"
@@ -100,7 +100,7 @@ pub(crate) struct To {
 }
 
 impl To {
-    /// `None`: no flag names one.
+    /// `None` without flags for a scope.
     pub(crate) fn scope(&self) -> Option<SourceScope> {
         let texts = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect();
         let labels = &self.only_namespace_labels;
@@ -121,16 +121,16 @@ impl To {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct Credentials {
-    /// The same as a flag; may be repeated
+    /// REGISTRY as a flag; may be repeated
     #[arg(long, visible_alias = "docker-server", value_name = "REGISTRY")]
     pub registry: Vec<String>,
-    /// User of the registry
+    /// User name for the registry
     #[arg(short, long, visible_alias = "docker-username", value_name = "USER")]
     pub username: Option<String>,
-    /// Read the password from stdin; one line ending at its end is dropped
+    /// Read the password from stdin, without a trailing newline
     #[arg(long, requires = "username", conflicts_with = "password")]
     pub password_stdin: bool,
-    /// Password; others on this machine can see it, so rather use --password-stdin
+    /// Password; other users of this machine can see it, so prefer --password-stdin
     #[arg(
         short,
         long,
@@ -139,21 +139,21 @@ pub(crate) struct Credentials {
         requires = "username"
     )]
     pub password: Option<String>,
-    /// No registry asks for it
+    /// Registries don't use it
     #[arg(long, hide = true, requires = "username")]
     pub docker_email: Option<String>,
-    /// Docker's config.json or podman's auth.json; credential helpers are asked here; may be repeated
+    /// Docker's config.json or podman's auth.json; may be repeated. Its credential helpers run on this machine
     ///
-    /// Without it and without a user, `$REGISTRY_AUTH_FILE`.
+    /// Without --authfile and --username, `$REGISTRY_AUTH_FILE` applies.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["username", "from_secret", "from_file"])]
     pub authfile: Vec<PathBuf>,
-    /// Another Secret of the cluster
+    /// Copy from another Secret of the cluster
     #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with_all = ["username", "from_file"])]
     pub from_secret: Option<Original>,
-    /// A Secret manifest or a config.json, as it is; `-`: from stdin
+    /// A Secret manifest or a config.json, used as it is; `-` reads stdin
     #[arg(long, value_name = "FILE", conflicts_with = "username")]
     pub from_file: Option<PathBuf>,
-    /// Every registry of the files or the Secret
+    /// Add all registries of the files or the Secret
     #[arg(long, conflicts_with_all = ["registry", "username"])]
     pub all: bool,
 }
@@ -161,23 +161,23 @@ pub(crate) struct Credentials {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Check with the registry")]
 pub(crate) struct LiveCheck {
-    /// Do not ask the registry whether it takes the credentials
+    /// Don't check the credentials with the registry
     #[arg(long, conflicts_with_all = ["ca_file", "insecure", "check_timeout"])]
     pub skip_check: bool,
     #[command(flatten)]
     pub asking: Asking,
 }
 
-/// How registries are asked.
+/// Flags for requests to registries.
 #[derive(Debug, Args)]
 pub(crate) struct Asking {
-    /// Certificate authorities to trust beside the machine's own, as PEM
+    /// PEM file with certificate authorities to trust in addition to the machine's own
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub ca_file: Option<PathBuf>,
-    /// Take any certificate, and plain HTTP: others on the way can read the password
+    /// Accept any certificate and plain HTTP; others on the network can then read the password
     #[arg(long)]
     pub insecure: bool,
-    /// Time for each question to a registry
+    /// Timeout of each request to a registry
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub check_timeout: Span,
 }

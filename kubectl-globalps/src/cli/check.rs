@@ -4,23 +4,23 @@ use clap::Args;
 
 use super::{Asking, TEMPLATE, TextFormat};
 
-/// Find out what is in the way: of an installation, of a rollout, of this user
+/// Diagnose the installation, the rollout and your permissions
 ///
-/// √ is well, ‼ deserves a look, × is in the way. Nothing is changed, in the cluster or on a node.
+/// √ passed, ‼ warning, × failed. The command changes nothing in the cluster or on a node.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # Before the installation, and whenever something is wrong
+  # Before the installation, and when something fails
   kubectl globalps check
 
-  # Do the registries still take the credentials?
+  # Check whether the registries still accept the credentials
   kubectl globalps check --registries
 
   # In a script
   kubectl globalps check -o json",
-    after_help = "Exit status: 0 nothing is in the way, 1 something is, 2 the cluster could not be asked",
+    after_help = "Exit status: 0 no check failed, 1 a check failed, 2 error",
     mut_arg("ca_file", |arg| arg.requires("registries")),
     mut_arg("insecure", |arg| arg.requires("registries")),
     mut_arg("check_timeout", |arg| arg.requires("registries"))
@@ -28,10 +28,10 @@ Examples:
 pub(crate) struct Check {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
-    /// Ask every registry, from this machine, whether it takes the credentials that the cluster has for it
+    /// Ask every registry, from this machine, whether it accepts the cluster's credentials
     #[arg(long)]
     pub registries: bool,
-    // With a heading of its own, which what follows would come under too.
+    // Last, because its heading would also cover the flags after it.
     #[command(flatten, next_help_heading = "Check with the registry")]
     pub asking: Asking,
 }

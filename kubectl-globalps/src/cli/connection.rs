@@ -1,4 +1,4 @@
-//! Which cluster: kubectl's own flags.
+//! kubectl's own flags for the connection to the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use globalps_core::names;
 
 use super::Span;
 
-/// kubectl hands none of its own flags to a plugin, so these are all here.
+/// kubectl passes none of its own flags to a plugin, so the plugin defines them.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Connection {
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     /// User of the kubeconfig
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub user: Option<String>,
-    /// Namespace of the pull secrets; with `fleet`, of the `FleetPullSecret`s
+    /// Namespace of the pull secrets; for `fleet`, of the `FleetPullSecret`s
     #[arg(short, long, global = true, value_name = "NAME", default_value = names::NAMESPACE)]
     pub namespace: String,
     /// Address of the API server
@@ -55,13 +55,13 @@ pub(crate) struct Connection {
     /// Key of the client certificate
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub client_key: Option<PathBuf>,
-    /// Do not check the API server's certificate
+    /// Don't verify the API server's certificate
     #[arg(long, global = true, hide_short_help = true)]
     pub insecure_skip_tls_verify: bool,
-    /// Name to expect in the API server's certificate
+    /// Server name for verifying the API server's certificate
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub tls_server_name: Option<String>,
-    /// Time for one request to the API server
+    /// Timeout of one request to the API server
     #[arg(
         long,
         global = true,
@@ -73,7 +73,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A member cluster, with nothing of the flags that say where the hub is.
+    /// Connects to a member cluster and ignores the flags for the connection to the hub.
     pub(crate) fn of_member(&self, kubeconfig: &Path, context: Option<&String>) -> Self {
         Self {
             kubeconfig: Some(kubeconfig.to_owned()),

@@ -9,23 +9,23 @@ use super::fleet_add::FleetAdd;
 use super::fleet_join::FleetJoin;
 use super::{DryRun, Span, StatusFormat, TEMPLATE, TextFormat};
 
-/// Roll a pull secret out to many clusters
+/// Roll out a pull secret to many clusters
 ///
-/// Run against the management cluster, where the hub and the `FleetPullSecret`s are; `-n` is the namespace of the
+/// Run this against the management cluster with the hub and the `FleetPullSecret`s; `-n` is the namespace of the
 /// `FleetPullSecret`.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # Which clusters have it?
+  # Show the phase of every cluster
   kubectl globalps fleet status -A
   kubectl globalps fleet status team-a -n clusters --watch
 
   # Try failed clusters again
   kubectl globalps fleet retry team-a -n clusters --wait
 
-  # Back to the credentials before
+  # Go back to the previous credentials
   kubectl globalps fleet undo team-a -n clusters",
     subcommand_required = true,
     arg_required_else_help = true
@@ -55,33 +55,33 @@ pub(crate) enum FleetCommand {
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # What would be installed for the clusters of two namespaces?
+  # Print the manifests for the clusters of two namespaces
   kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge
 
   # Install it
   kubectl globalps fleet install --image REGISTRY/globalps-hub:TAG --namespaces clusters,edge --apply
 
-  # Another image; the namespaces stay
+  # Change the image and keep the namespaces
   kubectl globalps fleet install --image REGISTRY/globalps-hub:NEWER --apply"
 )]
 pub(crate) struct FleetInstall {
-    /// Image of the hub; with --apply, the one that is installed
+    /// Image of the hub. Default with --apply: the installed image
     #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
     pub image: Option<String>,
-    /// Namespaces with `FleetPullSecret`s and clusters, with commas. In each of them the hub may read every Secret. With
-    /// --apply, those of the installed hub
+    /// Namespaces of `FleetPullSecret`s and clusters, separated by commas. The hub can read every Secret in them. Default with
+    /// --apply: those of the installed hub
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', required_unless_present_any = ["apply", "all_namespaces"])]
     pub namespaces: Vec<String>,
-    /// Every namespace: the hub may read every Secret of the management cluster
+    /// All namespaces: the hub can read every Secret of the management cluster
     #[arg(short = 'A', long, conflicts_with = "namespaces")]
     pub all_namespaces: bool,
-    /// So many processes share the clusters: one is enough for a thousand; with --apply, as installed
+    /// Number of hub processes that share the clusters; one is enough for 1,000. Default with --apply: as installed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SHARDS)))]
     pub shards: Option<u32>,
-    /// Install it, instead of printing the manifests
+    /// Apply the manifests instead of printing them
     #[arg(long)]
     pub apply: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(
         long,
         value_name = "DURATION",
@@ -91,13 +91,13 @@ pub(crate) struct FleetInstall {
     pub timeout: Span,
 }
 
-/// Waiting for a rollout to clusters.
+/// Flags for waiting for a rollout to clusters.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct FleetWait {
     /// Follow the rollout until every cluster is done
     #[arg(long)]
     pub wait: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(
         long,
         value_name = "DURATION",
@@ -109,10 +109,10 @@ pub(crate) struct FleetWait {
 
 /// Show the clusters of a `FleetPullSecret`, or every `FleetPullSecret`
 ///
-/// With --nodes it shows the nodes of one cluster too, as `kubectl globalps status` does in that cluster. It connects with
-/// --member-kubeconfig, or with the kubeconfig in the cluster's Secret on the hub, which you must be allowed to read:
-/// `CLUSTER` if it registers the cluster, else `CLUSTER-kubeconfig` of Cluster API. The identity of `fleet join` may not read
-/// nodes' objects. With `-o json` the cluster then has a field `status` of the shape of `kubectl globalps status -o json`.
+/// With --nodes it also shows the nodes of one cluster, like `kubectl globalps status` in that cluster. It connects with
+/// --member-kubeconfig, or with the kubeconfig in the cluster's Secret on the hub, if you may read that Secret: `CLUSTER` for
+/// a registered cluster, otherwise `CLUSTER-kubeconfig` of Cluster API. The identity created by `fleet join` may not read the
+/// objects of nodes. With `-o json`, the cluster's field `status` has the format of `kubectl globalps status -o json`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
@@ -134,19 +134,19 @@ Examples:
 
   # In a script: wait until every cluster has the credentials
   kubectl globalps fleet status team-a -n clusters --wait --timeout 1h -o json",
-    after_help = "Exit status: 0 every cluster is synced, 1 not, 2 it could not be found out"
+    after_help = "Exit status: 0 all clusters are synced, 1 some are not, 2 error"
 )]
 pub(crate) struct FleetStatus {
-    /// Name of the `FleetPullSecret`; none: all of the namespace
+    /// Name of the `FleetPullSecret`. Default: all in the namespace
     #[arg(value_name = "NAME")]
     pub fleet: Option<String>,
-    /// These clusters only: a name, or NAMESPACE/NAME
+    /// Show only these clusters: NAME or NAMESPACE/NAME
     #[arg(value_name = "CLUSTER")]
     pub clusters: Vec<String>,
-    /// The `FleetPullSecret`s of every namespace
+    /// Show the `FleetPullSecret`s of all namespaces
     #[arg(short = 'A', long, conflicts_with = "fleet")]
     pub all_namespaces: bool,
-    /// The nodes of the one cluster that is named, too
+    /// Also show the nodes of the named cluster
     #[arg(long)]
     pub nodes: bool,
     /// Kubeconfig of that cluster, instead of the one in its Secret on the hub
@@ -157,16 +157,16 @@ pub(crate) struct FleetStatus {
     pub member_context: Option<String>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: StatusFormat,
-    /// Wait until every cluster is synced
+    /// Wait until all clusters are synced
     #[arg(long, conflicts_with = "watch")]
     pub wait: bool,
-    /// Keep the table up to date until Ctrl-C
+    /// Update the table until Ctrl-C
     #[arg(short, long)]
     pub watch: bool,
-    /// No line with the names of the columns
+    /// Don't print the column headers
     #[arg(long)]
     pub no_headers: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(
         long,
         value_name = "DURATION",
@@ -178,9 +178,9 @@ pub(crate) struct FleetStatus {
 
 /// Show what the source Secret changes in the clusters
 ///
-/// Compares the source Secret of the `FleetPullSecret` with the revision that the hub rolls out, one line for each registry.
-/// For clusters that are named, it compares the source with the revision in force there, too. Credentials are never shown,
-/// and never handed to the program that `$KUBECTL_EXTERNAL_DIFF` names.
+/// Compares the source Secret of the `FleetPullSecret` with the revision that the hub rolls out, one line per registry.
+/// For each named cluster, it also compares the source with the revision in force there. Credentials are never shown, and are
+/// not passed to the program in `$KUBECTL_EXTERNAL_DIFF`.
 ///
 /// `-o json` prints `{"name": "clusters/team-a", "revision": 3, "changes": [{"registry": "quay.io", "change": "added"}],
 /// "laggingClusters": ["clusters/m2"]}`, where `change` is `added`, `changed` or `removed`. With clusters it has
@@ -190,31 +190,31 @@ pub(crate) struct FleetStatus {
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # What is not in force yet?
+  # Show what is not in force yet
   kubectl globalps fleet diff team-a -n clusters
 
-  # And which revision has this cluster?
+  # Also compare with the revision of one cluster
   kubectl globalps fleet diff team-a m1 -n clusters
 
-  # What would this Secret, or config.json, change?
+  # Show what a Secret or a config.json would change
   kubectl globalps fleet diff team-a -n clusters -f ~/.docker/config.json",
-    after_help = "Exit status: 0 no differences, 1 differences (without -f: or clusters that lag), 2 an error"
+    after_help = "Exit status: 0 no differences, 1 differences (without -f, also clusters that lag), 2 error"
 )]
 pub(crate) struct FleetDiff {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
     pub fleet: String,
-    /// These clusters, too: a name, or NAMESPACE/NAME
+    /// Also compare with these clusters: NAME or NAMESPACE/NAME
     #[arg(value_name = "CLUSTER")]
     pub clusters: Vec<String>,
-    /// Secret manifest or config.json to compare instead of the source Secret; `-` is stdin
+    /// Compare this Secret manifest or config.json instead of the source Secret; `-` reads stdin
     #[arg(short = 'f', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub filename: Option<PathBuf>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: TextFormat,
 }
 
-/// Pause the rollout: no further cluster is changed
+/// Pause the rollout: no further cluster changes
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -244,11 +244,11 @@ pub(crate) struct FleetResume {
     pub wait: FleetWait,
 }
 
-/// Try failed and blocked clusters again
+/// Retry failed and blocked clusters
 ///
-/// The hub leaves a cluster that failed at a revision alone until the next revision. Once the cause is fixed, this makes it
-/// try the same revision again. Where nodes of the cluster have failed, run `kubectl globalps retry` in that cluster first:
-/// the hub goes by what the cluster itself reports.
+/// A failed cluster waits for the next revision. When you have fixed the cause, this command makes the hub try the same
+/// revision again. If nodes of the cluster have failed, run `kubectl globalps retry` in that cluster first: the hub relies on
+/// what the cluster reports.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -264,7 +264,7 @@ pub(crate) struct FleetRetry {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
     pub fleet: String,
-    /// Clusters, by name or NAMESPACE/NAME; none: every failed or blocked one
+    /// Clusters: NAME or NAMESPACE/NAME. Default: all failed and blocked clusters
     #[arg(value_name = "CLUSTER")]
     pub clusters: Vec<String>,
     #[command(flatten)]
@@ -273,7 +273,7 @@ pub(crate) struct FleetRetry {
 
 /// Go back to the credentials of an earlier revision
 ///
-/// Writes an earlier revision that every cluster had into the source Secret again; from there it is a rollout like any other.
+/// Writes an earlier revision that every cluster had back to the source Secret, which starts a normal rollout.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -282,10 +282,10 @@ Examples:
   # To the last revision that differs from the source Secret
   kubectl globalps fleet undo team-a -n clusters
 
-  # What would change?
+  # Show what would change
   kubectl globalps fleet undo team-a -n clusters --to-revision 3 --dry-run
 
-  # Without a question
+  # Without a confirmation prompt
   kubectl globalps fleet undo team-a -n clusters --yes --wait"
 )]
 pub(crate) struct FleetUndo {
@@ -295,13 +295,13 @@ pub(crate) struct FleetUndo {
     /// Number of the revision
     #[arg(long, value_name = "REVISION")]
     pub to_revision: Option<i64>,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
-    /// Change the Secret even where another program owns it
+    /// Change the Secret even if another program owns it
     #[arg(long)]
     pub force_conflicts: bool,
-    /// Do not change the cluster
+    /// Print what would change, without changing the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
         default_value = "none", default_missing_value = "client"
@@ -314,7 +314,7 @@ pub(crate) struct FleetUndo {
 /// Delete a `FleetPullSecret`
 ///
 /// With `spec.deletionPolicy: Remove` the hub first removes the Secret from every cluster, a few at a time. With `Orphan` the
-/// Secret stays in the clusters and nothing manages it any more. The source Secret stays in both cases.
+/// Secret stays in the clusters, unmanaged. In both cases the source Secret stays.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -322,17 +322,17 @@ pub(crate) struct FleetUndo {
 Examples:
   kubectl globalps fleet remove team-a -n clusters
 
-  # Without a question; returns when no cluster has the Secret
+  # Without a confirmation prompt; returns when no cluster has the Secret
   kubectl globalps fleet remove team-a -n clusters --yes --wait"
 )]
 pub(crate) struct FleetRemove {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
     pub fleet: String,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
-    /// It is no error if there is nothing to remove
+    /// Succeed if there is nothing to remove
     #[arg(long)]
     pub ignore_not_found: bool,
     #[command(flatten)]

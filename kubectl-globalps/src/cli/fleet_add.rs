@@ -5,17 +5,17 @@ use clap::Args;
 use super::values::label;
 use super::{Credentials, DryRun, FleetWait, LiveCheck, Owner, TEMPLATE};
 
-/// Give clusters the credentials of a registry
+/// Add registry credentials to clusters
 ///
-/// Extends the source Secret of the `FleetPullSecret`; other registries in it stay. Where there is no such `FleetPullSecret`,
-/// creates it for the clusters that --cluster-selector and --registered name, with its source Secret. Before anything is
-/// written, the registry is asked whether it accepts the credentials.
+/// Adds the credentials to the source Secret of the `FleetPullSecret`; other registries in it stay. If the `FleetPullSecret`
+/// doesn't exist, the command creates it and its source Secret, for the clusters of --cluster-selector and --registered.
+/// Before it writes, the command checks the credentials with the registry.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # Another registry, or another password, for the clusters of team-a
+  # Add a registry or change a password for the clusters of team-a
   kubectl globalps fleet add team-a -n clusters --registry quay.io -u robot --password-stdin --wait < token
 
   # A new FleetPullSecret for some clusters of Cluster API
@@ -28,7 +28,7 @@ pub(crate) struct FleetAdd {
     /// Name of the `FleetPullSecret`
     #[arg(value_name = "NAME")]
     pub fleet: String,
-    /// Do not change the cluster
+    /// Print what would change, without changing the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
         default_value = "none", default_missing_value = "client"
@@ -38,7 +38,7 @@ pub(crate) struct FleetAdd {
     pub owner: Owner,
     #[command(flatten)]
     pub wait: FleetWait,
-    // With headings of their own, which what follows would come under too.
+    // Last, because their headings would also cover the flags after them.
     #[command(flatten)]
     pub from: Credentials,
     #[command(flatten)]
@@ -51,13 +51,13 @@ pub(crate) struct FleetAdd {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "New FleetPullSecret")]
 pub(crate) struct NewFleet {
-    /// Labels of the `Cluster`s of Cluster API in its namespace
+    /// Select the Cluster API `Cluster`s with these labels in its namespace
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     pub cluster_selector: Vec<(String, String)>,
-    /// Clusters of its namespace that a Secret registers; without --cluster-selector no others
+    /// Select the clusters that `fleet join` registered in its namespace; without --cluster-selector, only these
     #[arg(long)]
     pub registered: bool,
-    /// Source Secret; by default it has the name of the `FleetPullSecret`
+    /// Source Secret. Default: the name of the `FleetPullSecret`
     #[arg(long, value_name = "SECRET")]
     pub source: Option<String>,
 }

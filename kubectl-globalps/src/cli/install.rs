@@ -9,7 +9,7 @@ use super::{
     TEMPLATE,
 };
 
-/// Print or apply what globalps needs in a cluster
+/// Print or apply the manifests of globalps
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -21,33 +21,33 @@ Examples:
   # Apply them and wait until the controller runs
   kubectl globalps install --controller-image ... --syncer-image ... --apply
 
-  # Let the Secret of another team be one more source
+  # Add the Secret of another team as a source
   kubectl globalps install --source team-a-pull-secret --apply
 
-  # Keep a pull secret in every namespace, and change no node
+  # Keep a pull secret in every namespace instead of changing nodes
   kubectl globalps install --image-pull-secrets --delivery None --apply
 
-  # Copy the pull secret of a catalog of the Operator Lifecycle Manager to the operators that come from it
+  # Copy the pull secret of a catalog (Operator Lifecycle Manager) to the operators installed from it
   kubectl globalps install --operators olm/pull --apply
 
-  # Let `spec.kubelet.unit` name a unit that is of no known distribution
+  # Allow `spec.kubelet.unit` to name another systemd unit
   kubectl globalps install --allow-unit my-kubelet.service --apply"
 )]
 pub(crate) struct Install {
-    /// Image of the controller; with --apply, the one that is installed
+    /// Image of the controller. Default with --apply: the installed image
     #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
     pub controller_image: Option<String>,
-    /// Image of the agent that runs on every node; with --apply, the one that is installed
+    /// Image of the agent on every node. Default with --apply: the installed image
     #[arg(long, value_name = "IMAGE", required_unless_present = "apply")]
     pub syncer_image: Option<String>,
-    /// Secret with the cluster's original pull secret, which the controller may read then
+    /// The cluster's original pull secret; lets the controller read it
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub original: Option<Original>,
-    /// Further Secret of the namespace with credentials, which the controller may read then; may be repeated. With --apply,
-    /// beside those that are sources already
+    /// Further Secret with credentials in the namespace; lets the controller read it; may be repeated. With --apply, existing
+    /// sources stay
     #[arg(long, value_name = "NAME")]
     pub source: Vec<String>,
-    /// `HostedControlPlane` whose pull secret is the original one, on its management cluster
+    /// Use the pull secret of this `HostedControlPlane` on the management cluster as the original
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
@@ -55,46 +55,46 @@ pub(crate) struct Install {
         conflicts_with = "original"
     )]
     pub hosted_control_plane: Option<ControlPlane>,
-    /// Secret of namespace globalps-system with a kubeconfig of its management cluster, under the key `kubeconfig`
+    /// Secret in namespace globalps-system with a kubeconfig of the management cluster, under the key `kubeconfig`
     #[arg(long, value_name = "NAME", requires = "hosted_control_plane")]
     pub kubeconfig_secret: Option<String>,
-    /// systemd unit that `spec.kubelet.unit` can name beside those of known kubelets; may be repeated. Each node restarts it
+    /// Allow `spec.kubelet.unit` to name this systemd unit, in addition to known kubelets; may be repeated. Each node restarts it
     #[arg(long, value_name = "NAME.service")]
     pub allow_unit: Vec<KubeletUnit>,
-    /// File that `spec.kubelet.configFile` can name beside those of known kubelets; may be repeated. Each node's syncer
-    /// may write in its directory
+    /// Allow `spec.kubelet.configFile` to name this file, in addition to those of known kubelets; may be repeated. Each node's
+    /// syncer may write to its directory
     #[arg(long, value_name = "PATH")]
     pub allow_config_file: Vec<KubeletFile>,
-    /// Paths that `spec.kubelet.credentialProvider` can name beside those of known distributions; may be repeated. Each
-    /// node's syncer may write in these directories
+    /// Allow `spec.kubelet.credentialProvider` to name these paths, in addition to those of known distributions; may be
+    /// repeated. Each node's syncer may write to these directories
     #[arg(long, value_name = "CONFIG:BIN_DIR")]
     pub allow_provider: Vec<Provider>,
-    /// How credentials reach the kubelets: by their credentials file, by a credential provider, or not at all
+    /// How credentials reach the kubelets
     #[arg(long, value_enum, ignore_case = true)]
     pub delivery: Option<Delivery>,
-    /// Keep a pull secret of this name in every namespace; without a name, `global-pull-secret`
+    /// Keep a pull secret in every namespace. Default name: `global-pull-secret`
     #[arg(
         long, value_name = "SECRET_NAME", num_args = 0..=1, require_equals = true,
         default_missing_value = names::GLOBAL_SECRET
     )]
     pub image_pull_secrets: Option<SecretName>,
-    /// How pods refer to that Secret. Default: `admission`; with --apply, where the API server serves
-    /// `MutatingAdmissionPolicy` v1, else `service-accounts`
+    /// How pods get the reference to that Secret. Default: `admission`. With --apply, `service-accounts` if the API server
+    /// doesn't serve `MutatingAdmissionPolicy` v1
     #[arg(long, value_enum, ignore_case = true, requires = "image_pull_secrets")]
     pub attach: Option<AttachBy>,
-    /// Pull secret that a `CatalogSource` names, which the controller may read and copy for its operators then; may be repeated.
-    /// With --apply, beside those that are granted already; to take one away, delete its name from `ClusterRole`
-    /// globalps-operators and the Role of that name in its namespace, and install again
+    /// Pull secret of a `CatalogSource`; lets the controller read it and copy it for the catalog's operators; may be repeated.
+    /// With --apply, earlier grants stay. To revoke one, delete its name from `ClusterRole` globalps-operators, delete the Role
+    /// of that name in its namespace, and run install again
     #[arg(long, value_name = "NAMESPACE/SECRET", value_delimiter = ',')]
     pub operators: Vec<CatalogSecret>,
-    /// Pull secret of globalps' own images, which you make in `globalps-system` and in the namespace of `-n`; with --apply,
-    /// as installed
+    /// Pull secret for the images of globalps. Create it in `globalps-system` and in the namespace of `-n`. Default with
+    /// --apply: the installed one
     #[arg(long, value_name = "SECRET_NAME")]
     pub images_pull_secret: Option<SecretName>,
-    /// Apply the manifests, and wait until the controller runs
+    /// Apply the manifests and wait until the controller runs
     #[arg(long)]
     pub apply: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(
         long,
         value_name = "DURATION",
@@ -107,13 +107,13 @@ pub(crate) struct Install {
 /// How credentials reach the kubelets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Delivery {
-    /// The kubelet's credentials file, and a restart for each change
+    /// The kubelet's credentials file; each change restarts the kubelet
     #[value(name = "ConfigFile")]
     ConfigFile,
-    /// A program that the kubelet runs at each pull: no restarts, and sources can have a scope
+    /// A program that the kubelet runs at each pull; changes restart nothing, and sources can have a scope
     #[value(name = "CredentialProvider")]
     CredentialProvider,
-    /// Not at all: no node runs anything of globalps
+    /// No delivery to nodes: globalps runs nothing on them
     #[value(name = "None")]
     None,
 }
@@ -128,7 +128,7 @@ impl From<Delivery> for DeliveryType {
     }
 }
 
-/// How pods refer to the Secret of their namespace.
+/// How pods get the reference to the Secret of their namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AttachBy {
     /// A `MutatingAdmissionPolicy` adds the reference to each new pod

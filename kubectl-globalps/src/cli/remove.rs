@@ -5,7 +5,7 @@ use clap::{ArgGroup, Args};
 use super::values::SourceName;
 use super::{DryRun, Owner, TEMPLATE, Wait};
 
-/// Take the credentials of a registry away from every node
+/// Remove registry credentials from every node
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -13,13 +13,13 @@ use super::{DryRun, Owner, TEMPLATE, Wait};
 Examples:
   kubectl globalps remove quay.io --wait
 
-  # What would nodes lose?
+  # Show what nodes would lose
   kubectl globalps remove quay.io --dry-run
 
-  # Put every node back as it was, without a question
+  # Restore every node, without a confirmation prompt
   kubectl globalps remove --all --yes --wait
 
-  # The same, without nodes that never return
+  # The same, without waiting for unreachable nodes
   kubectl globalps remove --all --skip-unreachable --wait
 
   # A registry of another source
@@ -28,10 +28,10 @@ Examples:
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Remove {
-    /// Registry, or registry and path, as it was added
+    /// Registry, optionally with a path, as it was added
     #[arg(value_name = "REGISTRY", group = "what")]
     pub registries: Vec<String>,
-    /// The same as a flag; may be repeated
+    /// REGISTRY as a flag; may be repeated
     #[arg(
         long,
         visible_alias = "docker-server",
@@ -39,22 +39,22 @@ pub(crate) struct Remove {
         group = "what"
     )]
     pub registry: Vec<String>,
-    /// Every registry: deletes the Secret. Every node is restored, or keeps what `spec.sources` gives
+    /// Delete the Secret. Every node is restored, or keeps what `spec.sources` provides
     #[arg(long, group = "what")]
     pub all: bool,
-    /// Of this Secret instead of `additional-pull-secret`; with its last registry it goes, and leaves `spec.sources`
+    /// Remove from this Secret instead of `additional-pull-secret`; the last registry also removes the Secret and its entry in `spec.sources`
     #[arg(long, value_name = "SECRET")]
     pub source: Option<SourceName>,
-    /// Finish without unreachable nodes, and name what stays on them
+    /// Finish without unreachable nodes and list what stays on them
     #[arg(long, conflicts_with_all = ["registries", "registry", "source"])]
     pub skip_unreachable: bool,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
-    /// It is no error if there is nothing to remove
+    /// Succeed if there is nothing to remove
     #[arg(long)]
     pub ignore_not_found: bool,
-    /// Show what nodes lose, and do not change the cluster
+    /// Show what nodes would lose, without changing the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
         default_value = "none", default_missing_value = "client"

@@ -1,13 +1,13 @@
-//! Flags of the commands that steer a rollout.
+//! Flags of the commands that control a rollout.
 
 use clap::Args;
 
 use super::{DryRun, ListFormat, Owner, TEMPLATE, Wait};
 
-/// Try failed nodes once more
+/// Retry failed nodes
 ///
-/// A node that did not take a revision is left alone until another one is rolled out. Once the cause is mended, this
-/// lets it try the same revision again.
+/// A failed node waits for the next revision. When you have fixed the cause, this command makes it try the same revision
+/// again.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -20,14 +20,14 @@ Examples:
   kubectl globalps retry node-2"
 )]
 pub(crate) struct Retry {
-    /// Nodes; none: every failed one
+    /// Nodes. Default: all failed nodes
     #[arg(value_name = "NODE")]
     pub nodes: Vec<String>,
     #[command(flatten)]
     pub wait: Wait,
 }
 
-/// Hold the rollout: no further node is changed
+/// Pause the rollout: no further node changes
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -35,12 +35,12 @@ pub(crate) struct Retry {
 Examples:
   kubectl globalps pause
 
-  # And go on
+  # Resume it
   kubectl globalps resume"
 )]
 pub(crate) struct Pause {}
 
-/// Go on with a rollout that was held
+/// Resume a paused rollout
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -53,10 +53,10 @@ pub(crate) struct Resume {
     pub wait: Wait,
 }
 
-/// Show the additional pull secrets that were rolled out
+/// List the additional pull secrets that were rolled out
 ///
-/// What differs from the one in force is told a registry: `+` would come, `-` would go, `~` would change. Credentials
-/// are never shown.
+/// For each registry that differs from the Secret in force: `+` would be added, `-` removed, `~` changed. Credentials are
+/// never shown.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
@@ -64,45 +64,45 @@ pub(crate) struct Resume {
 Examples:
   kubectl globalps history
 
-  # What would going back to revision 3 change?
+  # Show what going back to revision 3 would change
   kubectl globalps history --revision 3
 
-  # Back to one of them
+  # Go back to revision 3
   kubectl globalps undo --to-revision 3"
 )]
 pub(crate) struct History {
-    /// Only this revision, with what going back to it changes
+    /// Show only this revision, and what going back to it would change
     #[arg(long, value_name = "REVISION")]
     pub revision: Option<i64>,
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: ListFormat,
 }
 
-/// Go back to an additional pull secret that was rolled out before
+/// Go back to an earlier additional pull secret
 ///
-/// Writes it into the Secret `additional-pull-secret` again; from there it is a rollout like any other.
+/// Writes the earlier content back to the Secret `additional-pull-secret`, which starts a normal rollout.
 #[derive(Debug, Args)]
 #[command(
     help_template = TEMPLATE,
     before_help = "\
 Examples:
-  # To the last one that is not what is there now
+  # To the last one that differs from the current Secret
   kubectl globalps undo
 
-  # What would change?
+  # Show what would change
   kubectl globalps undo --to-revision 3 --dry-run
 
-  # Without a question
+  # Without a confirmation prompt
   kubectl globalps undo --to-revision 3 --yes --wait"
 )]
 pub(crate) struct Undo {
-    /// Revision of `kubectl globalps history`
+    /// Revision listed by `kubectl globalps history`
     #[arg(long, value_name = "REVISION")]
     pub to_revision: Option<i64>,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
-    /// Do not change the cluster
+    /// Print what would change, without changing the cluster
     #[arg(
         long, value_name = "HOW", num_args = 0..=1, require_equals = true,
         default_value = "none", default_missing_value = "client"

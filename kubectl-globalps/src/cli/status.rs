@@ -13,7 +13,7 @@ pub(crate) enum StatusFormat {
     Name,
 }
 
-/// Show how far every node is
+/// Show the phase of every node
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
@@ -29,35 +29,35 @@ Examples:
   kubectl globalps status -l topology.kubernetes.io/zone=a
   kubectl globalps status --node node-2 -o wide
 
-  # Every namespace, where namespaces get pull secrets
+  # Every namespace, if globalps delivers to namespaces
   kubectl globalps status --namespaces
 
   # In a script: wait until every node has the credentials
   kubectl globalps status --wait --timeout 5m -o json",
-    after_help = "Exit status: 0 every node or namespace is synced, 1 not, 2 it could not be found out"
+    after_help = "Exit status: 0 all nodes or namespaces are synced, 1 some are not, 2 error"
 )]
 pub(crate) struct Status {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: StatusFormat,
-    /// This node only; may be repeated
+    /// Show only this node; may be repeated
     #[arg(long, value_name = "NODE")]
     pub node: Vec<String>,
-    /// Nodes with these labels only, as `kubectl get nodes -l` takes them
+    /// Show only nodes with these labels; same syntax as `kubectl get nodes -l`
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// Namespaces instead of nodes, each with the state of its pull secret
+    /// Show namespaces instead of nodes, with the state of each pull secret
     #[arg(long, conflicts_with_all = ["node", "selector", "wait", "watch"])]
     pub namespaces: bool,
-    /// Wait until every node, and every namespace that gets a pull secret, is synced
+    /// Wait until all nodes, and all namespaces that get a pull secret, are synced
     #[arg(long, conflicts_with = "watch")]
     pub wait: bool,
-    /// Keep the table up to date until Ctrl-C
+    /// Update the table until Ctrl-C
     #[arg(short, long)]
     pub watch: bool,
-    /// No line with the names of the columns
+    /// Don't print the column headers
     #[arg(long)]
     pub no_headers: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(
         long,
         value_name = "DURATION",

@@ -1,4 +1,4 @@
-//! Values of flags.
+//! Types of flag values.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use globalps_core::api::ProviderPaths;
 use globalps_core::provider::{Pattern, PatternError};
 use globalps_core::{api, names};
 
-/// A time as kubectl takes it: `90s`, `5m`, `1h30m`, or a number of seconds.
+/// A duration in kubectl's syntax: `90s`, `5m`, `1h30m`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub Duration);
 
 impl Span {
-    /// Longer than anybody waits, and short enough to be added to the present.
+    /// Short enough to be added to the current time without overflow.
     const MAX: Duration = Duration::from_hours(24 * 365 * 30);
 }
 
@@ -20,7 +20,7 @@ impl FromStr for Span {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "must be a time such as `90s`, `5m` or `1h30m`";
+        const FORM: &str = "must be a duration such as `90s`, `5m` or `1h30m`";
         if let Ok(seconds) = text.parse::<u64>() {
             return if seconds == 0 {
                 Err("must be more than 0")
@@ -66,7 +66,7 @@ impl FromStr for Original {
     }
 }
 
-/// Name of a Secret that is, or can be, one of `spec.sources`.
+/// Name of a Secret for `spec.sources`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceName(pub String);
 
@@ -74,19 +74,19 @@ impl FromStr for SourceName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        /// So that a key of a Secret can name it.
+        /// The name must fit into a key of a Secret.
         const MAX: usize = 236;
         if [names::ADDITIONAL_SECRET, names::GLOBAL_SECRET].contains(&text) {
-            Err("must be another Secret than `additional-pull-secret` and `global-pull-secret`")
+            Err("can't be `additional-pull-secret` or `global-pull-secret`")
         } else if is_object_name(text, MAX) {
             Ok(Self(text.to_owned()))
         } else {
-            Err("must be the name of a Secret, of 236 characters at most")
+            Err("must be the name of a Secret, at most 236 characters")
         }
     }
 }
 
-/// Whether it is a valid name of an object, not longer than this.
+/// Whether the text is a valid object name of at most this length.
 fn is_object_name(text: &str, max: usize) -> bool {
     let bytes = text.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -97,7 +97,7 @@ fn is_object_name(text: &str, max: usize) -> bool {
         && bytes.iter().copied().all(is_of_a_name)
 }
 
-/// Name of the Secret that each namespace gets.
+/// Name of the Secret in each namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretName(pub String);
 
@@ -107,7 +107,7 @@ impl FromStr for SecretName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const MAX: usize = 253;
         if text == names::ADDITIONAL_SECRET {
-            Err("must be another Secret than `additional-pull-secret`")
+            Err("can't be `additional-pull-secret`")
         } else if is_object_name(text, MAX) {
             Ok(Self(text.to_owned()))
         } else {
@@ -178,7 +178,7 @@ impl FromStr for ControlPlane {
 pub(crate) struct CatalogSecret(pub (String, String));
 
 impl CatalogSecret {
-    /// By the name of a copy; `None`: no copy has this name.
+    /// Parses the name of a copy; `None` if it is not one.
     pub(crate) fn of_copy(copy: &str) -> Option<Self> {
         // The first dot ends the namespace, which has none.
         let id = copy.strip_prefix("globalps-")?.replacen('.', "/", 1);
@@ -195,14 +195,16 @@ impl FromStr for CatalogSecret {
         let (namespace, name) = &id;
         if !is_object_name(namespace, 63) || namespace.contains('.') {
             return Err(
-                "its namespace must be of lower-case letters, digits and `-`, and of 63 characters at most",
+                "the namespace can contain only lower-case letters, digits and `-`, at most 63 characters",
             );
         }
         if !name.split('.').all(|part| is_object_name(part, MAX)) {
-            return Err("must name a Secret, of lower-case letters, digits, `-` and `.`");
+            return Err(
+                "the name of the Secret can contain only lower-case letters, digits, `-` and `.`",
+            );
         }
         if names::operator_secret(namespace, name).len() > MAX {
-            return Err("is too long: namespace and name have 243 characters at most");
+            return Err("is too long: namespace and name can have at most 243 characters together");
         }
         Ok(Self(id))
     }

@@ -1,4 +1,4 @@
-//! `add`: registries in the additional pull secret or in another source, new ones or with other credentials.
+//! `add`: adds registries to the additional pull secret or to another source, or changes their credentials.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_core::dockerconfig::{DockerConfig, validate};
@@ -24,10 +24,10 @@ use crate::password;
 use crate::printer::{Printer, json, unprintable};
 use crate::status::Goal;
 
-/// Of a source with a scope, where it is so.
+/// Warning for a source with a scope that nodes don't get.
 const NOT_DELIVERED: &str = "nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider --apply` sets it";
-/// Of a source whose scope has service accounts, where it is so.
-const NOT_FOR_NAMESPACES: &str = "no pod gets it: a namespace's Secret is for every pod of the namespace, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
+/// Warning for a scope with service accounts that nothing delivers.
+const NOT_FOR_NAMESPACES: &str = "no pod gets the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
 pub(super) async fn run(
     args: &Add,
@@ -43,7 +43,7 @@ pub(super) async fn run(
     };
     let Some(cluster) = cluster else {
         let changed = without_cluster(&logins, &flags.namespace, args)?;
-        printer.note("no cluster is configured, so the Secret has these registries only");
+        printer.note("no cluster is configured, so the Secret contains only these registries");
         show(printer, &changed, args)?;
         return Ok(Exit::Done);
     };
@@ -59,8 +59,8 @@ pub(super) async fn run(
     follow_if(&cluster, Goal::Synced, &args.wait).await
 }
 
-/// What is to be added, once the registries accepted it, and the cluster if it was read for that. The caller connects
-/// afterwards, so that a wrong password is reported without a cluster, too.
+/// The checked credentials, and the cluster if they came from it. The caller connects later, so that a wrong password is
+/// also reported without a cluster.
 pub(super) async fn checked<'a>(
     from: &Credentials,
     check: &LiveCheck,
@@ -93,7 +93,7 @@ fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Chan
     })
 }
 
-/// What is to be added, and the cluster, where it was asked for that.
+/// The credentials to add, and the cluster if they come from it.
 async fn logins<'a>(
     from: &Credentials,
     flags: &Connection,
@@ -127,7 +127,7 @@ async fn logins<'a>(
     Ok((logins, cluster))
 }
 
-/// What a Secret of the cluster has, in the form of today or the old one.
+/// The credentials of a Secret, in the current or the old format.
 async fn of_secret(
     cluster: &Cluster<'_>,
     namespace: &str,
@@ -159,11 +159,11 @@ async fn of_secret(
     AuthFile::of_others(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
-/// What became of it.
+/// The result.
 struct Changed {
     secret: Secret,
     outcome: Outcome,
-    /// What else was changed, a line each.
+    /// Other changes, one line each.
     beside: Vec<String>,
     /// The revision before, where a source brings a newer one.
     awaited: Option<i64>,
@@ -174,7 +174,7 @@ fn name_of(args: &Add) -> &str {
     source.map_or(names::ADDITIONAL_SECRET, |source| &source.0)
 }
 
-/// Shows what will change, and changes it; again where somebody else was faster.
+/// Shows the preview and writes the change; retries on a conflict.
 async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<Changed, Failure> {
     let name = name_of(args);
     must_watch(cluster).await?;
@@ -207,7 +207,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 for owner in owner.into_iter().chain(of_entry) {
                     cluster
                         .printer()
-                        .warning(format_args!("`{owner}` may undo the change"));
+                        .warning(format_args!("`{owner}` may revert the change"));
                 }
                 announced.show(cluster.printer());
                 told = announced;
@@ -239,7 +239,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     }
 }
 
-/// What the change does to nodes and namespaces, with every credential masked, and what of it is not as it looks.
+/// The effect on nodes and namespaces, with masked credentials, and warnings.
 #[derive(Default, PartialEq)]
 struct Announcement {
     changes: String,
@@ -266,10 +266,13 @@ async fn announcement(
     let before = existing.map(config_of).transpose()?.unwrap_or_default();
     let after = config_of(planned)?;
     let (global, gps) = (cluster.api::<Secret>(), cluster.api::<GlobalPullSecret>());
-    // Who may not see what is in force, or has no globalps yet, is told what changes in the Secret.
+    // Without access to the content in force, or without globalps, the preview compares only the Secret.
     let (global, gps) = futures::join!(
-        cluster.call("see what is in force", global.get_opt(names::GLOBAL_SECRET)),
-        cluster.call("see who wins", gps.get_opt(names::GLOBAL_SECRET)),
+        cluster.call(
+            "read the content in force",
+            global.get_opt(names::GLOBAL_SECRET)
+        ),
+        cluster.call("read the precedence", gps.get_opt(names::GLOBAL_SECRET)),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let spec = gps.as_ref().map(|gps| &gps.spec);
@@ -329,7 +332,7 @@ async fn announcement(
     })
 }
 
-/// Sends the Secret, where that changes anything.
+/// Writes the Secret if it changes.
 pub(super) async fn send(
     cluster: &Cluster<'_>,
     secret: Secret,

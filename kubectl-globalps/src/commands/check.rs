@@ -29,7 +29,7 @@ use crate::facts::Facts;
 use crate::printer::{Printer, Stream, json};
 use crate::registry::Trust;
 use crate::status::Status;
-use crate::syncers::{is_ours, troubles};
+use crate::syncers::{is_ours, pod_errors};
 
 pub(super) async fn run(
     args: &Args,
@@ -92,7 +92,7 @@ async fn look(
     let answers = join_all(reviews.map(|permission| may(&cluster, permission))).await;
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers));
-    // Who may not look at the objects is told so by the line about that permission.
+    // The line about the permission reports objects that this user may not read.
     let facts = match facts {
         Ok(facts) => Some(facts),
         Err(failure) if failure.is(403) => None,
@@ -199,7 +199,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
         if let Sight::Here(daemon_set) = daemon_set
             && is_ours(daemon_set)
         {
-            found.extend(troubles(cluster, daemon_set).await?);
+            found.extend(pod_errors(cluster, daemon_set).await?);
         }
     }
     Ok(Installed {
@@ -245,7 +245,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
                 ours: is_ours(&found),
             }
         }),
-        troubles: found,
+        pod_errors: found,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::client::Cluster;
 use crate::error::Failure;
 use crate::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
 
-/// Nothing where namespaces get no Secrets.
+/// No checks if namespaces get no Secrets.
 pub(super) async fn of_namespaces(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,

@@ -33,7 +33,7 @@ pub(super) async fn registries(
     Ok(checks)
 }
 
-/// `None`: there is none, which is told elsewhere where it matters.
+/// `None` if it doesn't exist; other checks report this if it matters.
 async fn secret(
     cluster: &Cluster<'_>,
     name: &str,

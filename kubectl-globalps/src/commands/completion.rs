@@ -1,4 +1,4 @@
-//! `completion`, and what kubectl asks a plugin for while somebody types.
+//! `completion`, and the completions that kubectl requests from a plugin.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::printer::Printer;
 use crate::scope::shown;
 use crate::status::has_failed;
 
-/// Whoever presses a key twice waits no longer.
+/// Users don't wait longer for a completion.
 const DEADLINE: Duration = Duration::from_millis(1500);
 
 /// What cobra's shell scripts take for "do not offer files".
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
 }
 
 /// Answers kubectl: one choice a line, a tab and a description, and a last line with what the shell is to do. What can't
-/// be found out is left out, without a word: the words would land in the middle of what somebody types.
+/// be read is omitted without a message: the message would appear in the command line.
 pub(crate) fn answer(words: &[String]) {
     let printer = Printer::silent();
     let wanted = wanted(Cli::command(), words);

@@ -199,7 +199,7 @@ fn unreadable() -> Failure {
             "Secret `{}` is not as this plugin knows it",
             names::GLOBAL_SECRET
         ),
-        "check with `kubectl globalps version` that plugin and controller are of the same version",
+        "check with `kubectl globalps version` that the plugin and the controller have the same version",
     )
 }
 
@@ -312,7 +312,7 @@ async fn secret(
         .await
 }
 
-/// The Secrets that a pod names. Those that are not there a kubelet goes on without.
+/// The Secrets that a pod names. The kubelet ignores missing ones.
 pub(super) async fn secrets(
     cluster: &Cluster<'_>,
     namespace: &str,
@@ -330,9 +330,9 @@ pub(super) async fn secrets(
             Some(None) => asked
                 .notes
                 .push(format!("{title} has no key `{}`", names::DATA_KEY)),
-            None => asked.notes.push(format!(
-                "{title} is not there, and the kubelet goes on without it"
-            )),
+            None => asked
+                .notes
+                .push(format!("{title} does not exist; the kubelet ignores it")),
         }
     }
     if references.is_empty() {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_told_with_the_catalogs_pull_secret() {
+    fn a_copy_is_shown_with_the_catalogs_pull_secret() {
         for (name, label, expected) in [
             (
                 "globalps-olm.pull.v2",

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn each_credential_of_the_secret_is_told_with_its_source() {
+    fn each_credential_of_the_secret_is_shown_with_its_source() {
         for (namespace, expected) in [
             (
                 "other",
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_the_reference_is_told_why_and_what_to_do() {
+    fn a_pod_without_the_reference_gets_the_reason_and_a_hint() {
         use Attach::{Admission, ServiceAccounts};
         let of = |account: &str| {
             Puller::Pod(PodIdentity {

@@ -43,7 +43,7 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-pub(super) const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` says how many are kept";
+pub(super) const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` sets how many are kept";
 
 fn not_kept(number: i64) -> Failure {
     Failure::new(format!("revision {number} is not kept"), HINT)

@@ -32,7 +32,7 @@ pub(super) async fn run(
     complete(&mut manifests, args, &cluster).await?;
     if manifests.delivery == Some(DeliveryType::None) && manifests.image_pull_secrets.is_none() {
         printer.warning(
-            "neither nodes nor namespaces get credentials: `--image-pull-secrets` delivers to namespaces",
+            "neither nodes nor namespaces get credentials; add `--image-pull-secrets` to deliver to namespaces",
         );
     }
     let objects = manifests.objects();
@@ -87,7 +87,7 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
     }
 }
 
-/// With what is installed already, where nothing else was asked for: the images, the sources and the original.
+/// Fills in installed values for missing flags: the images, the sources and the original.
 async fn complete(
     manifests: &mut Manifests,
     args: &Install,
@@ -112,8 +112,8 @@ async fn complete(
     if manifests.controller_image.is_empty() || manifests.syncer_image.is_empty() {
         let (controller, syncer) = deployment.as_ref().and_then(images).ok_or_else(|| {
             Failure::new(
-                "no images are named, and globalps is not installed",
-                "name them with `--controller-image` and `--syncer-image`",
+                "the images are missing, and globalps is not installed",
+                "pass them with `--controller-image` and `--syncer-image`",
             )
         })?;
         for (image, installed) in [
@@ -127,9 +127,9 @@ async fn complete(
     }
     let api = cluster.api::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
-    let config = match cluster.call("see what is configured", call).await {
+    let config = match cluster.call("read the configuration", call).await {
         Ok(config) => config,
-        // Not even its kind is known yet.
+        // Its kind doesn't exist yet.
         Err(failure) if failure.is(404) => None,
         Err(failure) => return Err(failure),
     };
@@ -155,8 +155,7 @@ async fn complete(
     Ok(())
 }
 
-/// Whether syncers can run with this configuration. One from before there were lists may name anything, and the policy
-/// would refuse the next syncer.
+/// Whether the allow-lists permit this configuration. An older one may name any value, and the policy would reject new syncers.
 fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failure> {
     for (field, value, values, flag) in [
         (
@@ -175,7 +174,7 @@ fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failur
         if !values.contains(value) {
             return Err(Failure::new(
                 format!("`spec.kubelet.{field}` is `{value}`, which is not allowed"),
-                format!("if that is right, install with `{flag} {value}`"),
+                format!("if this is intended, install with `{flag} {value}`"),
             ));
         }
     }
@@ -184,7 +183,7 @@ fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<(), Failur
             let paths = format!("{}:{}", paths.config_path, paths.bin_dir);
             Err(Failure::new(
                 format!("`spec.kubelet.credentialProvider` is `{paths}`, which is not allowed"),
-                format!("if that is right, install with `--allow-provider {paths}`"),
+                format!("if this is intended, install with `--allow-provider {paths}`"),
             ))
         }
         _ => Ok(()),
@@ -236,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_installed_stays_where_nothing_else_is_asked_for() {
+    fn installed_values_stay_without_flags() {
         let mut manifests = Manifests {
             controller_image: "registry/c:1".to_owned(),
             syncer_image: "registry/s:1".to_owned(),

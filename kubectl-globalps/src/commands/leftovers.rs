@@ -1,5 +1,4 @@
-//! What delivery to namespaces and operators leaves, for `uninstall`: the controller removes it, and the plugin what is still there
-//! after that.
+//! Secrets and references in namespaces, for `uninstall`: the controller removes them, and the plugin removes what is left.
 
 use std::time::Duration;
 
@@ -119,7 +118,7 @@ pub(super) async fn until_reported(
         if Instant::now() >= deadline {
             return Err(Failure::no(
                 left,
-                "repair what it names, or give it more time with `--timeout`; then uninstall again",
+                "fix the named problem, or allow more time with `--timeout`; then uninstall again",
             ));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -168,7 +167,7 @@ pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()
             Err(failure) if failure.is(403) => {
                 let printer = cluster.printer();
                 printer.warning(&failure.message);
-                printer.hint(format!("this finds {what} that are left: {command}"));
+                printer.hint(format!("find the {what} that are left with {command}"));
             }
             swept => swept?,
         }

@@ -1,4 +1,4 @@
-//! Registries are asked whether they take credentials, before a cluster has them.
+//! Checks credentials with the registries before they are written to a cluster.
 
 use futures::{StreamExt as _, stream};
 use globalps_core::dockerconfig::shown_key;
@@ -10,12 +10,12 @@ use crate::additional::Login;
 use crate::cli::Asking;
 use crate::error::Failure;
 use crate::printer::Printer;
-use crate::registry::{Checker, Purpose, Trouble, Trust, Verdict};
+use crate::registry::{Checker, Purpose, RegistryError, Trust, Verdict};
 
-/// So many registries are asked at once.
+/// Number of concurrent checks.
 const AT_ONCE: usize = 8;
 
-/// Whose certificates the live check believes.
+/// The certificate authorities that the check trusts.
 pub(super) fn trust(flags: &Asking) -> Result<Trust, Failure> {
     if flags.insecure {
         return Ok(Trust::Anybody);
@@ -26,10 +26,10 @@ pub(super) fn trust(flags: &Asking) -> Result<Trust, Failure> {
     let unusable = |why: String| {
         Failure::new(
             format!(
-                "`{}` is no file of certificate authorities: {why}",
+                "`{}` is not a file with certificate authorities: {why}",
                 path.display()
             ),
-            "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+            "pass a PEM file; it begins with `-----BEGIN CERTIFICATE-----`",
         )
     };
     let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
@@ -42,16 +42,15 @@ pub(super) fn trust(flags: &Asking) -> Result<Trust, Failure> {
     Ok(Trust::Authorities(certificates))
 }
 
-/// Every registry as it is shown, and its answer, in the order of the logins. All of them together take twelve times as
-/// long as one question may.
+/// Every registry with its result, in the order of the logins. All checks together can take twelve times the timeout of one.
 pub(super) async fn ask(
     logins: &[Login],
     trust: Trust,
     flags: &Asking,
     printer: &Printer,
-) -> Vec<(String, Result<Verdict, Trouble>)> {
+) -> Vec<(String, Result<Verdict, RegistryError>)> {
     if flags.insecure {
-        printer.warning("`--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password");
+        printer.warning("`--insecure` accepts any certificate and plain HTTP, so others on the network can read the password");
     }
     let time = flags.check_timeout.0 * 12;
     let end = Instant::now() + time;
@@ -61,14 +60,14 @@ pub(super) async fn ask(
         let checker = &checker;
         async move {
             let answer = timeout_at(end, checker.check(&registry, &login.credential)).await;
-            let answer = answer.unwrap_or(Err(Trouble::Late { time }));
+            let answer = answer.unwrap_or(Err(RegistryError::Late { time }));
             (registry, answer)
         }
     });
     answers.buffered(AT_ONCE).collect().await
 }
 
-/// Asks every registry; one that does not take its credentials is an error, and then nothing is changed.
+/// Checks every registry; fails, before any change, if one rejects its credentials.
 pub(super) async fn live_check(
     logins: &[Login],
     trust: Trust,
@@ -83,7 +82,7 @@ pub(super) async fn live_check(
                 printer.note(format_args!("`{registry}` accepts the credentials"));
             }
             Ok(verdict) => printer.warning(verdict.sentence(&registry)),
-            Err(trouble) => failures.push(trouble.failure(&registry, Purpose::Add)),
+            Err(error) => failures.push(error.failure(&registry, Purpose::Add)),
         }
     }
     let words: Vec<&str> = failures

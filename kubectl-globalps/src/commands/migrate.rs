@@ -1,4 +1,4 @@
-//! `migrate`: from imagepullsecret-patcher to the pull secrets that globalps keeps in namespaces.
+//! `migrate`: replaces imagepullsecret-patcher with the pull secrets of globalps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) async fn run(
     let found = observe(&cluster, name).await?;
     let running: Vec<&Deployment> = found.deployments.iter().filter(|d| is_running(d)).collect();
     if found.places.is_empty() && running.is_empty() {
-        printer.note(format!("nothing of {PATCHER} is left in any namespace"));
+        printer.note(format!("nothing of {PATCHER} is left"));
         return Ok(Exit::Done);
     }
     let steps: BTreeMap<String, Step> = found
@@ -66,7 +66,7 @@ pub(super) async fn run(
     }
     confirm(
         &cluster,
-        &format!("Replace {PATCHER} by globalps as shown?"),
+        &format!("Replace {PATCHER} with globalps as shown?"),
         args.yes,
     )?;
     let deadline = Instant::now() + args.timeout.0;
@@ -112,7 +112,7 @@ fn announce(
     }
     if found.deployments.is_empty() {
         printer.warning(format!(
-            "there is no Deployment with an image `{PATCHER}`: if it still runs under another name, it creates its Secrets again"
+            "there is no Deployment with an image `{PATCHER}`: if it runs under another name, it creates its Secrets again"
         ));
     }
     if !found.foreign.is_empty() {
@@ -139,7 +139,7 @@ fn announce(
     }
 }
 
-/// Scales it to 0 and waits until its pods are gone: it would put everything back.
+/// Scales the tool to 0 and waits until its pods are gone, because it would recreate everything.
 async fn stop(
     cluster: &Cluster<'_>,
     deployment: &Deployment,
@@ -164,7 +164,7 @@ async fn stop(
     cluster.printer().data(&line);
     let selector = deployment.spec.as_ref().map(|spec| spec.selector.clone());
     let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
-    // One that selects nothing can't be waited for.
+    // Without a selector there are no pods to wait for.
     let Some(selector) = selector.filter(|selector| !selector.selects_all()) else {
         return Ok(());
     };
@@ -190,7 +190,7 @@ async fn stop(
 struct Summary {
     accounts: usize,
     secrets: usize,
-    /// Sentences.
+    /// Messages.
     failed: Vec<String>,
 }
 
@@ -347,12 +347,12 @@ fn finish(
             list(&waiting)
         ));
         printer.hint(
-            "the column STAYS says what: restart pods with `kubectl -n NAMESPACE rollout restart deployment`, add service accounts to `spec.imagePullSecrets.serviceAccounts`, then migrate again",
+            "the column STAYS shows what: restart pods with `kubectl -n NAMESPACE rollout restart deployment`, add service accounts to `spec.imagePullSecrets.serviceAccounts`, then migrate again",
         );
     } else if summary.failed.is_empty() {
         for deployment in &found.deployments {
             printer.note(format!(
-                "Deployment `{}` has no replicas any more; remove it in the way it was installed",
+                "Deployment `{}` is scaled to 0; uninstall it with the tool that installed it",
                 title(deployment)
             ));
         }

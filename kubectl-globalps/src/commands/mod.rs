@@ -49,7 +49,7 @@ use crate::following::Follow;
 use crate::printer::{Printer, Stream};
 use crate::status::Goal;
 
-/// So often a change is tried anew where somebody else was faster.
+/// Attempts to write a change on conflicts.
 const ATTEMPTS: u32 = 5;
 
 /// A wait after a dry run would never end.
@@ -137,7 +137,7 @@ async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exi
         if is_installed(cluster).await {
             printer.note("follow the rollout with `kubectl globalps status --watch`");
         } else {
-            printer.warning("globalps is not installed in this cluster, so no node takes this up");
+            printer.warning("globalps is not installed in this cluster, so this reaches no node");
             printer.hint("`kubectl globalps install --help` shows how to install it");
         }
         return Ok(Exit::Done);
@@ -146,7 +146,7 @@ async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exi
     follow(cluster, how).await
 }
 
-/// Whether the custom resources are there. Who may not look is not told that they are missing.
+/// Whether the custom resources exist. Who may not look is not told that they are missing.
 async fn is_installed(cluster: &Cluster<'_>) -> bool {
     let api = cluster.api::<NodePullSecret>();
     let answer = cluster
@@ -158,7 +158,7 @@ async fn is_installed(cluster: &Cluster<'_>) -> bool {
     !answer.is_err_and(|failure| failure.is(404))
 }
 
-/// Some time before the next attempt, not the same for everybody who lost the same race.
+/// A random delay before the next attempt, so that clients in conflict don't collide again.
 async fn pause(attempt: u32) {
     let jitter = jiff::Timestamp::now().subsec_nanosecond().unsigned_abs() % 50;
     let millis = 50 * attempt + jitter;

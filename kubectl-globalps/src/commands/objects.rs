@@ -95,7 +95,7 @@ fn is_available(deployment: &Deployment) -> bool {
 fn unwatchable(name: &str, error: &kube::runtime::wait::Error) -> Failure {
     Failure::new(
         format!("`{name}` could not be watched: {error}"),
-        "may you watch it? `kubectl auth can-i --list`",
+        "check your permissions with `kubectl auth can-i --list`",
     )
 }
 
@@ -153,7 +153,7 @@ async fn put(cluster: &Cluster<'_>, object: &Object) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Server-side apply. By force: these objects are ours wholly.
+/// Server-side apply with force: globalps owns these objects entirely.
 pub(super) async fn apply(
     cluster: &Cluster<'_>,
     object: &Object,

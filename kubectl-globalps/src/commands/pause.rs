@@ -1,4 +1,4 @@
-//! `pause` and `resume`: hold the rollout, and go on with it.
+//! `pause` and `resume` of the rollout.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
@@ -19,7 +19,7 @@ pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit,
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, true).await?;
-    printer.note("no further node is changed; go on with `kubectl globalps resume`");
+    printer.note("no further node changes; resume with `kubectl globalps resume`");
     Ok(Exit::Done)
 }
 

@@ -1,4 +1,4 @@
-//! `remove`: registries leave the additional pull secret, or another source; with the last of them it goes.
+//! `remove`: removes registries from the additional pull secret or another source, and the Secret with the last one.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::dockerconfig::{DockerConfig, shown_key};
@@ -29,7 +29,7 @@ pub(super) async fn run(
     may_wait(args.wait.wait, args.dry_run)?;
     let is_dry_run = args.dry_run != DryRun::None;
     can_confirm(args.yes || is_dry_run)?;
-    // A Secret may have registries that no image names: they must go, too.
+    // Also accepts registries that no image can name, so that they can be removed.
     let registries: Vec<String> = args.registry.iter().map(|it| registry_name(it)).collect();
     let cluster = Cluster::connect(flags, printer)?;
     let mut asked = args.yes || is_dry_run;
@@ -83,7 +83,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     if !done.is_empty() {
-        printer.note("images that are on the nodes already stay usable");
+        printer.note("images that are already on the nodes stay usable");
     }
     if let Some(revision) = awaited.filter(|_| args.wait.wait) {
         taken_up(&cluster, revision).await?;
@@ -107,13 +107,13 @@ enum Plan {
     /// And its entry in `spec.sources`.
     Delete(Box<Secret>),
     Keep(Box<Secret>),
-    /// There is no such Secret, and the entry goes.
+    /// The Secret doesn't exist: removes its entry.
     Forget,
-    /// The Secret is gone, and nodes are left to restore.
+    /// The Secret is deleted, but some nodes are not restored yet.
     Finish,
 }
 
-/// What nodes lose, or have instead, with every credential masked.
+/// The registries that nodes lose or that get another credential, with masked credentials.
 async fn difference(
     cluster: &Cluster<'_>,
     name: &str,
@@ -131,12 +131,15 @@ async fn difference(
     })
 }
 
-/// What nodes have beside this Secret, as far as this user may see it.
+/// Other credentials on the nodes, as far as this user may read them.
 async fn in_force(cluster: &Cluster<'_>, name: &str, content: &DockerConfig) -> InForce {
     let (global, gps) = (cluster.api::<Secret>(), cluster.api::<GlobalPullSecret>());
     let (global, gps) = futures::join!(
-        cluster.call("see what is in force", global.get_opt(names::GLOBAL_SECRET)),
-        cluster.call("see the sources", gps.get_opt(names::GLOBAL_SECRET)),
+        cluster.call(
+            "read the content in force",
+            global.get_opt(names::GLOBAL_SECRET)
+        ),
+        cluster.call("read the sources", gps.get_opt(names::GLOBAL_SECRET)),
     );
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let found = InForce::of(global.as_ref(), gps.as_ref().map(|gps| &gps.spec), name);
@@ -149,7 +152,7 @@ async fn in_force(cluster: &Cluster<'_>, name: &str, content: &DockerConfig) -> 
     }
 }
 
-/// And the content of the Secret before. `None`: there is nothing to remove, and that is no error.
+/// The plan and the previous content of the Secret. `None` if there is nothing to remove and this is no error.
 async fn plan(
     cluster: &Cluster<'_>,
     args: &Remove,
@@ -161,13 +164,13 @@ async fn plan(
         if args.ignore_not_found {
             Ok(None)
         } else {
-            let hint = format!("{hint}; `--ignore-not-found` makes that no error");
+            let hint = format!("{hint}; `--ignore-not-found` suppresses this error");
             Err(Failure::new(what, hint))
         }
     };
-    // Not every Secret that has registries is one to delete.
+    // Never deletes a Secret that is not a source.
     if sources.is_some_and(|sources| !sources.has(name)) {
-        let what = format!("Secret `{name}` is none of the `spec.sources`");
+        let what = format!("Secret `{name}` is not in `spec.sources`");
         return not_found(what, "see `kubectl get globalpullsecret -o yaml`");
     }
     let force = args.owner.force_conflicts;
@@ -181,15 +184,18 @@ async fn plan(
             return Ok(Some((Plan::Finish, DockerConfig::default())));
         }
         let what = format!("there is no Secret `{}/{name}`", cluster.namespace);
-        return not_found(what, "so no node has anything of it, or is just put back");
+        return not_found(
+            what,
+            "so no node has its credentials, or the nodes are being restored",
+        );
     };
     if let Some(owner) = may_change(&secret, force)? {
         let printer = cluster.printer();
-        printer.warning(format_args!("`{owner}` may undo the change"));
+        printer.warning(format_args!("`{owner}` may revert the change"));
     }
     if args.all {
         may_forget()?;
-        // One that can't be read is removed, too.
+        // Also removes an unreadable entry.
         let before = config_of(&secret).unwrap_or_default();
         return Ok(Some((Plan::Delete(Box::new(secret)), before)));
     }
@@ -218,11 +224,11 @@ async fn plan(
     })
 }
 
-/// Further sources are other people's, and go on. Who may not see them is not told.
+/// Reports further sources that stay in force, if this user may read them.
 async fn tell_what_stays(cluster: &Cluster<'_>) {
     let api = cluster.api::<GlobalPullSecret>();
     let gps = cluster
-        .call("see further sources", api.get_opt(names::GLOBAL_SECRET))
+        .call("read further sources", api.get_opt(names::GLOBAL_SECRET))
         .await;
     let status = gps
         .ok()
@@ -244,23 +250,23 @@ fn question(name: &str, plan: &Plan, registries: &[String]) -> String {
     let is_source = name != names::ADDITIONAL_SECRET;
     match plan {
         Plan::Delete(_) if is_source => format!(
-            "Take every registry of `{name}` away from all nodes, delete that Secret, and take it out of `spec.sources`?"
+            "Remove every registry of `{name}` from all nodes, delete that Secret, and remove it from `spec.sources`?"
         ),
         Plan::Delete(_) => {
-            "Take every registry of `additional-pull-secret` away from all nodes?".to_owned()
+            "Remove every registry of `additional-pull-secret` from all nodes?".to_owned()
         }
         Plan::Keep(_) if is_source => format!(
-            "Take `{}` of `{name}` away from all nodes?",
+            "Remove `{}` of `{name}` from all nodes?",
             registries.join("`, `")
         ),
-        Plan::Keep(_) => format!("Take `{}` away from all nodes?", registries.join("`, `")),
-        Plan::Forget => format!("There is no Secret `{name}`. Take it out of `spec.sources`?"),
+        Plan::Keep(_) => format!("Remove `{}` from all nodes?", registries.join("`, `")),
+        Plan::Forget => format!("There is no Secret `{name}`. Remove it from `spec.sources`?"),
         Plan::Finish => "Finish without the unreachable nodes?".to_owned(),
     }
 }
 
-/// Changes the Secret, if it is still what it was when it was read: else the API server says 409. Returns what to wait for,
-/// and what was done, a line each.
+/// Changes the Secret if it did not change since it was read; otherwise the API server returns 409. Returns the goal to wait
+/// for and a line per change.
 async fn carry_out(
     cluster: &Cluster<'_>,
     name: &str,
@@ -293,7 +299,7 @@ async fn carry_out(
             let doing = format!("delete Secret `{shown}`");
             if args.dry_run != DryRun::Client {
                 match cluster.call(&doing, api.delete(name, &params)).await {
-                    // Somebody else was faster.
+                    // Another client deleted it first.
                     Err(failure) if failure.is(404) => {}
                     other => drop(other?),
                 }
@@ -323,27 +329,27 @@ mod tests {
             (
                 "additional-pull-secret",
                 Plan::Delete(secret()),
-                "Take every registry of `additional-pull-secret` away from all nodes?",
+                "Remove every registry of `additional-pull-secret` from all nodes?",
             ),
             (
                 "team-a",
                 Plan::Delete(secret()),
-                "Take every registry of `team-a` away from all nodes, delete that Secret, and take it out of `spec.sources`?",
+                "Remove every registry of `team-a` from all nodes, delete that Secret, and remove it from `spec.sources`?",
             ),
             (
                 "additional-pull-secret",
                 Plan::Keep(secret()),
-                "Take `quay.io` away from all nodes?",
+                "Remove `quay.io` from all nodes?",
             ),
             (
                 "team-a",
                 Plan::Keep(secret()),
-                "Take `quay.io` of `team-a` away from all nodes?",
+                "Remove `quay.io` of `team-a` from all nodes?",
             ),
             (
                 "team-a",
                 Plan::Forget,
-                "There is no Secret `team-a`. Take it out of `spec.sources`?",
+                "There is no Secret `team-a`. Remove it from `spec.sources`?",
             ),
         ] {
             assert_eq!(question(name, &plan, &registries), expected);

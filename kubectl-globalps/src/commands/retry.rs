@@ -1,4 +1,4 @@
-//! `retry`: nodes that did not take a revision try it once more.
+//! `retry`: makes failed nodes try their revision again.
 
 use globalps_core::api::{NodePullSecret, Phase};
 use globalps_core::names;
@@ -62,7 +62,7 @@ struct Choice {
     others: Vec<(String, Phase)>,
 }
 
-/// Every failed node, or of those that were named the failed ones. A name that no node has is an error.
+/// The failed nodes, optionally only the named ones. An unknown name is an error.
 fn choose(phases: &[(String, Phase)], named: &[String]) -> Result<Choice, Failure> {
     let find = |name: &String| phases.iter().find(|(node, _)| node == name);
     let unknown: Vec<&str> = named

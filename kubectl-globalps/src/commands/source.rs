@@ -1,4 +1,4 @@
-//! A source beside the additional pull secret: its entry in `spec.sources`, and the controller's permission to read it.
+//! A further source: its entry in `spec.sources`, and the controller's permission to read it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::error::Failure;
 use crate::namespaces::Who;
 use crate::scope::{ScopeChange, shown, with_source, without_source};
 
-/// How long a rollout that a source begins may take to begin.
+/// Maximum time until a change of a source starts a rollout.
 const TAKE_UP: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -39,7 +39,7 @@ impl Sources {
         let object = cluster.call("get the GlobalPullSecret", call).await?;
         if object.is_none() && !is_installed(cluster).await {
             return Err(Failure::new(
-                "globalps is not installed in this cluster, so there is nothing that could have a source",
+                "globalps is not installed in this cluster, so it can't have sources",
                 "`kubectl globalps install --help` shows how to install it",
             ));
         }
@@ -60,7 +60,7 @@ impl Sources {
         self.list.iter().any(|source| source["name"] == name)
     }
 
-    /// Whether another source is there.
+    /// Whether there is another source.
     pub(super) fn has_others(&self, name: &str) -> bool {
         self.list.iter().any(|source| source["name"] != name)
     }
@@ -168,7 +168,7 @@ pub(super) struct Planned {
     pub sources: Sources,
     name: String,
     list: Vec<Value>,
-    /// Who may pull with it.
+    /// The scope.
     pub change: ScopeChange,
 }
 
@@ -266,7 +266,7 @@ impl Planned {
 }
 
 /// Waits until the controller reports a newer revision than this. A status has no version of a source's Secret, and a change
-/// may bring no revision, so this goes on after some seconds.
+/// may produce no revision, so this continues after some seconds.
 pub(super) async fn taken_up(cluster: &Cluster<'_>, revision: i64) -> Result<(), Failure> {
     let deadline = Instant::now() + TAKE_UP;
     while Sources::observe(cluster).await?.revision() <= revision && Instant::now() < deadline {

@@ -126,17 +126,17 @@ pub(super) async fn advise(
     is_below: bool,
 ) -> Result<Exit, Failure> {
     let printer = cluster.printer();
-    let troubles = if facts.installed && !status.ready {
+    let errors = if facts.installed && !status.ready {
         look(cluster).await?
     } else {
         Vec::new()
     };
     // The reason itself says more than these.
     let advice = advice(facts, status)
-        .filter(|(_, hint)| troubles.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
+        .filter(|(_, hint)| errors.is_empty() || ![FOLLOW, SYNCERS].contains(hint))
         .map(|(message, hint)| (message, hint.to_owned()));
-    let troubles = troubles.iter().map(|found| (found.message(), found.hint()));
-    for (at, (message, hint)) in advice.into_iter().chain(troubles).enumerate() {
+    let errors = errors.iter().map(|found| (found.message(), found.hint()));
+    for (at, (message, hint)) in advice.into_iter().chain(errors).enumerate() {
         if at > 0 || is_below {
             printer.note("");
         }

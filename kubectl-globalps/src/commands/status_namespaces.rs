@@ -54,7 +54,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit, Fai
         namespaces(cluster),
         secrets(cluster, name),
         cluster.call(
-            "see what is in force",
+            "read the content in force",
             global.get_metadata_opt(names::GLOBAL_SECRET)
         ),
     );

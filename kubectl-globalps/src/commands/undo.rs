@@ -1,4 +1,4 @@
-//! `undo`: an additional pull secret that was rolled out before comes back.
+//! `undo`: goes back to an additional pull secret that was rolled out before.
 
 use globalps_core::dockerconfig::{DockerConfig, Finding, validate_bytes};
 use globalps_core::names;
@@ -39,14 +39,14 @@ pub(super) async fn run(
     let number = revision.number;
     if now.is_some_and(|now| now.means_the_same(&revision.config)) {
         printer.note(format_args!(
-            "the additional pull secret is that of revision {number} already"
+            "the additional pull secret is already the one of revision {number}"
         ));
         return Ok(Exit::Done);
     }
     if let Some(secret) = &existing {
         refuse_immutable(secret)?;
         if let Some(owner) = may_change(secret, args.owner.force_conflicts)? {
-            printer.warning(format_args!("`{owner}` may undo the change"));
+            printer.warning(format_args!("`{owner}` may revert the change"));
         }
     }
     let change = match changes(&in_force, &revision.config) {

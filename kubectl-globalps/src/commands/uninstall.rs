@@ -1,4 +1,4 @@
-//! `uninstall`: every node as it was, then everything that `install` made goes.
+//! `uninstall`: restores every node, then deletes everything that `install` created.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::skipped::Skipped;
 use crate::status::Goal;
 use crate::table::nodes;
 
-/// Between two looks at whether an object is gone.
+/// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 pub(super) async fn run(
@@ -56,12 +56,12 @@ pub(super) async fn run(
     let to_empty = of_namespaces.is_some() && facts.gps().is_some() || serves_operators;
     if (to_restore || to_empty) && !controller_runs(&cluster).await? {
         let what = match (facts.node_secrets.len(), to_empty) {
-            (0, true) => "the pull secrets in other namespaces are still to be removed".to_owned(),
-            (number, _) => format!("{} still to be put back", nodes(number as u64)),
+            (0, true) => "the pull secrets in other namespaces are not removed yet".to_owned(),
+            (number, _) => format!("{} not restored yet", nodes(number as u64)),
         };
         return Err(Failure::new(
-            format!("{what}, and the controller that does it is not running"),
-            "see `kubectl -n globalps-system get pods`; once it runs, uninstall again",
+            format!("{what}, and the controller is not running"),
+            "see `kubectl -n globalps-system get pods`; when it runs, uninstall again",
         ));
     }
     if args.skip_unreachable {
@@ -69,7 +69,7 @@ pub(super) async fn run(
     }
     confirm(
         &cluster,
-        "Put every node back as it was and remove globalps from the cluster?",
+        "Restore every node and remove globalps from the cluster?",
         args.yes,
     )?;
     let deadline = Instant::now() + args.timeout.0;
@@ -94,7 +94,7 @@ pub(super) async fn run(
     if serves_operators || !operators.is_empty() {
         leftovers::sweep(&cluster, &Marks::OF_OPERATORS).await?;
     }
-    // The controller cleans up after itself last of all, and must not go before it has.
+    // The controller cleans up last, so it must run until then.
     for object in syncer_objects(&cluster.namespace) {
         until_gone(&cluster, &object, deadline).await?;
     }
@@ -134,7 +134,7 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Secrets of other teams stay, but are no sources any more; and no namespace or operator gets a Secret any more.
+/// Removes all sources, but not their Secrets, and turns off delivery to namespaces and operators.
 async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure> {
     let mut spec = json!({});
     if let Some(gps) = facts.gps() {
@@ -160,14 +160,14 @@ async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<(), Failure>
     let name = names::GLOBAL_SECRET;
     cluster
         .call(
-            &format!("switch delivery off in GlobalPullSecret `{name}`"),
+            &format!("turn off delivery in GlobalPullSecret `{name}`"),
             api.patch(name, &params, &patch),
         )
         .await?;
     Ok(())
 }
 
-/// What the controller makes while there is something to sync.
+/// Objects that the controller creates while there is something to sync.
 fn syncer_objects(namespace: &str) -> Vec<Object> {
     let kinds = [
         ("apps/v1", "DaemonSet"),
@@ -187,7 +187,7 @@ fn syncer_objects(namespace: &str) -> Vec<Object> {
     Agent::ALL.into_iter().flat_map(of_agent).collect()
 }
 
-/// Everything that `install` may have made, last made first. `operators`: the pull secrets of catalogs that it granted.
+/// All objects that `install` can create, in reverse order. `operators`: the granted pull secrets of catalogs.
 fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>) -> Vec<Object> {
     let (openshift_namespace, openshift_name) = names::OPENSHIFT_ORIGINAL;
     let original = facts
@@ -266,7 +266,7 @@ async fn until_gone(
             )
             .await;
         let found = match found {
-            // Not even its kind is there.
+            // Its kind doesn't exist any more.
             Err(failure) if failure.is(404) => None,
             found => found?,
         };
@@ -275,7 +275,7 @@ async fn until_gone(
         }
         if Instant::now() >= deadline {
             return Err(Failure::no(
-                format!("`{title}` is still there"),
+                format!("`{title}` still exists"),
                 "`kubectl get -o yaml` shows what it waits for; then uninstall again",
             ));
         }

@@ -1,4 +1,4 @@
-//! `validate`: what nodes would make of a credentials file, without a cluster.
+//! `validate`: checks a credentials file as nodes would, without a cluster.
 
 use globalps_core::dockerconfig::{Finding, parse, shown_key, validate_bytes};
 use serde_json::{Value, json};

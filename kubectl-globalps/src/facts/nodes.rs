@@ -1,5 +1,5 @@
-//! The cluster's Nodes. A Node has some ten kilobytes, of which a few bytes matter, so the API server is asked for the lines
-//! that `kubectl get nodes` shows, and then for what it left open: the few nodes that are kept out, or not ready.
+//! The cluster's Nodes. A Node has about ten kilobytes, but only a few bytes matter. So the plugin requests the table of
+//! `kubectl get nodes`, and then details of the few nodes that are excluded or not ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,15 +113,15 @@ pub(super) async fn list(
     cluster: &Cluster<'_>,
     selector: Option<String>,
 ) -> Result<Store<NodeFacts>, Failure> {
-    let kept_out = match &selector {
+    let exclusions = match &selector {
         Some(selector) => format!("{selector},{}=true", names::EXCLUDE_LABEL),
         None => format!("{}=true", names::EXCLUDE_LABEL),
     };
-    let (all, kept_out) = futures::try_join!(
+    let (all, exclusions) = futures::try_join!(
         lines(cluster, selector.as_deref()),
-        lines(cluster, Some(&kept_out)),
+        lines(cluster, Some(&exclusions)),
     )?;
-    let (Some(all), Some(kept_out)) = (all, kept_out) else {
+    let (Some(all), Some(exclusions)) = (all, exclusions) else {
         return in_full(cluster, ListParams::default(), selector).await;
     };
     let open: Vec<&str> = all
@@ -138,10 +138,10 @@ pub(super) async fn list(
         in_full(cluster, params, None)
     });
     let open: Vec<Store<NodeFacts>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
-    let kept_out: BTreeSet<String> = kept_out.into_iter().map(|(name, _)| name).collect();
+    let exclusions: BTreeSet<String> = exclusions.into_iter().map(|(name, _)| name).collect();
     let mut store = Store::default();
     for (name, _) in all {
-        let excluded = kept_out.contains(&name);
+        let excluded = exclusions.contains(&name);
         store.insert(
             name,
             NodeFacts {

@@ -56,7 +56,7 @@ pub(crate) async fn follow(
             Woken::Again => {}
             Woken::Interrupted => {
                 if how.goal.is_some() || !is_ready(&all) {
-                    cluster.printer().note("the hub goes on with the rollout");
+                    cluster.printer().note("the hub continues the rollout");
                 }
                 return Ok(Exit::Interrupted);
             }
@@ -68,7 +68,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// A `FleetPullSecret` that is deleted while somebody waits for its rollout.
+/// A `FleetPullSecret` that is deleted during a wait for its rollout.
 fn gone(facts: &Facts, goal: Goal, cluster: &Cluster<'_>) -> Result<(), Failure> {
     match &facts.scope.fleet {
         Some(name) if goal == Goal::Synced && facts.fleets.is_empty() => Err(Failure::no(

@@ -325,7 +325,7 @@ fn an_overview_fits_the_terminal_and_shows_first_what_is_not_ready() {
 }
 
 #[test]
-fn off_a_terminal_only_what_changed_is_said() {
+fn without_a_terminal_only_changes_are_printed() {
     let fleet = fleet("RollingOut", 3);
     let before = [FleetStatus::of(&fleet, &mixed(), &[])];
     let mut objects = mixed().to_vec();

@@ -9,7 +9,7 @@ use super::{ClusterRow, FleetStatus, SOURCE_VALID, is_obstacle};
 /// That no cluster is selected counts from here on: at first the hub has not looked.
 const NEW: SignedDuration = SignedDuration::from_secs(15);
 
-/// What a wait is for.
+/// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Every cluster has the newest revision.
@@ -201,7 +201,7 @@ fn source_advice(status: &FleetStatus) -> Advice {
     (message, hint)
 }
 
-/// Clusters in trouble, the failed ones first.
+/// Clusters with errors, the failed ones first.
 fn of_clusters(status: &FleetStatus) -> Option<Advice> {
     let title = status.fleet.name.as_str();
     let rows = |phase| -> Vec<&ClusterRow> { status.in_phase(phase).collect() };
@@ -219,7 +219,7 @@ fn of_clusters(status: &FleetStatus) -> Option<Advice> {
     let blocked = rows(ClusterPhase::Blocked);
     if !blocked.is_empty() {
         let hint = if blocked.iter().all(|row| is_obstacle(&row.reason)) {
-            "change the selectors or the kubeconfigs so that one FleetPullSecret selects each cluster, under one name; the hub then goes on by itself".to_owned()
+            "change the selectors or the kubeconfigs so that one FleetPullSecret selects each cluster, under one name; the hub then continues".to_owned()
         } else {
             format!(
                 "once the cause is gone the hub tries again within 30 s, or at once with {}",

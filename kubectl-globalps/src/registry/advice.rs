@@ -1,30 +1,30 @@
-//! One sentence for each trouble with a registry, and what to do. Pure.
+//! The message and the hint for each error of a registry. Pure.
 
 use std::time::Duration;
 
-use super::trouble::{Peer, Trouble, Why};
+use super::error::{Peer, RegistryError, Why};
 use crate::cli::Span;
 use crate::error::Failure;
 
-/// Why a registry is asked.
+/// Why the registry is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The credentials are about to be written.
     Add,
-    /// They are there, and nothing will be changed.
+    /// The credentials exist already; the command only reports.
     Look,
 }
 
-/// What to do.
+/// The next step for the user.
 struct Hint {
     text: String,
-    /// To leave out the check is one more way, for who is about to write the credentials.
+    /// Also suggests `--skip-check` before credentials are written.
     or_skip: bool,
 }
 
 impl Hint {
     fn text(self, purpose: Purpose) -> String {
-        const SKIP: &str = "`--skip-check` goes on without the check";
+        const SKIP: &str = "`--skip-check` skips the check";
         let Self { text, or_skip } = self;
         match purpose {
             Purpose::Add if or_skip => and(&text, SKIP),
@@ -52,26 +52,26 @@ fn or_skip(text: impl Into<String>) -> Hint {
     }
 }
 
-impl Trouble {
-    /// The registry took the question and said no to the credentials.
+impl RegistryError {
+    /// Whether the registry rejected the credentials.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })
     }
 
-    /// `key`: what was to be checked.
+    /// `key`: the registry that was checked.
     pub(crate) fn failure(&self, key: &str, purpose: Purpose) -> Failure {
         let (why, hint) = match self {
             Self::Way { to, why } => way(to, why),
             Self::ProxyAnswer { proxy, status: 407 } => (
-                format!("the proxy `{proxy}` wants user and password"),
-                only("put them into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
+                format!("the proxy `{proxy}` requires a user and a password"),
+                only("set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
             ),
             Self::ProxyAnswer { proxy, status } => (
-                format!("the proxy `{proxy}` does not let it through ({status})"),
-                only("if no proxy is needed for it, name the registry in `NO_PROXY`"),
+                format!("the proxy `{proxy}` rejects the connection ({status})"),
+                only("to bypass the proxy, add the registry to `NO_PROXY`"),
             ),
             Self::ProxyKind { proxy } => (
-                format!("the proxy `{proxy}` is of a kind that this program does not speak"),
+                format!("the proxy `{proxy}` has an unsupported scheme"),
                 or_skip("use an `http://` or `https://` proxy"),
             ),
             Self::Answer {
@@ -84,36 +84,38 @@ impl Trouble {
                 url,
                 way: Some(way),
             } => (
-                format!("`{url}` wants a login of the kind `{way}`, which no node can do"),
-                or_skip("nodes log in with a password or a token for it"),
+                format!("`{url}` requires the login scheme `{way}`, which nodes don't support"),
+                or_skip("nodes log in with a password, or with a token for it"),
             ),
             Self::Login { url, way: None } => (
-                format!("`{url}` answers 401 and does not say how to log in"),
-                or_skip("is it a registry, or a proxy before it?"),
+                format!("`{url}` responds with 401 and names no login scheme"),
+                or_skip("is it a registry, or a proxy in front of it?"),
             ),
             Self::NoToken { url } => (
-                format!("`{url}` gave no token for the password, and no error either"),
+                format!("`{url}` returned neither a token nor an error"),
                 or_skip("is that the registry's token server?"),
             ),
             Self::Unencrypted { url } => (
-                format!("it wants the password at `{url}`, which is not encrypted"),
-                only("nothing was sent; if that is how it is meant to be, `--insecure`"),
+                format!("it requests the password at `{url}`, which is not encrypted"),
+                only("nothing was sent; if this is intended, add `--insecure`"),
             ),
             Self::BadUrl { url } => (
-                format!("`{url}` is no URL that can be asked"),
-                or_skip("is the registry's name right?"),
+                format!("`{url}` is not a valid URL"),
+                or_skip("is the registry's name correct?"),
             ),
             Self::Redirects { url } => (
-                format!("`{url}` leads from one place to the next"),
+                format!("`{url}` redirects too many times"),
                 or_skip("is it a registry?"),
             ),
             Self::Late { time } => (
-                format!("its turn did not come within {}", Span(*time)),
-                or_skip("less time for each question: `--check-timeout`"),
+                format!("the time limit for all checks was reached: {}", Span(*time)),
+                or_skip("reduce the timeout of each request with `--check-timeout`"),
             ),
             Self::NoRoots { why } => (
                 format!("this machine has no usable list of certificate authorities: {why}"),
-                only("name the registry's own with `--ca-file`, or install `ca-certificates`"),
+                only(
+                    "pass the registry's certificate authority with `--ca-file`, or install `ca-certificates`",
+                ),
             ),
         };
         Failure::new(
@@ -136,7 +138,7 @@ fn way(to: &Peer, why: &Why) -> (String, Hint) {
     let elsewhere = match to {
         Peer::Host { .. } => or_skip("can only nodes reach it?"),
         Peer::Proxy { .. } => {
-            only("see `HTTPS_PROXY`; if no proxy is needed for it, name the registry in `NO_PROXY`")
+            only("check `HTTPS_PROXY`; to bypass the proxy, add the registry to `NO_PROXY`")
         }
     };
     match why {
@@ -146,90 +148,92 @@ fn way(to: &Peer, why: &Why) -> (String, Hint) {
                 Peer::Proxy { .. } => format!("the name of {name} could not be resolved: {error}"),
             },
             match to {
-                Peer::Host { .. } => or_skip("is the name right?"),
+                Peer::Host { .. } => or_skip("check the host name"),
                 Peer::Proxy { .. } => elsewhere,
             },
         ),
         Why::Refuses => (
             format!("{name} refuses connections"),
             match to {
-                Peer::Host { .. } => or_skip("is the port right, and does it run?"),
+                Peer::Host { .. } => or_skip("check the port and whether the registry runs"),
                 Peer::Proxy { .. } => elsewhere,
             },
         ),
         Why::Unreachable(error) => (format!("{name} can't be reached: {error}"), elsewhere),
         Why::NoConnection(time) => (
-            format!("there was no connection to {name} within {}", Span(*time)),
+            format!("could not connect to {name} within {}", Span(*time)),
             match to {
                 Peer::Host { .. } => {
-                    or_skip("a firewall, or a proxy that is needed (`HTTPS_PROXY`)?")
+                    or_skip("is there a firewall, or a required proxy (`HTTPS_PROXY`)?")
                 }
                 Peer::Proxy { .. } => elsewhere,
             },
         ),
         Why::Silent(time) => (
             format!(
-                "{name} took the connection and did not answer within {}",
+                "{name} accepted the connection but did not respond within {}",
                 Span(*time)
             ),
-            or_skip("more time: `--check-timeout`"),
+            or_skip("allow more time with `--check-timeout`"),
         ),
         Why::NotTls => (
             format!("{name} does not speak TLS"),
-            only("if it is meant to speak plain HTTP, `--insecure`"),
+            only("if the registry uses plain HTTP on purpose, add `--insecure`"),
         ),
         Why::UnknownAuthority => (
-            format!("{certificate} is signed by nobody whom this machine trusts"),
-            only("name its certificate authority with `--ca-file`; nodes must trust it too"),
+            format!("{certificate} is signed by an authority that this machine does not trust"),
+            only("pass its certificate authority with `--ca-file`; nodes must trust it too"),
         ),
         Why::AuthorityAsServer => (
-            format!("{certificate} is an authority's own (`CA:TRUE`)"),
-            only("if it is meant to be, name the very same certificate with `--ca-file`"),
+            format!(
+                "{certificate} is a certificate authority, not a server certificate (`CA:TRUE`)"
+            ),
+            only("if this is intended, pass this certificate with `--ca-file`"),
         ),
         Why::WrongName(names) if names.is_empty() => (
             format!("{certificate} is for another name"),
-            only("name the registry as its certificate does"),
+            only("use the registry name in the certificate"),
         ),
         Why::WrongName(names) => (
             format!("{certificate} is for `{}`", names.join("`, `")),
-            only("name the registry as its certificate does"),
+            only("use the registry name in the certificate"),
         ),
         Why::Expired => (
             format!("{certificate} has expired"),
-            only("the registry needs a new one; or is this machine's clock wrong?"),
+            only("renew the registry's certificate, or check this machine's clock"),
         ),
         Why::NotYetValid => (
             format!("{certificate} is not valid yet"),
-            only("is this machine's clock right?"),
+            only("check this machine's clock"),
         ),
         Why::Certificate(error) => (
-            format!("{certificate} is not good: {error}"),
-            or_skip("nodes would refuse it too"),
+            format!("{certificate} is invalid: {error}"),
+            or_skip("nodes would reject it too"),
         ),
         Why::Tls(error) => (
-            format!("no TLS connection with {name} came about: {error}"),
+            format!("the TLS handshake with {name} failed: {error}"),
             or_skip("is it a registry?"),
         ),
         Why::Http(error) => (
-            format!("{name} did not answer as a web server does: {error}"),
+            format!("{name} sent no valid HTTP response: {error}"),
             or_skip("is it a registry?"),
         ),
     }
 }
 
-/// An answer to a question without credentials, or one that is not about them.
+/// A response to a request without credentials, or one that does not concern them.
 fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, Hint) {
     match status {
         403 => (
-            format!("`{url}` is forbidden for this machine (403)"),
-            or_skip("a firewall, or an address that the registry does not allow?"),
+            format!("`{url}` rejects requests from this machine (403)"),
+            or_skip("does a firewall or the registry block this machine's address?"),
         ),
         404 => (
             format!("there is no registry at `{url}` (404)"),
-            only("name the host that the images name; a path goes behind it: `HOST/PATH`"),
+            only("use the host of the image names, optionally with a path: `HOST/PATH`"),
         ),
         429 => (
-            format!("`{url}` takes no more requests for now (429)"),
+            format!("`{url}` limits the rate of requests (429)"),
             match retry_after.and_then(|text| text.trim().parse::<u64>().ok()) {
                 Some(seconds) => or_skip(format!(
                     "try again in {}",
@@ -239,25 +243,25 @@ fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, Hint) {
             },
         ),
         500.. => (
-            format!("`{url}` has trouble of its own ({status})"),
+            format!("`{url}` has an internal error ({status})"),
             or_skip("try again later"),
         ),
         _ => (
-            format!("`{url}` answers {status}, which no registry does"),
-            or_skip("is the name right?"),
+            format!("`{url}` responds with unexpected status {status}"),
+            or_skip("check the host name"),
         ),
     }
 }
 
-/// The answer to the credentials.
+/// The response to the credentials.
 fn refused(key: &str, url: &str, status: u16, purpose: Purpose) -> Failure {
     let (message, hint) = match status {
         403 => (
-            format!("`{key}` refuses user and password: `{url}` answers 403"),
-            "is the password right, the account not locked, and is it allowed to pull?".to_owned(),
+            format!("`{key}` denies access to this user: `{url}` responds with 403"),
+            "is the password correct, is the account locked, and may it pull?".to_owned(),
         ),
         _ => (
-            format!("`{key}` does not accept user and password: `{url}` answers {status}"),
+            format!("`{key}` rejects the user or password: `{url}` responds with {status}"),
             format!("try them with `podman login {key}`"),
         ),
     };
@@ -276,25 +280,25 @@ fn refused(key: &str, url: &str, status: u16, purpose: Purpose) -> Failure {
 mod tests {
     use super::*;
 
-    fn host(why: Why) -> Trouble {
+    fn host(why: Why) -> RegistryError {
         let to = Peer::Host {
             host: "r.example.com".to_owned(),
             port: 443,
         };
-        Trouble::Way { to, why }
+        RegistryError::Way { to, why }
     }
 
-    fn proxy(why: Why) -> Trouble {
+    fn proxy(why: Why) -> RegistryError {
         let to = Peer::Proxy {
             url: "http://p:3128".to_owned(),
             host: "p".to_owned(),
             port: 3128,
         };
-        Trouble::Way { to, why }
+        RegistryError::Way { to, why }
     }
 
-    fn answer(status: u16, retry_after: Option<&str>) -> Trouble {
-        Trouble::Answer {
+    fn answer(status: u16, retry_after: Option<&str>) -> RegistryError {
+        RegistryError::Answer {
             url: "https://r.example.com/v2/".to_owned(),
             status,
             retry_after: retry_after.map(str::to_owned),
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_has_a_sentence_and_a_way_out_of_its_own() {
+    fn each_error_has_its_own_message_and_hint() {
         let url = || "https://r.example.com/v2/".to_owned();
         let time = Duration::from_secs(10);
         let text = || "because".to_owned();
@@ -327,15 +331,15 @@ mod tests {
             proxy(Why::NoConnection(time)),
             proxy(Why::Silent(time)),
             proxy(Why::UnknownAuthority),
-            Trouble::ProxyAnswer {
+            RegistryError::ProxyAnswer {
                 proxy: "http://p:3128".to_owned(),
                 status: 407,
             },
-            Trouble::ProxyAnswer {
+            RegistryError::ProxyAnswer {
                 proxy: "http://p:3128".to_owned(),
                 status: 502,
             },
-            Trouble::ProxyKind {
+            RegistryError::ProxyKind {
                 proxy: "socks5://p".to_owned(),
             },
             answer(403, None),
@@ -345,53 +349,56 @@ mod tests {
             answer(429, Some("Wed, 21 Oct 2026 07:28:00 GMT")),
             answer(503, None),
             answer(418, None),
-            Trouble::Refused {
+            RegistryError::Refused {
                 url: url(),
                 status: 401,
             },
-            Trouble::Refused {
+            RegistryError::Refused {
                 url: url(),
                 status: 403,
             },
-            Trouble::Login {
+            RegistryError::Login {
                 url: url(),
                 way: Some("NTLM".to_owned()),
             },
-            Trouble::Login {
+            RegistryError::Login {
                 url: url(),
                 way: None,
             },
-            Trouble::NoToken { url: url() },
-            Trouble::Unencrypted {
+            RegistryError::NoToken { url: url() },
+            RegistryError::Unencrypted {
                 url: "http://t/".to_owned(),
             },
-            Trouble::BadUrl {
+            RegistryError::BadUrl {
                 url: "https:// /".to_owned(),
             },
-            Trouble::Redirects { url: url() },
-            Trouble::NoRoots { why: text() },
-            Trouble::Late { time },
+            RegistryError::Redirects { url: url() },
+            RegistryError::NoRoots { why: text() },
+            RegistryError::Late { time },
         ]
         .iter()
-        .map(|trouble| {
-            let failure = trouble.failure("r.example.com", Purpose::Add);
+        .map(|error| {
+            let failure = error.failure("r.example.com", Purpose::Add);
             format!("{}\n  hint: {}\n", failure.message, failure.hint)
         })
         .collect();
         let expected = include_str!("advice.txt");
         assert_eq!(shown.concat(), expected, "\n{}", shown.concat());
-        let refusal = Trouble::Refused {
+        let refusal = RegistryError::Refused {
             url: url(),
             status: 401,
         };
-        for (trouble, hint) in [
+        for (error, hint) in [
             (
                 refusal,
                 "try them with `podman login r`; `kubectl globalps add --registry r -u USER` takes new ones",
             ),
-            (host(Why::Refuses), "is the port right, and does it run?"),
+            (
+                host(Why::Refuses),
+                "check the port and whether the registry runs",
+            ),
         ] {
-            let found = trouble.failure("r", Purpose::Look).hint;
+            let found = error.failure("r", Purpose::Look).hint;
             assert_eq!(found, hint, "who only looks has nothing to skip");
         }
         let mut sentences: Vec<&str> = expected.lines().step_by(2).collect();
@@ -400,7 +407,7 @@ mod tests {
         assert_eq!(
             sentences.len(),
             shown.len() - 2,
-            "only 429 is told once for three"
+            "only 429 has one message for three cases"
         );
     }
 }

@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use super::challenge::{Challenge, choose};
 use super::endpoint::{Endpoint, Scheme, endpoint, token_url};
+use super::error::{Peer, RegistryError, Why};
 use super::http::{Answer, Http};
 use super::tls::Trust;
-use super::trouble::{Peer, Trouble, Why};
 
 /// What became of a check that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Verdict {
         match self {
             Self::Accepted => format!("`{registry}` accepts the credentials"),
             Self::Open => {
-                format!("`{registry}` lets everybody in, so its credentials could not be checked")
+                format!("`{registry}` needs no login, so the credentials could not be checked")
             }
             Self::Pattern => format!(
                 "`{registry}` stands for many registries, so its credentials could not be checked"
@@ -72,14 +72,18 @@ impl Checker {
         &self,
         key: &str,
         credential: &Credential,
-    ) -> Result<Verdict, Trouble> {
+    ) -> Result<Verdict, RegistryError> {
         match endpoint(key) {
             Some(endpoint) => self.ask(&endpoint, credential).await,
             None => Ok(Verdict::Pattern),
         }
     }
 
-    async fn ask(&self, endpoint: &Endpoint, credential: &Credential) -> Result<Verdict, Trouble> {
+    async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        credential: &Credential,
+    ) -> Result<Verdict, RegistryError> {
         let (scheme, door) = self.ping(endpoint).await?;
         match door.status {
             StatusCode::UNAUTHORIZED => {}
@@ -87,7 +91,7 @@ impl Checker {
             _ => return Err(unexpected(&door)),
         }
         let authorization = self.log_in(&door, None, credential).await?;
-        // Asked anew from where it began, so that no redirect takes a password to another server.
+        // Starts again at the first URL, so that no redirect sends a password to another server.
         let inside = self
             .http
             .get(&endpoint.ping(scheme), Some(&authorization))
@@ -107,9 +111,9 @@ impl Checker {
     }
 
     /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
-    async fn ping(&self, endpoint: &Endpoint) -> Result<(Scheme, Answer), Trouble> {
+    async fn ping(&self, endpoint: &Endpoint) -> Result<(Scheme, Answer), RegistryError> {
         match self.http.get(&endpoint.ping(Scheme::Https), None).await {
-            Err(trouble) if self.insecure && may_be_plain(&trouble, endpoint.has_port()) => {
+            Err(error) if self.insecure && may_be_plain(&error, endpoint.has_port()) => {
                 let answer = self.http.get(&endpoint.ping(Scheme::Http), None).await?;
                 Ok((Scheme::Http, answer))
             }
@@ -123,7 +127,7 @@ impl Checker {
         door: &Answer,
         scope: Option<&str>,
         credential: &Credential,
-    ) -> Result<HeaderValue, Trouble> {
+    ) -> Result<HeaderValue, RegistryError> {
         let headers = door.headers.get_all(WWW_AUTHENTICATE).into_iter();
         match choose(headers.filter_map(|header| header.to_str().ok())) {
             Some(Challenge::Basic) => Ok(basic(credential)),
@@ -131,11 +135,11 @@ impl Checker {
                 let url = token_url(&realm, service.as_deref(), scope);
                 self.token(&url, &realm, credential).await
             }
-            Some(Challenge::Other(way)) => Err(Trouble::Login {
+            Some(Challenge::Other(way)) => Err(RegistryError::Login {
                 url: door.url.clone(),
                 way: Some(way),
             }),
-            None => Err(Trouble::Login {
+            None => Err(RegistryError::Login {
                 url: door.url.clone(),
                 way: None,
             }),
@@ -147,17 +151,17 @@ impl Checker {
         url: &str,
         realm: &str,
         credential: &Credential,
-    ) -> Result<HeaderValue, Trouble> {
+    ) -> Result<HeaderValue, RegistryError> {
         let encrypted = realm
             .get(..8)
             .is_some_and(|start| start.eq_ignore_ascii_case("https://"));
         if !encrypted && !self.insecure {
-            return Err(Trouble::Unencrypted {
+            return Err(RegistryError::Unencrypted {
                 url: realm.to_owned(),
             });
         }
         let answer = self.http.get(url, Some(&basic(credential))).await?;
-        let no_token = || Trouble::NoToken {
+        let no_token = || RegistryError::NoToken {
             url: realm.to_owned(),
         };
         accepted(&answer)?;
@@ -177,11 +181,11 @@ impl Checker {
         repository: &str,
         door: &Answer,
         credential: &Credential,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, RegistryError> {
         let scope = format!("repository:{repository}:pull");
         let authorization = match self.log_in(door, Some(&scope), credential).await {
-            Err(Trouble::Refused { .. }) => return Ok(false),
-            Err(Trouble::Answer { .. }) => return Ok(true),
+            Err(RegistryError::Refused { .. }) => return Ok(false),
+            Err(RegistryError::Answer { .. }) => return Ok(true),
             other => other?,
         };
         let status = self.http.get(url, Some(&authorization)).await?.status;
@@ -190,9 +194,9 @@ impl Checker {
 }
 
 /// Whether the answer lets the credentials in.
-fn accepted(answer: &Answer) -> Result<(), Trouble> {
+fn accepted(answer: &Answer) -> Result<(), RegistryError> {
     match answer.status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Trouble::Refused {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RegistryError::Refused {
             url: without_query(&answer.url),
             status: answer.status.as_u16(),
         }),
@@ -201,9 +205,9 @@ fn accepted(answer: &Answer) -> Result<(), Trouble> {
     }
 }
 
-fn unexpected(answer: &Answer) -> Trouble {
+fn unexpected(answer: &Answer) -> RegistryError {
     let retry_after = answer.headers.get(RETRY_AFTER);
-    Trouble::Answer {
+    RegistryError::Answer {
         url: without_query(&answer.url),
         status: answer.status.as_u16(),
         retry_after: retry_after
@@ -217,11 +221,11 @@ fn without_query(url: &str) -> String {
 }
 
 /// Whether a server may be there that speaks no TLS.
-fn may_be_plain(trouble: &Trouble, has_port: bool) -> bool {
-    let Trouble::Way {
+fn may_be_plain(error: &RegistryError, has_port: bool) -> bool {
+    let RegistryError::Way {
         to: Peer::Host { .. },
         why,
-    } = trouble
+    } = error
     else {
         return false;
     };

@@ -62,7 +62,7 @@ impl Endpoint {
     }
 }
 
-/// Where a token is asked for. `realm` may have a query of its own.
+/// The URL for requesting a token. `realm` can have its own query.
 pub(super) fn token_url(realm: &str, service: Option<&str>, scope: Option<&str>) -> String {
     let mut url = realm.to_owned();
     for (name, value) in [("service", service), ("scope", scope)] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_asked_for_with_service_and_scope() {
+    fn a_token_is_requested_with_service_and_scope() {
         for (realm, service, scope, expected) in [
             ("https://a/t", None, None, "https://a/t"),
             (

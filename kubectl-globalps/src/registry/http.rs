@@ -23,13 +23,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::error::{Peer, RegistryError, Why};
 use super::tls::{Trust, config};
-use super::trouble::{Peer, Trouble, Why};
 
 /// More than any token; a registry that sends more is none.
 const MAX_BODY: usize = 1 << 20;
 const MAX_REDIRECTS: u32 = 5;
-/// After so long without a connection the next address of a host is tried beside the first.
+/// Delay without a connection before the next address of the host is tried in parallel.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 pub(super) struct Answer {
@@ -66,12 +66,12 @@ impl Deadline {
         peer: &Peer,
         late: fn(Duration) -> Why,
         work: impl Future<Output = Result<T, Why>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, RegistryError> {
         match timeout_at(self.at, work).await {
             Ok(done) => done,
             Err(_) => Err(late(self.time)),
         }
-        .map_err(|why| Trouble::Way {
+        .map_err(|why| RegistryError::Way {
             to: peer.clone(),
             why,
         })
@@ -94,7 +94,7 @@ impl Http {
         &self,
         url: &str,
         authorization: Option<&HeaderValue>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, RegistryError> {
         let first = parse(url)?;
         let mut here = first.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -106,12 +106,12 @@ impl Http {
                 None => return Ok(answer),
             }
             if first.scheme_str() == Some("https") && here.scheme_str() != Some("https") {
-                return Err(Trouble::Unencrypted {
+                return Err(RegistryError::Unencrypted {
                     url: here.to_string(),
                 });
             }
         }
-        Err(Trouble::Redirects {
+        Err(RegistryError::Redirects {
             url: url.to_owned(),
         })
     }
@@ -120,7 +120,7 @@ impl Http {
         &self,
         url: &Uri,
         authorization: Option<&HeaderValue>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, RegistryError> {
         let deadline = Deadline {
             at: Instant::now() + self.time,
             time: self.time,
@@ -181,7 +181,7 @@ impl Http {
         url: &Uri,
         secure: bool,
         deadline: Deadline,
-    ) -> Result<Line, Trouble> {
+    ) -> Result<Line, RegistryError> {
         let name = shown(proxy.uri());
         let peer = Peer::Proxy {
             url: name.clone(),
@@ -194,7 +194,7 @@ impl Http {
                 let line = connect(&peer, deadline).await?;
                 self.encrypt(line, &peer, deadline).await?
             }
-            _ => return Err(Trouble::ProxyKind { proxy: name }),
+            _ => return Err(RegistryError::ProxyKind { proxy: name }),
         };
         if !secure {
             return Ok(line);
@@ -212,7 +212,7 @@ impl Http {
             .hold(&peer, Why::Silent, send(line, request))
             .await?;
         if !answer.status().is_success() {
-            return Err(Trouble::ProxyAnswer {
+            return Err(RegistryError::ProxyAnswer {
                 proxy: name,
                 status: answer.status().as_u16(),
             });
@@ -225,10 +225,15 @@ impl Http {
         Ok(Box::new(TokioIo::new(upgraded)))
     }
 
-    async fn encrypt(&self, line: Line, peer: &Peer, deadline: Deadline) -> Result<Line, Trouble> {
+    async fn encrypt(
+        &self,
+        line: Line,
+        peer: &Peer,
+        deadline: Deadline,
+    ) -> Result<Line, RegistryError> {
         let connector = self.tls()?;
         let (host, _) = peer.address();
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| Trouble::BadUrl {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| RegistryError::BadUrl {
             url: format!("https://{host}"),
         })?;
         let work = async {
@@ -239,11 +244,11 @@ impl Http {
         Ok(Box::new(stream))
     }
 
-    fn tls(&self) -> Result<TlsConnector, Trouble> {
+    fn tls(&self) -> Result<TlsConnector, RegistryError> {
         if let Some(tls) = self.tls.get() {
             return Ok(tls.clone());
         }
-        let config = config(&self.trust).map_err(|error| Trouble::NoRoots {
+        let config = config(&self.trust).map_err(|error| RegistryError::NoRoots {
             why: error.to_string(),
         })?;
         let tls = TlsConnector::from(Arc::new(config));
@@ -252,7 +257,7 @@ impl Http {
 }
 
 /// A connection with the first address of the host that takes one.
-async fn connect(peer: &Peer, deadline: Deadline) -> Result<Line, Trouble> {
+async fn connect(peer: &Peer, deadline: Deadline) -> Result<Line, RegistryError> {
     let (host, port) = peer.address();
     let addresses = async {
         let found = lookup_host((host, port)).await;
@@ -288,8 +293,8 @@ async fn send(line: Line, request: Request<Empty<Bytes>>) -> Result<Response<Inc
     sender.send_request(request).await.map_err(failed)
 }
 
-fn parse(url: &str) -> Result<Uri, Trouble> {
-    let bad = || Trouble::BadUrl {
+fn parse(url: &str) -> Result<Uri, RegistryError> {
+    let bad = || RegistryError::BadUrl {
         url: url.to_owned(),
     };
     let parsed: Uri = url.parse().map_err(|_| bad())?;
@@ -300,7 +305,7 @@ fn parse(url: &str) -> Result<Uri, Trouble> {
 }
 
 /// A redirect's target, which may be a path only.
-fn resolve(from: &Uri, location: &str) -> Result<Uri, Trouble> {
+fn resolve(from: &Uri, location: &str) -> Result<Uri, RegistryError> {
     if !location.starts_with('/') || location.starts_with("//") {
         return parse(location);
     }
@@ -308,19 +313,19 @@ fn resolve(from: &Uri, location: &str) -> Result<Uri, Trouble> {
     parse(&format!("{scheme}://{}{location}", host_and_port(from)))
 }
 
-fn bad_url(url: &Uri) -> Trouble {
-    Trouble::BadUrl {
+fn bad_url(url: &Uri) -> RegistryError {
+    RegistryError::BadUrl {
         url: url.to_string(),
     }
 }
 
-fn path(url: &Uri) -> Result<Uri, Trouble> {
+fn path(url: &Uri) -> Result<Uri, RegistryError> {
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     path.parse().map_err(|_| bad_url(url))
 }
 
 /// Without the brackets of an address.
-fn host(url: &Uri) -> Result<String, Trouble> {
+fn host(url: &Uri) -> Result<String, RegistryError> {
     let host = url.host().ok_or_else(|| bad_url(url))?;
     Ok(host.trim_matches(['[', ']']).to_owned())
 }

@@ -4,12 +4,12 @@ mod advice;
 mod challenge;
 mod check;
 mod endpoint;
+mod error;
 mod http;
 mod tls;
-mod trouble;
 
 pub(crate) use advice::Purpose;
 pub(crate) use check::{Checker, Verdict};
 pub(crate) use endpoint::HUB;
+pub(crate) use error::RegistryError;
 pub(crate) use tls::Trust;
-pub(crate) use trouble::Trouble;

@@ -1,15 +1,15 @@
-//! What the controller's conditions say of a rollout that goes on. Pure.
+//! Warnings from the controller's conditions during a rollout. Pure.
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
 
 use super::verdict::{CHECK, said};
 use super::{CANARY, SYNCERS, Status};
 
-/// Where namespaces don't get what they should have.
+/// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
 const NO_DELIVERY: &str = "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes";
 
-/// Why pull secrets are still in namespaces although there is nothing to deliver; `None`: none is, or none is in trouble.
+/// Why namespaces still have pull secrets although there is nothing to deliver; `None` without a failure.
 pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
     let found = status.namespaces.as_ref()?.status.failures.first()?;
     Some(format!(
@@ -18,7 +18,7 @@ pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
     ))
 }
 
-/// What slows the rollout down, without stopping it.
+/// Conditions that delay the rollout without stopping it.
 pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, &'static str)> {
     let find = |type_, value, reasons: &[&str]| {
         let found = super::find(status, type_).filter(|found| found.status == value)?;
@@ -50,7 +50,7 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
     }
     let message = find(condition::DEGRADED, "True", &["NodesBlocked"])?;
     Some((
-        format!("the rollout goes on without blocked nodes: {message}"),
+        format!("the rollout continues without blocked nodes: {message}"),
         CHECK,
     ))
 }

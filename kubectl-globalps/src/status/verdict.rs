@@ -8,14 +8,14 @@ use kube::ResourceExt as _;
 use super::{Current, NO_CONFIGURATION, Row, Status, current, find, has_failed, reported};
 use crate::facts::{Facts, Seen};
 
-/// What a wait is for.
+/// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Every node has the additional Secret as it is now.
     Synced,
-    /// There is no additional Secret, and every node is as it was; or has what further sources give, where there are some.
+    /// There is no additional Secret, and every node is restored, or has what further sources provide.
     Restored {
-        /// The wait does not include nodes that are unreachable.
+        /// Doesn't wait for unreachable nodes.
         skip_unreachable: bool,
     },
 }
@@ -24,31 +24,30 @@ pub(crate) enum Goal {
 pub(crate) enum Verdict {
     Going,
     Done,
-    /// It will not get there by itself.
+    /// Can't reach the goal without intervention.
     Stuck {
-        /// For people.
+        /// The cause, as text.
         reason: String,
-        /// What to do about it.
+        /// The next step.
         hint: &'static str,
     },
 }
 
-/// Of a Degraded condition: nodes have trouble of their own, which stops no other node.
+/// Reason of Degraded: nodes have errors of their own, which don't stop other nodes.
 const BLOCKED: &str = "NodesBlocked";
-/// Of a Degraded condition that is there because nodes have failed.
+/// Reasons of Degraded for failed nodes.
 const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
 
 pub(super) const PAUSED: (&str, &str) = (
     "the rollout is paused",
-    "go on with `kubectl globalps resume`",
+    "resume it with `kubectl globalps resume`",
 );
 const NO_NODES: (&str, &str) = (
-    "no node takes the credentials",
+    "no node is selected",
     "does `spec.nodeSelector` match a Linux node? See `kubectl get nodes --show-labels`",
 );
 
-pub(super) const CHECK: &str =
-    "`kubectl globalps check` says what is in the way, and what to do about it";
+pub(super) const CHECK: &str = "`kubectl globalps check` shows the cause and what to do";
 
 fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
     Verdict::Stuck {
@@ -81,14 +80,14 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                         "the controller rejects the additional pull secret: {}",
                         said(bad)
                     ),
-                    "mend the Secret, or go back to the last one that was rolled out with `kubectl globalps undo`",
+                    "fix the Secret, or go back to the last one that was rolled out with `kubectl globalps undo`",
                 );
             }
             if let Some(bad) = find(reported, condition::DEGRADED)
                 .filter(|c| c.status == "True" && stops(reported, c) && !is_answered(facts, c))
             {
                 let hint = if NODES_FAILED.contains(&bad.reason.as_str()) {
-                    "`kubectl globalps check` says what to do on the node; then `kubectl globalps retry`, or go back with `kubectl globalps undo`"
+                    "`kubectl globalps check` shows what to do on the node; then run `kubectl globalps retry`, or go back with `kubectl globalps undo`"
                 } else {
                     CHECK
                 };
@@ -105,7 +104,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             if status.paused && !status.nodes.iter().any(in_flight) {
                 return stuck(PAUSED.0, PAUSED.1);
             }
-            // Nodes that are unreachable may come back.
+            // Unreachable nodes can become ready again.
             let is_without_nodes = reported.conditions.iter().any(|c| c.reason == "NoNodes")
                 && reported.counts.total == 0;
             if is_without_nodes {
@@ -116,7 +115,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
     }
 }
 
-/// A wrong source, original or path of the file stops no rollout. Blocked nodes stop a wait once the other nodes are done.
+/// An invalid source, original or file path does not stop a rollout. Blocked nodes end a wait when all other nodes are done.
 fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
     match degraded.reason.as_str() {
         BLOCKED => {
@@ -128,7 +127,7 @@ fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
     }
 }
 
-/// Whether it tells of failed nodes only, and each of them was asked to try again since, or is at it.
+/// Whether the condition reports only failed nodes, and each of them is retrying or will retry.
 fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
     let is_failed = |object: &NodePullSecret| {
         let status = object.status.as_ref();
@@ -148,7 +147,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
 fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
     if matches!(facts.additional(), Seen::Present(_)) {
         return stuck(
-            "somebody created the additional pull secret again",
+            "another client created the additional pull secret again",
             "remove it once more, or follow its rollout with `kubectl globalps status --watch`",
         );
     }
@@ -177,7 +176,7 @@ fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
         .and_then(|(_, status)| Some((status, find(status, condition::DEGRADED)?)))
         .filter(|(status, c)| c.status == "True" && stops(status, c));
     match degraded {
-        Some((_, bad)) => stuck(format!("the way back stopped: {}", said(bad)), CHECK),
+        Some((_, bad)) => stuck(format!("the rollback stopped: {}", said(bad)), CHECK),
         None => Verdict::Going,
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 pub const PASSWORD: &str = "l1ve-s3cret";
 /// Printed for `--insecure` before any request.
-pub const LOUD: &str = "warning: `--insecure`: no certificate is checked and plain HTTP is taken, so whoever is on the way to the registry can read the password\n";
+pub const LOUD: &str = "warning: `--insecure` accepts any certificate and plain HTTP, so others on the network can read the password\n";
 
 /// A user's machine: an API server without objects, and a directory.
 pub struct Desk {

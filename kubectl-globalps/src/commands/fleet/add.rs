@@ -115,7 +115,7 @@ fn source_of(
     Ok(reference.name.clone())
 }
 
-/// Shows what will change in the source Secret, and changes it; again where somebody else was faster.
+/// Shows the preview and writes the change to the source Secret; retries on a conflict.
 async fn change(
     cluster: &Cluster<'_>,
     source: &str,
@@ -140,7 +140,7 @@ async fn change(
                 if let Some(owner) = owner {
                     cluster
                         .printer()
-                        .warning(format_args!("`{owner}` may undo the change"));
+                        .warning(format_args!("`{owner}` may revert the change"));
                 }
                 announced.show(cluster.printer());
                 shown = Some(announced);

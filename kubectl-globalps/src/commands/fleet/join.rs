@@ -130,7 +130,7 @@ fn with_authority(access: Access, server: &Server, authority: &[u8]) -> Access {
 /// A hub that rolled out to itself would fight with what is in force there.
 async fn refuse_hub(hub: &Cluster<'_>, member: &Cluster<'_>) -> Result<(), Failure> {
     let (one, other) = tokio::join!(identity(hub), identity(member));
-    // Who may not ask the hub goes on: the hub itself compares them too.
+    // Continues without permission to read them: the hub compares them too.
     match (one.ok(), other?) {
         (Some(hub), member) if hub == member && hub.is_some() => Err(Failure::new(
             "the member's kubeconfig is of the management cluster itself",
@@ -173,7 +173,7 @@ async fn may_register(hub: &Cluster<'_>, name: &str, dry_run: DryRun) -> Result<
     }
 }
 
-/// false: the member does not serve this kind, which is said.
+/// `false` if the member does not serve this kind; prints a message.
 async fn put(member: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<bool, Failure> {
     match apply(member, object, dry_run == DryRun::Server).await {
         Ok(()) => Ok(true),

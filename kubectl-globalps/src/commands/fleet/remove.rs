@@ -128,7 +128,7 @@ mod tests {
     use crate::fleet::tests::{fleet, object};
 
     #[test]
-    fn what_happens_to_the_secret_is_said_before_the_question() {
+    fn the_effect_on_the_secret_is_shown_before_the_question() {
         let objects = [
             object("m1", ClusterPhase::Synced, 3),
             object("m2", ClusterPhase::Unreachable, 3),

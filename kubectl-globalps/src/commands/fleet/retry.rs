@@ -72,7 +72,7 @@ fn why_not(row: &ClusterRow) -> &'static str {
     match row.phase {
         ClusterPhase::Unreachable => "the hub connects again by itself",
         // It has no object that a retry could be asked of.
-        ClusterPhase::Blocked => "the hub goes on by itself once the cause is gone",
+        ClusterPhase::Blocked => "the hub continues when the cause is fixed",
         _ => "nothing to retry",
     }
 }

@@ -142,7 +142,7 @@ fn may_write(
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{name}`");
     if let Some(owner) = may_change_of(&title, &secret.metadata, holds, force)? {
-        printer.warning(format_args!("`{owner}` may undo the change"));
+        printer.warning(format_args!("`{owner}` may revert the change"));
     }
     Ok(())
 }

@@ -1,48 +1,48 @@
-//! Why a registry could not be asked, or said no. Pure.
+//! Why a registry could not be checked, or rejected the credentials. Pure.
 
 use std::io;
 use std::time::Duration;
 
 use tokio_rustls::rustls::{self, CertificateError};
 
-/// What stood in the way. Hosts and URLs may be shown; credentials are in none of it.
+/// The error of a check. It can contain hosts and URLs, but no credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// On the way to a host, which is the registry, its token server or a proxy.
+pub(crate) enum RegistryError {
+    /// The connection to the registry, its token server or a proxy failed.
     Way {
         to: Peer,
         why: Why,
     },
-    /// The proxy answered for the registry.
+    /// The proxy rejected the connection.
     ProxyAnswer {
         proxy: String,
         status: u16,
     },
-    /// It is a proxy of a kind that is not known here.
+    /// The scheme of the proxy's URL is not supported.
     ProxyKind {
         proxy: String,
     },
-    /// The registry or its token server answered, but not with yes.
+    /// The registry or its token server responded with an error.
     Answer {
         url: String,
         status: u16,
         retry_after: Option<String>,
     },
-    /// The credentials were sent, and this is the answer.
+    /// The registry rejected the credentials.
     Refused {
         url: String,
         status: u16,
     },
-    /// A 401 that names no way of login, or none that is known.
+    /// A 401 without a supported login scheme.
     Login {
         url: String,
         way: Option<String>,
     },
-    /// The token server said yes, but there is no token in what it sent.
+    /// The successful response of the token server contains no token.
     NoToken {
         url: String,
     },
-    /// The password would go over a line that anybody reads.
+    /// The password would be sent without encryption.
     Unencrypted {
         url: String,
     },
@@ -52,11 +52,11 @@ pub(crate) enum Trouble {
     Redirects {
         url: String,
     },
-    /// The machine's own list of certificate authorities.
+    /// The machine's list of certificate authorities can't be used.
     NoRoots {
         why: String,
     },
-    /// All registries together took longer than this.
+    /// The checks of all registries took longer than this.
     Late {
         time: Duration,
     },
@@ -92,16 +92,16 @@ pub(crate) enum Why {
     Silent(Duration),
     /// It does not speak TLS.
     NotTls,
-    /// Nobody whom this machine trusts signed the certificate.
+    /// The certificate's issuer is not trusted.
     UnknownAuthority,
-    /// The certificate is an authority's own.
+    /// The server uses a certificate of a certificate authority.
     AuthorityAsServer,
     WrongName(Vec<String>),
     Expired,
     NotYetValid,
     Certificate(String),
     Tls(String),
-    /// It broke off, or what it sent is no HTTP.
+    /// The connection was closed, or the response is not valid HTTP.
     Http(String),
 }
 
@@ -129,7 +129,7 @@ impl Why {
 
     fn of_certificate(error: &CertificateError) -> Self {
         match error {
-            // The latter: by another one of the same name.
+            // `BadSignature`: signed by another authority with the same name.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 Self::UnknownAuthority
             }
@@ -141,7 +141,7 @@ impl Why {
             CertificateError::NotValidForNameContext { presented, .. } => {
                 Self::WrongName(presented.iter().map(|name| bare_name(name)).collect())
             }
-            // Of a crate that rustls uses and does not show.
+            // An error type of a crate that rustls uses but does not export.
             CertificateError::Other(inner) if inner.to_string() == "CaUsedAsEndEntity" => {
                 Self::AuthorityAsServer
             }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_tls_is_told_by_what_is_wrong_with_the_certificate() {
+    fn a_tls_error_names_the_problem_of_the_certificate() {
         use CertificateError as C;
         let of =
             |error: rustls::Error| Why::of_tls(&io::Error::new(io::ErrorKind::InvalidData, error));
