@@ -440,7 +440,8 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     assert_eq!(found.len(), 6, "{found:#?}");
     let text = check(&["--insecure"]);
     assert!(
-        text.stderr.starts_with("warning: `--insecure`: "),
+        text.stderr
+            .starts_with("warning: `--insecure` accepts any certificate"),
         "{text:?}"
     );
     for part in [
