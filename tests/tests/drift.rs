@@ -85,7 +85,12 @@ fn a_storm_of_rotations_is_three_restarts_at_most(product: &Product, node: &Node
         "50 rotations in {:.1} s: {more} kubelet starts",
         took.as_secs_f64()
     );
-    assert!((1..=3).contains(&more), "{more} kubelet starts");
+    // Restarts are 10 s apart, and a busy machine takes longer than 10 s for the rotations.
+    let most = 2 + usize::try_from(took.as_secs() / 10).unwrap();
+    assert!(
+        (1..=most).contains(&more),
+        "{more} kubelet starts in {took:?}"
+    );
     let in_force = config_file::auth(node, REGISTRY).unwrap();
     assert_eq!(
         in_force,
