@@ -104,13 +104,7 @@ pub(crate) fn config(
     config.tls_server_name = cluster.tls_server_name;
     config.auth_info = user;
     if let Some(address) = cluster.proxy_url.filter(|address| !address.is_empty()) {
-        let proxy = proxy::address(&address);
-        config.proxy_url = Some(proxy.ok_or_else(|| {
-            Failure::new(
-                "`proxy-url` of the kubeconfig is not the address of a proxy",
-                "the form is `http://HOST:PORT`, `https://HOST:PORT` or `socks5://HOST:PORT`",
-            )
-        })?);
+        config.proxy_url = Some(proxy::named("proxy-url", &address)?);
     }
     Ok(config)
 }

@@ -39,17 +39,22 @@ impl Proxies {
         if proxy.is_empty() || is_direct(server, &self.none) {
             return Ok(None);
         }
-        address(proxy).map(Some).ok_or_else(|| {
-            Failure::new(
-                format!("`{name}` is not the address of a proxy"),
-                "the form is `http://HOST:PORT`, `https://HOST:PORT` or `socks5://HOST:PORT`",
-            )
-        })
+        named(name, proxy).map(Some)
     }
 }
 
+/// The address of the proxy that a variable or a field names. The error does not quote it: it may have a password.
+pub(crate) fn named(name: &str, proxy: &str) -> Result<Uri, Failure> {
+    address(proxy).ok_or_else(|| {
+        Failure::new(
+            format!("`{name}` is not the address of a proxy"),
+            "the form is `http://HOST:PORT`, `https://HOST:PORT` or `socks5://HOST:PORT`",
+        )
+    })
+}
+
 /// The address of a proxy, which may have no scheme; `None`: it is none.
-pub(crate) fn address(proxy: &str) -> Option<Uri> {
+fn address(proxy: &str) -> Option<Uri> {
     let proxy = match proxy.split_once("://") {
         Some(("http" | "https" | "socks5", _)) => proxy.to_owned(),
         // The proxy resolves names in either case.

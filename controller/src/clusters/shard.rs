@@ -17,6 +17,12 @@ impl Shard {
         self.index == 0
     }
 
+    /// Whether it plans for the cluster or connects to it.
+    pub(crate) fn concerns(self, namespace: &str, name: &str) -> bool {
+        self.plans() || self.has(namespace, name)
+    }
+
+    /// Whether it connects to the cluster.
     /// The result must not change between releases. Otherwise two processes could connect to one cluster during an upgrade.
     pub(crate) fn has(self, namespace: &str, name: &str) -> bool {
         let bytes = namespace.bytes().chain([b'/']).chain(name.bytes());

@@ -78,7 +78,8 @@ impl HubCache {
                 // Only clusters of its own give a shard that doesn't plan anything to do.
                 let is_relevant = match &update {
                     Update::Event(Event::Apply(object) | Event::Delete(object)) => {
-                        shard.plans() || is_own(shard, object)
+                        let (namespace, name) = cluster_of(object);
+                        shard.concerns(namespace, name)
                     }
                     _ => true,
                 };
@@ -154,7 +155,10 @@ impl HubCache {
 
     /// Those of the clusters that this shard connects to.
     pub(super) fn own_objects(&self) -> impl Iterator<Item = &ClusterPullSecret> {
-        self.objects().filter(|object| is_own(self.shard, object))
+        self.objects().filter(|object| {
+            let (namespace, name) = cluster_of(object);
+            self.shard.has(namespace, name)
+        })
     }
 
     /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
@@ -201,7 +205,7 @@ impl HubCache {
     pub(super) fn clusters(&self) -> BTreeMap<ClusterKey, ClusterView> {
         let is_relevant = |id: &Id| {
             let (namespace, name) = &id.key;
-            self.shard.plans() || self.shard.has(namespace, name)
+            self.shard.concerns(namespace, name)
         };
         let mut clusters: BTreeMap<ClusterKey, ClusterView> = BTreeMap::new();
         for scope in self.scopes.values() {
@@ -252,10 +256,10 @@ impl HubCache {
     }
 }
 
-/// Whether the shard connects to the object's cluster.
-fn is_own(shard: Shard, object: &ClusterPullSecret) -> bool {
+/// Namespace and name of the object's cluster.
+fn cluster_of(object: &ClusterPullSecret) -> (&str, &str) {
     let namespace = object.metadata.namespace.as_deref();
-    shard.has(namespace.unwrap_or_default(), &object.spec.cluster)
+    (namespace.unwrap_or_default(), &object.spec.cluster)
 }
 
 #[cfg(test)]

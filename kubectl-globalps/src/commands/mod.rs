@@ -146,7 +146,7 @@ async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exi
     follow(cluster, how).await
 }
 
-/// Whether the custom resources exist. Who may not look is not told that they are missing.
+/// Whether the custom resources exist. True if the user may not read them.
 async fn is_installed(cluster: &Cluster<'_>) -> bool {
     let api = cluster.api::<NodePullSecret>();
     let answer = cluster
