@@ -1,52 +1,14 @@
 //! `kubectl globalps`: registry credentials for every node of a cluster.
 
-mod additional;
-mod annotate;
-mod auth_file;
-mod changes;
-mod check;
 mod cli;
-mod client;
-mod columns;
-#[cfg(test)]
-mod command_tests;
+mod cluster;
 mod commands;
-mod completion;
-mod controller;
-mod credential_helper;
-mod effects;
+mod credentials;
 mod error;
-mod escapes;
-mod facts;
-#[cfg(test)]
-mod fake_api;
-mod findings;
-mod fleet;
-mod follow;
-mod following;
-mod history;
-mod hypershift;
-mod kubeconfig;
-mod logins;
-mod manifest;
-mod migration;
-mod namespaces;
-mod password;
-mod permission;
-mod printer;
-mod prompt;
-mod proxy;
-mod pull;
-#[cfg(test)]
-mod reference;
 mod registry;
-mod registry_name;
-mod scope;
-mod skipped;
-mod status;
-mod syncers;
-mod table;
-mod usage;
+mod secret;
+mod terminal;
+mod view;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -54,7 +16,7 @@ use std::process::ExitCode;
 
 use crate::cli::{Cli, Color};
 use crate::error::Exit;
-use crate::printer::Printer;
+use crate::terminal::printer::Printer;
 
 /// Under these names kubectl asks what may come next on its command line. The second is for a link as which the plugin
 /// is `kubectl global-pull-secret`.
@@ -80,7 +42,7 @@ fn main() -> ExitCode {
     let cli = match Cli::of(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
-            if let Some(failure) = usage::failure(&error) {
+            if let Some(failure) = cli::usage::failure(&error) {
                 Printer::new(Color::Auto, 0).failure(&failure);
             } else {
                 // Help and version come this way too. Nobody left to read them is no error.

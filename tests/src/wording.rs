@@ -27,9 +27,9 @@ const CLEAN: &[&str] = &[
 /// They quote the name of a check and its anchor in the troubleshooting page, which links keep.
 const EXCEPT: &[&str] = &[
     "docs/troubleshooting.md",
-    "kubectl-globalps/src/check/credentials.rs",
-    "kubectl-globalps/src/check/reasons.rs",
-    "kubectl-globalps/src/check_tests.rs",
+    "kubectl-globalps/src/view/check/credentials.rs",
+    "kubectl-globalps/src/view/check/reasons.rs",
+    "kubectl-globalps/src/view/check/tests.rs",
 ];
 
 /// Each phrase with the field's word for it. An underscore counts as a space, so that names are covered too.

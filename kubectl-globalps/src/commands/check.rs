@@ -17,19 +17,19 @@ use kube::{Api, ResourceExt as _};
 use super::check_namespaces::of_namespaces;
 use super::check_registries::registries;
 use super::live_check::trust;
-use crate::check::{
+use crate::cli::{Asking, Check as Args, Connection, TextFormat};
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::Facts;
+use crate::cluster::syncers::{is_ours, pod_errors};
+use crate::error::{Exit, Failure};
+use crate::registry::Trust;
+use crate::terminal::printer::{Printer, Stream, json};
+use crate::view::check::{
     Check, Installed, LeaseSeen, Owners, Permission, Place, Report, Sight, Workload, credentials,
     has_scopes, installation, of_nodes, operators, permissions, permissions_of_commands, provider,
     server, unreachable,
 };
-use crate::cli::{Asking, Check as Args, Connection, TextFormat};
-use crate::client::Cluster;
-use crate::error::{Exit, Failure};
-use crate::facts::Facts;
-use crate::printer::{Printer, Stream, json};
-use crate::registry::Trust;
-use crate::status::Status;
-use crate::syncers::{is_ours, pod_errors};
+use crate::view::status::Status;
 
 pub(super) async fn run(
     args: &Args,
@@ -193,9 +193,9 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
             daemon_sets.get_opt(names::RESTORER)
         ),
     );
-    let syncer = sight(syncer)?;
+    let syncer = Sight::of(syncer)?;
     let mut found = Vec::new();
-    for daemon_set in [&syncer, &sight(restorer)?] {
+    for daemon_set in [&syncer, &Sight::of(restorer)?] {
         if let Sight::Here(daemon_set) = daemon_set
             && is_ours(daemon_set)
         {
@@ -204,7 +204,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
     }
     Ok(Installed {
         crds: true,
-        controller: map(sight(controller)?, |found| Workload {
+        controller: Sight::of(controller)?.map(|found| Workload {
             wanted: found
                 .spec
                 .as_ref()
@@ -223,7 +223,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
             ),
             ours: is_ours(&found),
         }),
-        lease: map(sight(lease)?, |found| {
+        lease: Sight::of(lease)?.map(|found| {
             let spec = found.spec.unwrap_or_default();
             LeaseSeen {
                 holder: spec.holder_identity.unwrap_or_default(),
@@ -231,7 +231,7 @@ async fn installed(cluster: &Cluster<'_>) -> Result<Installed, Failure> {
                 seconds: spec.lease_duration_seconds.unwrap_or_default(),
             }
         }),
-        syncer: map(syncer, |found| {
+        syncer: syncer.map(|found| {
             let status = found.status.as_ref();
             Workload {
                 wanted: status.map_or(0, |status| status.desired_number_scheduled),
@@ -257,28 +257,11 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>, Failure> 
         cluster.call("get the ClusterRole", roles.get_metadata_opt(name)),
         cluster.call("get its binding", bindings.get_metadata_opt(name)),
     );
-    Ok(match (sight(role)?, sight(binding)?) {
+    Ok(match (Sight::of(role)?, Sight::of(binding)?) {
         (Sight::Here(_), Sight::Here(_)) => Sight::Here(()),
         (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
         _ => Sight::Hidden,
     })
-}
-
-pub(super) fn sight<T>(answer: Result<Option<T>, Failure>) -> Result<Sight<T>, Failure> {
-    match answer {
-        Ok(Some(found)) => Ok(Sight::Here(found)),
-        Ok(None) => Ok(Sight::Absent),
-        Err(failure) if failure.is(403) => Ok(Sight::Hidden),
-        Err(failure) => Err(failure),
-    }
-}
-
-pub(super) fn map<T, U>(sight: Sight<T>, with: impl FnOnce(T) -> U) -> Sight<U> {
-    match sight {
-        Sight::Here(found) => Sight::Here(with(found)),
-        Sight::Absent => Sight::Absent,
-        Sight::Hidden => Sight::Hidden,
-    }
 }
 
 fn image(pod: Option<&PodSpec>) -> String {
@@ -293,7 +276,7 @@ async fn owners(cluster: &Cluster<'_>) -> Result<Owners, Failure> {
         .call("list the Nodes", api.list_metadata(&ListParams::default()))
         .await;
     let mut owners = Owners::default();
-    if let Sight::Here(list) = sight(answer.map(Some))? {
+    if let Sight::Here(list) = Sight::of(answer.map(Some))? {
         for node in &list {
             if node.labels().contains_key(names::NODE_POOL_LABEL) {
                 owners.hypershift += 1;

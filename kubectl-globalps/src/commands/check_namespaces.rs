@@ -10,11 +10,12 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, ResourceExt};
 
-use super::check::{map, sight};
-use crate::check::{Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
 use crate::error::Failure;
-use crate::namespaces::{NamespaceSeen, each, is_ours, namespaces, secrets};
+use crate::view::check::{
+    Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged,
+};
 
 /// No checks if namespaces get no Secrets.
 pub(super) async fn of_namespaces(
@@ -36,20 +37,20 @@ pub(super) async fn of_namespaces(
         )
     })
     .await;
-    let seen = sight(seen.map(Some))?;
+    let seen = Sight::of(seen.map(Some))?;
     let selection = Selection::new(settings).ok();
     let is_selected = |namespace: &str| is_selected(&seen, selection.as_ref(), namespace);
-    let secrets = sight(secrets.map(Some))?;
-    let pods = sight(pods.map(Some))?;
+    let secrets = Sight::of(secrets.map(Some))?;
+    let pods = Sight::of(pods.map(Some))?;
     let delivering = Delivering {
         role: role?,
         policy: policy?,
-        foreign: map(secrets, |secrets| {
+        foreign: secrets.map(|secrets| {
             let foreign = secrets.iter().filter(|secret| !is_ours(*secret));
             let namespaces = foreign.filter_map(ResourceExt::namespace);
             namespaces.filter(|name| is_selected(name)).collect()
         }),
-        early: map(pods, |pods| {
+        early: pods.map(|pods| {
             let pods = pods.into_iter();
             pods.filter(|pod| is_selected(&pod.namespace)).collect()
         }),
@@ -93,9 +94,9 @@ async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen
         cluster.call("get the ClusterRole of namespaces", roles.get_opt(name)),
         cluster.call("get its binding", bindings.get_metadata_opt(name)),
     );
-    Ok(match (sight(role)?, sight(binding)?) {
+    Ok(match (Sight::of(role)?, Sight::of(binding)?) {
         (Sight::Absent, _) | (_, Sight::Absent) => Sight::Absent,
-        (role, _) => map(role, |role| RoleSeen::of(&role, secret_name)),
+        (role, _) => role.map(|role| RoleSeen::of(&role, secret_name)),
     })
 }
 
@@ -109,7 +110,7 @@ pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>,
         let doing = format!("get {kind} `{name}`");
         match cluster.call(&doing, api.get_metadata_opt(name)).await {
             Err(failure) if failure.is(404) => Ok(Sight::Absent),
-            found => sight(found),
+            found => Sight::of(found),
         }
     };
     let (policy, binding) = tokio::join!(

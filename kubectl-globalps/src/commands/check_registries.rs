@@ -6,12 +6,12 @@ use globalps_core::{dockerconfig, names};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::live_check::ask;
-use crate::additional::data_of;
-use crate::check::{Check, SecretSeen, answered, questions};
 use crate::cli::Asking;
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::Failure;
 use crate::registry::Trust;
+use crate::secret::additional::data_of;
+use crate::view::check::{Check, SecretSeen, answered, questions};
 
 /// `gps`: as far as it can be seen; it names more Secrets.
 pub(super) async fn registries(

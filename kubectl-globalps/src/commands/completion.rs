@@ -10,16 +10,18 @@ use globalps_core::names;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use super::{additional, history};
-use crate::additional::data_of;
+use super::history;
+use super::pull_secret::additional;
+use super::runtime::block_on;
+use crate::cli::completion::{Choice, Live, Wanted, wanted};
 use crate::cli::{Cli, Completion, Connection};
-use crate::client::Cluster;
-use crate::completion::{Choice, Live, Wanted, wanted};
+use crate::cluster::client::Cluster;
+use crate::cluster::kubeconfig;
 use crate::error::{Exit, Failure};
-use crate::kubeconfig;
-use crate::printer::Printer;
-use crate::scope::shown;
-use crate::status::has_failed;
+use crate::secret::additional::data_of;
+use crate::secret::scope::shown;
+use crate::terminal::printer::Printer;
+use crate::view::status::has_failed;
 
 /// Users don't wait longer for a completion.
 const DEADLINE: Duration = Duration::from_millis(1500);
@@ -64,7 +66,7 @@ fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
     let flags = &cli.connection;
     let found = match live {
         Live::Contexts | Live::Clusters | Live::Users => Ok(of_kubeconfig(live, flags)),
-        _ => super::block_on(async {
+        _ => block_on(async {
             tokio::time::timeout(DEADLINE, of_cluster(live, wanted, flags, printer))
                 .await
                 .unwrap_or(Ok(Vec::new()))
@@ -135,7 +137,7 @@ async fn of_cluster(
         }
         Live::Revisions => {
             let (revisions, _) = history::observe(&cluster).await?;
-            let time = |revision: &crate::history::Revision| {
+            let time = |revision: &crate::secret::history::Revision| {
                 revision
                     .rolled_out
                     .map_or(String::new(), |time| time.to_string())

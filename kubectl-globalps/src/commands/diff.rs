@@ -8,19 +8,20 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::external_diff::show;
-use super::{additional, read};
-use crate::additional::data_of;
-use crate::changes::{Difference, InForce, changes, sides, text};
+use super::pull_secret::additional;
 use crate::cli::{Connection, Diff, TextFormat};
-use crate::client::Cluster;
-use crate::effects::Deliveries;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::Facts;
+use crate::cluster::namespaces::{Who, affected};
+use crate::credentials::file::read;
+use crate::credentials::manifest::{proposed, valid};
 use crate::error::{Exit, Failure};
-use crate::facts::Facts;
-use crate::manifest::{proposed, valid};
-use crate::namespaces::{Who, affected};
-use crate::printer::Printer;
-use crate::scope::{self, ScopeChange};
-use crate::status::Status;
+use crate::secret::additional::data_of;
+use crate::secret::changes::{Difference, InForce, changes, sides, text};
+use crate::secret::effects::Deliveries;
+use crate::secret::scope::{self, ScopeChange};
+use crate::terminal::printer::Printer;
+use crate::view::status::Status;
 
 pub(super) async fn run(
     args: &Diff,

@@ -3,25 +3,27 @@
 use globalps_core::api::{
     DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, Phase, SourceStatus,
 };
-use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts, parse};
+use globalps_core::dockerconfig::{self, Credential, DockerConfig, Entry, attempts};
 use globalps_core::names;
 use globalps_core::provider::{
-    Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version, parse_scoped,
+    Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version,
 };
-use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Secret, ServiceAccount};
-use kube::{Api, ResourceExt};
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use kube::Api;
 
 use super::explain_namespace::{Delivered, OfPod};
-use super::read;
-use crate::additional::data_of;
-use crate::cli::{CatalogSecret, Connection, Explain, Named, TextFormat};
-use crate::client::Cluster;
-use crate::controller::of_credentials;
+use super::keyrings::secret;
+use super::pull_secret::{content_of, unreadable};
+use crate::cli::{Connection, Explain, Named, TextFormat};
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::of_credentials;
+use crate::cluster::facts::node_secrets;
+use crate::credentials::file::read;
+use crate::credentials::manifest::content;
 use crate::error::{Exit, Failure};
-use crate::facts::node_secrets;
-use crate::manifest::content;
-use crate::printer::{Printer, json};
-use crate::pull::{Answer, Asked, Keyring, Provided, Puller};
+use crate::secret::additional::data_of;
+use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
+use crate::terminal::printer::{Printer, json};
 
 pub(super) async fn run(
     args: &Explain,
@@ -176,33 +178,6 @@ fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>, Fa
     content_of(global, bytes, delivery).map(Some)
 }
 
-/// What is in force: for every pod, and for some.
-pub(super) fn content_of(
-    global: &Secret,
-    bytes: &[u8],
-    delivery: Delivery,
-) -> Result<Content, Failure> {
-    let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
-    Ok(Content {
-        config: parse(bytes).map_err(|_| unreadable())?,
-        scoped: scoped
-            .transpose()
-            .map_err(|_| unreadable())?
-            .unwrap_or_default(),
-        delivery,
-    })
-}
-
-fn unreadable() -> Failure {
-    Failure::new(
-        format!(
-            "Secret `{}` is not as this plugin knows it",
-            names::GLOBAL_SECRET
-        ),
-        "check with `kubectl globalps version` that the plugin and the controller have the same version",
-    )
-}
-
 /// Which nodes have the credential provider: the pod's own, or as many as there are.
 async fn of_provider(
     cluster: &Cluster<'_>,
@@ -298,66 +273,6 @@ async fn there<T>(
         })
 }
 
-async fn secret(
-    cluster: &Cluster<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Secret>, Failure> {
-    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
-    cluster
-        .call(
-            &format!("get Secret `{namespace}/{name}`"),
-            api.get_opt(name),
-        )
-        .await
-}
-
-/// The Secrets that a pod names. The kubelet ignores missing ones.
-pub(super) async fn secrets(
-    cluster: &Cluster<'_>,
-    namespace: &str,
-    references: &[LocalObjectReference],
-    asked: &mut Asked,
-) -> Result<(), Failure> {
-    for reference in references {
-        let title = format!("Secret {namespace}/{}", reference.name);
-        let found = secret(cluster, namespace, &reference.name).await?;
-        match found.as_ref().map(|found| data_of(found, names::DATA_KEY)) {
-            Some(Some(bytes)) => asked.of_pod.push(Keyring {
-                name: format!("{title}{}", of_catalog(found.as_ref())),
-                bytes: bytes.to_vec(),
-            }),
-            Some(None) => asked
-                .notes
-                .push(format!("{title} has no key `{}`", names::DATA_KEY)),
-            None => asked
-                .notes
-                .push(format!("{title} does not exist; the kubelet ignores it")),
-        }
-    }
-    if references.is_empty() {
-        asked
-            .notes
-            .push("no Secret is named in `imagePullSecrets`".to_owned());
-    }
-    Ok(())
-}
-
-/// Of which catalog's pull secret it is the copy; empty: of none.
-fn of_catalog(secret: Option<&Secret>) -> String {
-    let is_marked = |secret: &&Secret| {
-        let label = secret.labels().get(names::OPERATOR_SECRET_LABEL);
-        label.is_some_and(|label| label == "true")
-    };
-    let name = secret.filter(is_marked).map(ResourceExt::name_any);
-    match name.and_then(|name| CatalogSecret::of_copy(&name)) {
-        Some(CatalogSecret((namespace, name))) => {
-            format!(", copied from the catalog's pull secret {namespace}/{name}")
-        }
-        None => String::new(),
-    }
-}
-
 /// Why the pod's container waits, in the kubelet's words.
 fn words_of_kubelet(pod: &Pod, image: &str) -> Option<String> {
     let status = pod.status.as_ref()?;
@@ -421,28 +336,6 @@ mod tests {
             ["source `one` has a credential for it that no node gets: why"]
         );
         assert!(not_delivered(None, "quay.io/org/app").is_empty());
-    }
-
-    #[test]
-    fn a_copy_is_shown_with_the_catalogs_pull_secret() {
-        for (name, label, expected) in [
-            (
-                "globalps-olm.pull.v2",
-                Some("true"),
-                ", copied from the catalog's pull secret olm/pull.v2",
-            ),
-            ("globalps-olm.pull", Some("false"), ""),
-            ("globalps-olm.pull", None, ""),
-            ("team", Some("true"), ""),
-        ] {
-            let mut secret = Secret::default();
-            secret.metadata.name = Some(name.to_owned());
-            let label =
-                label.map(|label| (names::OPERATOR_SECRET_LABEL.to_owned(), label.to_owned()));
-            secret.metadata.labels = Some(label.into_iter().collect());
-            assert_eq!(of_catalog(Some(&secret)), expected, "{name}");
-        }
-        assert_eq!(of_catalog(None), "");
     }
 
     #[test]

@@ -8,12 +8,13 @@ use globalps_core::provider::{Content, Delivery, Pattern};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Secret};
 use kube::Api;
 
-use super::explain::{content_of, secrets};
-use crate::additional::data_of;
-use crate::client::Cluster;
+use super::keyrings::secrets;
+use super::pull_secret::content_of;
+use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::{NamespaceSeen, is_ours};
 use crate::error::Failure;
-use crate::namespaces::{NamespaceSeen, is_ours};
-use crate::pull::{Asked, Keyring, OfNamespace, Puller};
+use crate::secret::additional::data_of;
+use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 
 /// Delivery into a namespace.
 pub(super) struct Delivered {

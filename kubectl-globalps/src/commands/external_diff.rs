@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::cli::TextFormat;
 use crate::error::Failure;
-use crate::escapes::plain;
-use crate::printer::{Printer, json};
+use crate::terminal::escapes::plain;
+use crate::terminal::printer::{Printer, json};
 
 /// Prints it. `text`: the lines that differ, a name for the files to compare, and both sides in full. Credentials are in
 /// neither.

@@ -6,12 +6,12 @@ use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::changes::{InForce, text};
 use crate::cli::{Connection, History as Args, ListFormat};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::history::{History, Revision, sorted};
-use crate::printer::{Printer, json, yaml};
+use crate::secret::changes::{InForce, text};
+use crate::secret::history::{History, Revision, sorted};
+use crate::terminal::printer::{Printer, json, yaml};
 
 pub(super) async fn run(
     args: &Args,

@@ -8,13 +8,14 @@ use globalps_core::manifests::{Allowed, Install as Manifests, to_yaml};
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 
+use super::namespace_access;
 use super::objects::put_all;
-use super::{namespace_access, operator_access};
+use super::operator_access;
 use crate::cli::{Connection, ControlPlane, Install};
-use crate::client::Cluster;
-use crate::controller;
+use crate::cluster::client::Cluster;
+use crate::cluster::controller;
 use crate::error::{Exit, Failure};
-use crate::printer::Printer;
+use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &Install,

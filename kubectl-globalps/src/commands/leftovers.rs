@@ -11,10 +11,10 @@ use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams,
 use kube::{Api, ResourceExt as _};
 use tokio::time::Instant;
 
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::Facts;
+use crate::cluster::namespaces::all_metadata;
 use crate::error::Failure;
-use crate::facts::Facts;
-use crate::namespaces::all_metadata;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 

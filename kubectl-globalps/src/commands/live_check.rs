@@ -6,11 +6,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use crate::additional::Login;
 use crate::cli::Asking;
 use crate::error::Failure;
-use crate::printer::Printer;
 use crate::registry::{Checker, Purpose, RegistryError, Trust, Verdict};
+use crate::secret::additional::Login;
+use crate::terminal::printer::Printer;
 
 /// Number of concurrent checks.
 const AT_ONCE: usize = 8;

@@ -13,17 +13,17 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::attempts::{ATTEMPTS, pause};
 use super::migrate_facts::{Found, observe};
-use super::{ATTEMPTS, pause};
 use crate::cli::{Connection, Migrate, Tool};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::is_ours;
 use crate::error::{Exit, Failure};
-use crate::migration::{
+use crate::secret::migration::{
     Old, PATCHER, Step, account, list, number, refusal, step, table, without_reference,
 };
-use crate::namespaces::is_ours;
-use crate::printer::Printer;
-use crate::prompt::{can_confirm, confirm};
+use crate::terminal::printer::Printer;
+use crate::terminal::prompt::{can_confirm, confirm};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -65,7 +65,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     confirm(
-        &cluster,
+        &cluster.title(),
         &format!("Replace {PATCHER} with globalps as shown?"),
         args.yes,
     )?;
@@ -368,7 +368,7 @@ fn finish(
 mod tests {
     use super::*;
     use crate::cli::Color;
-    use crate::migration::{Account, Place};
+    use crate::secret::migration::{Account, Place};
 
     fn found(place: Place) -> Found {
         Found {

@@ -13,16 +13,16 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use super::check_namespaces::admission_policy;
-use super::explain::content_of;
 use super::pull_secret;
-use crate::additional::data_of;
-use crate::check::Sight;
-use crate::client::Cluster;
+use super::pull_secret::content_of;
+use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::{InForce, SecretSeen, each, namespaces, secrets};
 use crate::error::Failure;
-use crate::migration::{
+use crate::secret::additional::data_of;
+use crate::secret::migration::{
     self, MANAGED_BY, Old, PATCHER, Place, account, compare, is_patcher, named_by,
 };
-use crate::namespaces::{InForce, SecretSeen, each, namespaces, secrets};
+use crate::view::check::Sight;
 
 /// Everything that the migration depends on.
 pub(super) struct Found {

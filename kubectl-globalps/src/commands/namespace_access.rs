@@ -4,7 +4,7 @@ use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::manifests::NamespaceAccess;
 
 use crate::cli::{Install, SecretName};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::cli::Span;
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::Failure;
 
 /// Applies the objects, the custom resources first, and waits until this Deployment runs them.

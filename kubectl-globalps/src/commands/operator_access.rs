@@ -8,9 +8,9 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 
 use crate::cli::{CatalogSecret, Install};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::namespaces;
 use crate::error::Failure;
-use crate::namespaces::namespaces;
 
 /// Namespace and name of each.
 type Secrets = BTreeSet<(String, String)>;

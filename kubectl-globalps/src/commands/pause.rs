@@ -7,13 +7,13 @@ use kube::discovery::ApiResource;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
-use super::follow_if;
+use super::wait::follow_if;
 use crate::cli::{Connection, Resume};
-use crate::client::Cluster;
-use crate::controller::must_watch;
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
-use crate::printer::Printer;
-use crate::status::Goal;
+use crate::terminal::printer::Printer;
+use crate::view::status::Goal;
 
 pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(flags, printer)?;

@@ -1,14 +1,17 @@
 //! The Secrets with credentials that the commands read and write.
 
+use globalps_core::dockerconfig::parse;
 use globalps_core::names;
+use globalps_core::provider::{Content, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
 use crate::cli::DryRun;
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::Failure;
+use crate::secret::additional::data_of;
 
 /// What `kubectl apply` wrote last, credentials and all.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -112,11 +115,43 @@ fn mask_unless(has_credentials: bool, value: &mut Value) {
     }
 }
 
+/// The additional pull secret as it is now.
+pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>, Failure> {
+    get(cluster, names::ADDITIONAL_SECRET).await
+}
+
+/// What is in force: for every pod, and for some.
+pub(super) fn content_of(
+    global: &Secret,
+    bytes: &[u8],
+    delivery: Delivery,
+) -> Result<Content, Failure> {
+    let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
+    Ok(Content {
+        config: parse(bytes).map_err(|_| unreadable())?,
+        scoped: scoped
+            .transpose()
+            .map_err(|_| unreadable())?
+            .unwrap_or_default(),
+        delivery,
+    })
+}
+
+pub(super) fn unreadable() -> Failure {
+    Failure::new(
+        format!(
+            "Secret `{}` is not as this plugin knows it",
+            names::GLOBAL_SECRET
+        ),
+        "check with `kubectl globalps version` that the plugin and the controller have the same version",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::tests::mocked;
-    use crate::printer::Printer;
+    use crate::cluster::client::tests::mocked;
+    use crate::terminal::printer::Printer;
     use k8s_openapi::ByteString;
 
     fn applied() -> Secret {

@@ -7,19 +7,22 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Preconditions};
 
+use super::attempts::{ATTEMPTS, pause};
+use super::pull_secret;
+use super::pull_secret::additional;
 use super::source::{Sources, taken_up};
-use super::{ATTEMPTS, additional, follow_if, may_wait, pause, pull_secret};
-use crate::additional::{Rest, config_of, may_change, without_registries};
-use crate::changes::{InForce, changes, text};
+use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::Facts;
 use crate::error::{Exit, Failure};
-use crate::facts::Facts;
-use crate::printer::Printer;
-use crate::prompt::{can_confirm, confirm};
-use crate::registry_name::{registry_key, registry_name};
-use crate::skipped::Skipped;
-use crate::status::{Goal, Status, sources_that_give};
+use crate::registry::name::{registry_key, registry_name};
+use crate::secret::additional::{Rest, config_of, may_change, without_registries};
+use crate::secret::changes::{InForce, changes, text};
+use crate::terminal::printer::Printer;
+use crate::terminal::prompt::{can_confirm, confirm};
+use crate::view::skipped::Skipped;
+use crate::view::status::{Goal, Status, sources_that_give};
 
 pub(super) async fn run(
     args: &Remove,
@@ -59,7 +62,7 @@ pub(super) async fn run(
                 Skipped::announce(&Facts::observe(&cluster).await?, printer)?;
             }
         }
-        confirm(&cluster, &question(name, &plan, &registries), asked)?;
+        confirm(&cluster.title(), &question(name, &plan, &registries), asked)?;
         asked = true;
         let revision = sources.as_ref().map(Sources::revision);
         let awaited = revision.filter(|_| matches!(plan, Plan::Keep(_)));

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use super::follow_if;
-use crate::annotate::annotate;
+use super::wait::follow_if;
 use crate::cli::{Connection, Retry};
-use crate::client::Cluster;
+use crate::cluster::annotate::annotate;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::printer::Printer;
-use crate::status::{Goal, has_failed};
+use crate::terminal::printer::Printer;
+use crate::view::status::{Goal, has_failed};
 
 pub(super) async fn run(
     args: &Retry,

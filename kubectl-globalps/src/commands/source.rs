@@ -11,15 +11,15 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::is_installed;
 use super::objects::{Object, apply};
 use super::pause::untyped;
-use crate::additional::may_change_of;
 use crate::cli::DryRun;
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::is_installed;
+use crate::cluster::namespaces::Who;
 use crate::error::Failure;
-use crate::namespaces::Who;
-use crate::scope::{ScopeChange, shown, with_source, without_source};
+use crate::secret::additional::may_change_of;
+use crate::secret::scope::{ScopeChange, shown, with_source, without_source};
 
 /// Maximum time until a change of a source starts a rollout.
 const TAKE_UP: Duration = Duration::from_secs(10);

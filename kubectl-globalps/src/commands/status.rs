@@ -4,16 +4,17 @@ use jiff::Timestamp;
 
 use super::status_namespaces;
 use crate::cli::{Connection, Status as Args, StatusFormat};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::{Facts, Scope};
+use crate::cluster::hypershift;
+use crate::cluster::syncers::look;
 use crate::error::{Exit, Failure};
-use crate::facts::{Facts, Scope};
-use crate::follow::follow_some;
-use crate::following::Follow;
-use crate::hypershift;
-use crate::printer::{Printer, Stream, is_terminal, json, terminal_size, yaml};
-use crate::status::{FOLLOW, Goal, SYNCERS, Status, advice};
-use crate::syncers::look;
-use crate::table::{self, Layout};
+use crate::terminal::layout::Layout;
+use crate::terminal::printer::{Printer, Stream, is_terminal, json, terminal_size, yaml};
+use crate::view::follow::follow_some;
+use crate::view::following::Follow;
+use crate::view::status::{FOLLOW, Goal, SYNCERS, Status, advice};
+use crate::view::table;
 
 /// How a status is printed.
 #[derive(Clone, Copy)]

@@ -11,13 +11,13 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::cli::{Status as Args, StatusFormat};
-use crate::client::Cluster;
-use crate::error::{Exit, Failure};
-use crate::namespaces::{
+use crate::cluster::client::Cluster;
+use crate::cluster::namespaces::{
     InForce, NamespaceRow, SecretSeen, Snapshot, namespaces, rows, secrets, table,
 };
-use crate::printer::{Stream, json, yaml};
-use crate::table::Layout;
+use crate::error::{Exit, Failure};
+use crate::terminal::layout::Layout;
+use crate::terminal::printer::{Stream, json, yaml};
 
 /// `status --namespaces -o json`: scripts rely on its shape.
 #[derive(Serialize)]

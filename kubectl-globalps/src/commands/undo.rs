@@ -5,17 +5,20 @@ use globalps_core::names;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::{additional, follow_if, history, may_wait, pull_secret};
-use crate::additional::{data_of, may_change, refuse_immutable};
-use crate::changes::{InForce, changes, text};
+use super::history;
+use super::pull_secret;
+use super::pull_secret::additional;
+use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Undo};
-use crate::client::Cluster;
-use crate::controller::must_watch;
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::must_watch;
 use crate::error::{Exit, Failure};
-use crate::history::{Revision, last_other};
-use crate::printer::Printer;
-use crate::prompt::{can_confirm, confirm};
-use crate::status::Goal;
+use crate::secret::additional::{data_of, may_change, refuse_immutable};
+use crate::secret::changes::{InForce, changes, text};
+use crate::secret::history::{Revision, last_other};
+use crate::terminal::printer::Printer;
+use crate::terminal::prompt::{can_confirm, confirm};
+use crate::view::status::Goal;
 
 pub(super) async fn run(
     args: &Undo,
@@ -101,7 +104,7 @@ pub(super) async fn roll_back(
     let printer = cluster.printer();
     if dry_run == DryRun::None {
         printer.note(change.trim_end());
-        confirm(cluster, question, yes)?;
+        confirm(&cluster.title(), question, yes)?;
     } else {
         printer.data(change);
     }

@@ -19,17 +19,17 @@ use super::leftovers::{self, Marks};
 use super::objects::Object;
 use super::operator_access;
 use crate::cli::{Connection, Uninstall};
-use crate::client::Cluster;
-use crate::controller::{self, must_watch};
+use crate::cluster::client::Cluster;
+use crate::cluster::controller::{self, must_watch};
+use crate::cluster::facts::{Facts, Seen};
 use crate::error::{Exit, Failure};
-use crate::facts::{Facts, Seen};
-use crate::follow::follow;
-use crate::following::Follow;
-use crate::printer::{Printer, Stream};
-use crate::prompt::{can_confirm, confirm};
-use crate::skipped::Skipped;
-use crate::status::Goal;
-use crate::table::nodes;
+use crate::terminal::layout::nodes;
+use crate::terminal::printer::{Printer, Stream};
+use crate::terminal::prompt::{can_confirm, confirm};
+use crate::view::follow::follow;
+use crate::view::following::Follow;
+use crate::view::skipped::Skipped;
+use crate::view::status::Goal;
 
 /// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -68,7 +68,7 @@ pub(super) async fn run(
         Skipped::announce(&facts, printer)?;
     }
     confirm(
-        &cluster,
+        &cluster.title(),
         "Restore every node and remove globalps from the cluster?",
         args.yes,
     )?;

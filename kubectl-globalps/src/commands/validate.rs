@@ -3,12 +3,12 @@
 use globalps_core::dockerconfig::{Finding, parse, shown_key, validate_bytes};
 use serde_json::{Value, json};
 
-use super::read;
 use crate::cli::{TextFormat, Validate};
+use crate::credentials::file::read;
+use crate::credentials::manifest::{Content, contents};
 use crate::error::{Exit, Failure};
-use crate::findings;
-use crate::manifest::{Content, contents};
-use crate::printer::{Printer, json as to_json};
+use crate::secret::findings;
+use crate::terminal::printer::{Printer, json as to_json};
 
 /// What there is to say of one Secret, or of the file.
 struct Verdict {

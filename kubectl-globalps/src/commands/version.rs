@@ -6,9 +6,9 @@ use kube::Api;
 use serde_json::json;
 
 use crate::cli::{Connection, TextFormat, Version};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::printer::{Printer, json as to_json};
+use crate::terminal::printer::{Printer, json as to_json};
 
 pub(super) async fn run(
     args: &Version,

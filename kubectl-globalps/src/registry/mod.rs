@@ -6,6 +6,7 @@ mod check;
 mod endpoint;
 mod error;
 mod http;
+pub(crate) mod name;
 mod tls;
 
 pub(crate) use advice::Purpose;

@@ -9,18 +9,20 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
 use super::super::add::{checked, send};
+use super::super::attempts::{ATTEMPTS, pause};
 use super::super::pause::untyped;
-use super::super::{ATTEMPTS, may_wait, pause, pull_secret};
-use super::{follow_if, revision, taken_up};
-use crate::additional::{Login, Outcome, config_of, may_change, with_logins};
-use crate::changes::{InForce, changes, text};
+use super::super::pull_secret;
+use super::super::wait::may_wait;
+use super::wait::{follow_if, reported_revision, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::of_hub;
-use crate::fleet::title;
-use crate::fleet::verdict::{Goal, command};
-use crate::printer::Printer;
+use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
+use crate::secret::changes::{InForce, changes, text};
+use crate::terminal::printer::Printer;
+use crate::view::fleet::facts::of_hub;
+use crate::view::fleet::title;
+use crate::view::fleet::verdict::{Goal, command};
 
 pub(super) async fn run(
     args: &FleetAdd,
@@ -49,7 +51,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     if args.wait.wait && outcome != Outcome::Unchanged {
-        let before = fleet.as_ref().map_or(0, revision);
+        let before = fleet.as_ref().map_or(0, reported_revision);
         taken_up(&cluster, &args.fleet, before).await?;
     }
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
@@ -255,7 +257,7 @@ async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command, Fleet, FleetCommand};
-    use crate::fleet::tests::fleet;
+    use crate::view::fleet::tests::fleet;
     use clap::Parser as _;
 
     fn args(flags: &str) -> FleetAdd {

@@ -6,20 +6,21 @@ use globalps_core::names;
 use kube::ResourceExt as _;
 
 use super::super::external_diff::show;
-use super::super::{pull_secret, read};
+use super::super::pull_secret;
 use super::status::missing;
-use crate::additional::{data_of, refuse_invalid};
-use crate::changes::{InForce, changes, sides, text};
 use crate::cli::{Connection, FleetDiff, TextFormat};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::credentials::file::read;
+use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure};
-use crate::fleet::difference::{ClusterDifference, Difference};
-use crate::fleet::facts::{Facts, Scope};
-use crate::fleet::verdict::command;
-use crate::fleet::{ClusterRow, title};
-use crate::history::Revision;
-use crate::manifest::proposed;
-use crate::printer::Printer;
+use crate::secret::additional::{data_of, refuse_invalid};
+use crate::secret::changes::{InForce, changes, sides, text};
+use crate::secret::history::Revision;
+use crate::terminal::printer::Printer;
+use crate::view::fleet::difference::{ClusterDifference, Difference};
+use crate::view::fleet::facts::{Facts, Scope};
+use crate::view::fleet::verdict::command;
+use crate::view::fleet::{ClusterRow, title};
 
 pub(super) async fn run(
     args: &FleetDiff,
@@ -155,8 +156,8 @@ async fn of_revision(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::tests::mocked;
-    use crate::fleet::tests::{fleet, object};
+    use crate::cluster::client::tests::mocked;
+    use crate::view::fleet::tests::{fleet, object};
     use k8s_openapi::ByteString;
     use serde_json::{Value, json};
 

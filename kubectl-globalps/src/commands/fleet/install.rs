@@ -9,9 +9,9 @@ use kube::api::DeleteParams;
 
 use super::super::objects::put_all;
 use crate::cli::{Connection, FleetInstall};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::printer::Printer;
+use crate::terminal::printer::Printer;
 
 pub(super) async fn run(
     args: &FleetInstall,

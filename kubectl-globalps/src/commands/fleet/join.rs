@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::objects::{Object, apply};
-use crate::additional::data_of;
 use crate::cli::{Connection, DryRun, FleetJoin};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure, without_user};
-use crate::fleet::join::{
+use crate::secret::additional::data_of;
+use crate::terminal::printer::Printer;
+use crate::view::fleet::join::{
     Access, TOKEN_SECRET, is_loopback, kubeconfig, objects, registration, server_of,
 };
-use crate::printer::Printer;
 
 /// How long the member may take to issue the token, and to let it in.
 const ISSUE: Duration = Duration::from_secs(30);

@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
 
-use crate::additional::data_of;
 use crate::cli::{Connection, FleetStatus as Args};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::Failure;
+use crate::secret::additional::data_of;
 
 const HINT: &str = "name a kubeconfig of that cluster with `--member-kubeconfig FILE`, or run `kubectl globalps status` in that cluster";
 
@@ -112,8 +112,8 @@ async fn kubeconfig(hub: &Cluster<'_>, title: &str) -> Result<(String, Vec<u8>),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::tests::mocked;
-    use crate::printer::Printer;
+    use crate::cluster::client::tests::mocked;
+    use crate::terminal::printer::Printer;
     use k8s_openapi::ByteString;
     use serde_json::{Value, json};
 

@@ -11,27 +11,17 @@ mod remove;
 mod retry;
 mod status;
 mod undo;
+mod wait;
 
-use std::time::Duration;
+use globalps_core::api::ClusterPhase;
 
-use globalps_core::api::{ClusterPhase, FleetPullSecret};
-use globalps_core::names;
-use tokio::time::Instant;
-
-use crate::cli::{Connection, Fleet, FleetCommand, FleetWait};
-use crate::client::Cluster;
-use crate::completion::{Choice, Live};
+use crate::cli::completion::{Choice, Live};
+use crate::cli::{Connection, Fleet, FleetCommand};
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::{Facts, Scope, find};
-use crate::fleet::follow::follow;
-use crate::fleet::verdict::Goal;
-use crate::fleet::{ClusterRow, FleetStatus};
-use crate::following::Follow;
-use crate::printer::{Printer, Stream};
-
-/// How long the hub may take to begin a rollout.
-const TAKE_UP: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+use crate::terminal::printer::Printer;
+use crate::view::fleet::facts::{Facts, Scope};
+use crate::view::fleet::{ClusterRow, FleetStatus};
 
 pub(super) async fn run(
     args: &Fleet,
@@ -40,6 +30,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     match &args.command {
         FleetCommand::Install(args) => install::run(args, flags, printer).await,
+        FleetCommand::Status(args) if args.nodes => nodes::run(args, flags, printer).await,
         FleetCommand::Status(args) => status::run(args, flags, printer).await,
         FleetCommand::Diff(args) => diff::run(args, flags, printer).await,
         FleetCommand::Pause(args) => pause::pause(args, flags, printer).await,
@@ -50,45 +41,6 @@ pub(super) async fn run(
         FleetCommand::Join(args) => join::run(args, flags, printer).await,
         FleetCommand::Remove(args) => remove::run(args, flags, printer).await,
     }
-}
-
-/// Follows the rollout where that was asked for, and else says how to.
-async fn follow_if(
-    cluster: &Cluster<'_>,
-    fleet: &str,
-    goal: Goal,
-    wait: &FleetWait,
-) -> Result<Exit, Failure> {
-    if !wait.wait {
-        let flag = match cluster.namespace.as_str() {
-            names::NAMESPACE => String::new(),
-            namespace => format!(" -n {namespace}"),
-        };
-        let what = match goal {
-            Goal::Synced => "rollout",
-            Goal::Removed => "removal",
-        };
-        cluster.printer().note(format_args!(
-            "follow the {what} with `kubectl globalps fleet status {fleet}{flag} --watch`"
-        ));
-        return Ok(Exit::Done);
-    }
-    let how = Follow::until(goal, wait.timeout, Stream::Err);
-    follow(cluster, how, Scope::of(fleet)).await
-}
-
-/// Waits until the hub reports a newer revision than this, some seconds at most: a change may bring none.
-async fn taken_up(cluster: &Cluster<'_>, name: &str, before: i64) -> Result<(), Failure> {
-    let deadline = Instant::now() + TAKE_UP;
-    while revision(&find(cluster, name).await?) <= before && Instant::now() < deadline {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-    Ok(())
-}
-
-/// The revision that the hub reported last; 0: none.
-fn revision(fleet: &FleetPullSecret) -> i64 {
-    fleet.status.as_ref().map_or(0, |status| status.revision)
 }
 
 /// What may come next on a command line. `fleet`: the `FleetPullSecret` that is named already.

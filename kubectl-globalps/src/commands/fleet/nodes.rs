@@ -6,15 +6,15 @@ use super::super::status::{Output, advise, show};
 use super::member;
 use super::status::{missing, print, serialized};
 use crate::cli::{Connection, FleetStatus as Args, StatusFormat};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::{self, Facts};
 use crate::error::{Exit, Failure};
-use crate::facts::{self, Facts};
-use crate::fleet::facts::{Facts as FleetFacts, Scope};
-use crate::fleet::{ClusterRow, FleetStatus};
-use crate::follow::follow_some;
-use crate::following::Follow;
-use crate::printer::Printer;
-use crate::status::Status;
+use crate::terminal::printer::Printer;
+use crate::view::fleet::facts::{Facts as FleetFacts, Scope};
+use crate::view::fleet::{ClusterRow, FleetStatus};
+use crate::view::follow::follow_some;
+use crate::view::following::Follow;
+use crate::view::status::Status;
 
 pub(super) async fn run(
     args: &Args,
@@ -116,7 +116,7 @@ fn one(status: &FleetStatus) -> Result<&ClusterRow, Failure> {
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command, Fleet, FleetCommand};
-    use crate::fleet::tests::{fleet, object};
+    use crate::view::fleet::tests::{fleet, object};
     use clap::Parser as _;
     use globalps_core::api::ClusterPhase;
 

@@ -3,14 +3,14 @@
 use globalps_core::api::FleetPullSecret;
 
 use super::super::pause::{report, set_paused};
-use super::follow_if;
+use super::wait::follow_if;
 use crate::cli::{Connection, FleetPause, FleetResume};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::find;
-use crate::fleet::title;
-use crate::fleet::verdict::{Goal, command};
-use crate::printer::Printer;
+use crate::terminal::printer::Printer;
+use crate::view::fleet::facts::find;
+use crate::view::fleet::title;
+use crate::view::fleet::verdict::{Goal, command};
 
 pub(super) async fn pause(
     args: &FleetPause,

@@ -3,16 +3,16 @@
 use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
 use kube::api::{DeleteParams, Preconditions};
 
-use super::super::{ATTEMPTS, pause};
-use super::follow_if;
+use super::super::attempts::{ATTEMPTS, pause};
+use super::wait::follow_if;
 use crate::cli::{Connection, FleetRemove};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::{Facts, Scope, find};
-use crate::fleet::verdict::{Goal, clusters};
-use crate::fleet::{FleetStatus, title};
-use crate::printer::Printer;
-use crate::prompt::{can_confirm, confirm};
+use crate::terminal::printer::Printer;
+use crate::terminal::prompt::{can_confirm, confirm};
+use crate::view::fleet::facts::{Facts, Scope, find};
+use crate::view::fleet::verdict::{Goal, clusters};
+use crate::view::fleet::{FleetStatus, title};
 
 pub(super) async fn run(
     args: &FleetRemove,
@@ -44,7 +44,7 @@ pub(super) async fn run(
     for line in effects(fleet, status) {
         printer.note(line);
     }
-    confirm(&cluster, &question(fleet, status), args.yes)?;
+    confirm(&cluster.title(), &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
     follow_if(&cluster, name, Goal::Removed, &args.wait).await
@@ -125,7 +125,7 @@ async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<(), Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::tests::{fleet, object};
+    use crate::view::fleet::tests::{fleet, object};
 
     #[test]
     fn the_effect_on_the_secret_is_shown_before_the_question() {

@@ -4,16 +4,16 @@ use globalps_core::api::{ClusterPhase, ClusterPullSecret};
 use globalps_core::names;
 use jiff::Timestamp;
 
-use super::follow_if;
 use super::status::missing;
-use crate::annotate::annotate_objects;
+use super::wait::follow_if;
 use crate::cli::{Connection, FleetRetry};
-use crate::client::Cluster;
+use crate::cluster::annotate::annotate_objects;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::{Facts, Scope};
-use crate::fleet::verdict::Goal;
-use crate::fleet::{ClusterRow, FleetStatus};
-use crate::printer::Printer;
+use crate::terminal::printer::Printer;
+use crate::view::fleet::facts::{Facts, Scope};
+use crate::view::fleet::verdict::Goal;
+use crate::view::fleet::{ClusterRow, FleetStatus};
 
 pub(super) async fn run(
     args: &FleetRetry,
@@ -99,7 +99,7 @@ fn choose(status: &FleetStatus) -> Choice<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::tests::{fleet, object};
+    use crate::view::fleet::tests::{fleet, object};
 
     #[test]
     fn failed_and_blocked_clusters_are_retried_and_no_others() {

@@ -4,16 +4,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::status::{Output, may_watch};
-use super::nodes;
 use crate::cli::{Connection, FleetStatus as Args, StatusFormat};
-use crate::client::Cluster;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::{Facts, Scope};
-use crate::fleet::follow::{follow, text};
-use crate::fleet::verdict::{Goal, advice};
-use crate::fleet::{FleetStatus, Overview, is_named, is_ready};
-use crate::following::Follow;
-use crate::printer::{Printer, Stream, json, yaml};
+use crate::terminal::printer::{Printer, Stream, json, yaml};
+use crate::view::fleet::facts::{Facts, Scope};
+use crate::view::fleet::follow::{follow, text};
+use crate::view::fleet::verdict::{Goal, advice};
+use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
+use crate::view::following::Follow;
 
 pub(super) async fn run(
     args: &Args,
@@ -30,9 +29,6 @@ pub(super) async fn run(
         clusters: args.clusters.clone(),
         all_namespaces: args.all_namespaces,
     };
-    if args.nodes {
-        return nodes::run(args, flags, printer).await;
-    }
     let cluster = Cluster::connect(flags, printer)?;
     if args.watch {
         return follow(&cluster, Follow::watch(), scope).await;

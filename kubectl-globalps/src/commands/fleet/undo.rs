@@ -7,20 +7,21 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::Value;
 
+use super::super::pull_secret;
 use super::super::undo::{choose, roll_back, valid_in};
-use super::super::{may_wait, pull_secret};
-use super::{follow_if, taken_up};
-use crate::additional::may_change_of;
-use crate::changes::{InForce, changes, text};
+use super::super::wait::may_wait;
+use super::wait::{follow_if, reported_revision, taken_up};
+use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
-use crate::client::Cluster;
-use crate::completion::Choice;
+use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure};
-use crate::fleet::facts::find;
-use crate::fleet::verdict::Goal;
-use crate::history::Revision;
-use crate::printer::Printer;
-use crate::prompt::can_confirm;
+use crate::secret::additional::may_change_of;
+use crate::secret::changes::{InForce, changes, text};
+use crate::secret::history::Revision;
+use crate::terminal::printer::Printer;
+use crate::terminal::prompt::can_confirm;
+use crate::view::fleet::facts::find;
+use crate::view::fleet::verdict::Goal;
 
 pub(super) async fn run(
     args: &FleetUndo,
@@ -66,7 +67,7 @@ pub(super) async fn run(
         return Ok(Exit::Done);
     }
     if args.wait.wait {
-        taken_up(&cluster, &args.fleet, super::revision(&fleet)).await?;
+        taken_up(&cluster, &args.fleet, reported_revision(&fleet)).await?;
     }
     follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
@@ -78,7 +79,10 @@ async fn revisions(
 ) -> Result<Vec<Revision>, Failure> {
     let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
     let api = cluster.api::<Secret>();
-    let doing = format!("list the revisions of `{}`", crate::fleet::title(fleet));
+    let doing = format!(
+        "list the revisions of `{}`",
+        crate::view::fleet::title(fleet)
+    );
     let params = ListParams::default().labels(&labels);
     let secrets = cluster.call(&doing, api.list(&params)).await?;
     Ok(rolled_out(&fleet.name_any(), secrets.items))
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_source_of_another_program_is_left_to_it() {
-        let fleet = crate::fleet::tests::fleet("Synced", 3);
+        let fleet = crate::view::fleet::tests::fleet("Synced", 3);
         let printer = Printer::silent();
         for (manager, immutable, force, expected) in [
             ("kubectl-edit", false, false, Ok(())),

@@ -1,0 +1,554 @@
+//! The command line: types only.
+
+mod add;
+mod check;
+pub(crate) mod completion;
+mod connection;
+mod explain;
+mod fleet;
+mod fleet_add;
+mod fleet_join;
+mod install;
+mod migrate;
+#[cfg(test)]
+mod reference;
+mod remove;
+mod rollout;
+mod status;
+pub(crate) mod usage;
+mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+pub(crate) use add::{Add, Asking, Credentials, LiveCheck};
+pub(crate) use check::Check;
+pub(crate) use connection::Connection;
+pub(crate) use explain::Explain;
+pub(crate) use fleet::{
+    Fleet, FleetCommand, FleetDiff, FleetInstall, FleetPause, FleetRemove, FleetResume, FleetRetry,
+    FleetStatus, FleetUndo, FleetWait,
+};
+pub(crate) use fleet_add::{FleetAdd, NewFleet};
+pub(crate) use fleet_join::FleetJoin;
+pub(crate) use install::Install;
+pub(crate) use migrate::{Migrate, Tool};
+pub(crate) use remove::Remove;
+pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
+pub(crate) use status::{Status, StatusFormat};
+pub(crate) use values::{
+    CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Named, Original, Provider, SecretName,
+    Span,
+};
+
+/// Examples come before the flags: most readers look for them.
+const TEMPLATE: &str = "\
+{about-with-newline}
+{before-help}{usage-heading} {usage}
+
+{all-args}{after-help}";
+
+/// Registry credentials for every node of a cluster
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-globalps",
+    bin_name = "kubectl globalps",
+    version,
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Every node may pull from quay.io
+  kubectl globalps add quay.io -u robot --password-stdin --wait < token
+
+  # Show the progress
+  kubectl globalps status --watch
+
+  # Restore every node
+  kubectl globalps remove --all --wait",
+    after_help = "Exit status: 0 success, 1 negative result, 2 error",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub connection: Connection,
+    /// When to use colors; `NO_COLOR` turns them off
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    pub color: Color,
+    /// Print every request to the API server, without credentials
+    #[arg(
+        short = 'v', long, alias = "v", global = true, value_name = "LEVEL", help_heading = "Output",
+        num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "1"
+    )]
+    pub verbosity: u8,
+}
+
+impl Cli {
+    /// Parses with clap, but also accepts `-v 6` and `-v6` like kubectl. A bare `-v` takes only a number as its value.
+    pub(crate) fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let is_level = |word: &OsString| {
+            let text = word.to_str().unwrap_or_default();
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let mut joined = Vec::new();
+        let mut words = words.peekable();
+        let mut are_flags = true;
+        while let Some(word) = words.next() {
+            let text = word.to_str().unwrap_or_default();
+            are_flags &= text != "--";
+            let attached = text.strip_prefix("-v").map(OsString::from);
+            let level = match text {
+                _ if !are_flags => None,
+                "-v" | "--v" | "--verbosity" => words.next_if(is_level),
+                _ => attached.filter(is_level),
+            };
+            joined.push(match level {
+                Some(level) => format!("-v={}", level.to_string_lossy()).into(),
+                None => word,
+            });
+        }
+        let mut cli = Self::try_parse_from(joined)?;
+        match &mut cli.command {
+            Command::Add(add) => add.from.registry.append(&mut add.registries),
+            Command::Remove(remove) => remove.registry.append(&mut remove.registries),
+            _ => {}
+        }
+        Ok(cli)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Add(Add),
+    Status(Status),
+    Diff(Diff),
+    Remove(Remove),
+    Check(Check),
+    Retry(Retry),
+    Pause(Pause),
+    Resume(Resume),
+    History(History),
+    Undo(Undo),
+    Fleet(Fleet),
+    Install(Install),
+    Uninstall(Uninstall),
+    Migrate(Migrate),
+    Validate(Validate),
+    Explain(Explain),
+    Version(Version),
+    Completion(Completion),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Flags for waiting for a rollout.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Wait {
+    /// Follow the rollout until every node is synced
+    #[arg(long)]
+    pub wait: bool,
+    /// Maximum time to wait
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10m",
+        requires = "wait"
+    )]
+    pub timeout: Span,
+}
+
+/// Conflicts with another owner of the Secret.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Owner {
+    /// Change the Secret and `spec.sources` even if another program owns them
+    #[arg(long)]
+    pub force_conflicts: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    None,
+    /// Print the result and send nothing
+    Client,
+    /// Let the API server validate the change without storing it
+    Server,
+}
+
+impl DryRun {
+    /// The suffix that kubectl prints after a line such as `configured`.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Client => " (dry run)",
+            Self::Server => " (server dry run)",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectFormat {
+    Yaml,
+    Json,
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    Table,
+    Json,
+    Yaml,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TextFormat {
+    Text,
+    Json,
+}
+
+/// Show what the additional pull secret changes
+///
+/// Compares the Secret with the credentials in force on the nodes, one line per registry. Without --filename, it also shows
+/// changes of scopes and delivery. Credentials are never shown, and are not passed to the program in
+/// `$KUBECTL_EXTERNAL_DIFF`.
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # Show what is not in force yet
+  kubectl globalps diff
+
+  # Show what a Secret or a config.json would change
+  kubectl globalps diff -f secret.yaml
+  kubectl globalps diff -f ~/.docker/config.json",
+    after_help = "Exit status: 0 no differences, 1 differences (without -f, also nodes that lag), 2 error"
+)]
+pub(crate) struct Diff {
+    /// Compare this Secret manifest or config.json instead of the cluster's Secret; `-` reads stdin
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub filename: Option<PathBuf>,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
+}
+
+/// Restore every node and remove globalps from the cluster
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps uninstall
+
+  # Without a confirmation prompt
+  kubectl globalps uninstall --yes
+
+  # Don't wait for unreachable nodes
+  kubectl globalps uninstall --skip-unreachable"
+)]
+pub(crate) struct Uninstall {
+    /// Finish without unreachable nodes and list what stays on them
+    #[arg(long)]
+    pub skip_unreachable: bool,
+    /// Skip the confirmation prompt
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Maximum time to wait for the nodes
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub timeout: Span,
+}
+
+/// Check a credentials file as a node would, without a cluster
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps validate ~/.docker/config.json
+
+  # In a pipeline, before it applies the Secret
+  kubectl globalps validate secret.yaml -o json",
+    after_help = "Exit status: 0 valid, 1 invalid, 2 error"
+)]
+pub(crate) struct Validate {
+    /// A config.json or a Secret manifest; `-` reads stdin
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
+}
+
+/// Show the versions of the plugin and of the controller
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  kubectl globalps version
+  kubectl globalps version --client -o json"
+)]
+pub(crate) struct Version {
+    /// Print only the plugin's version, without a cluster
+    #[arg(long)]
+    pub client: bool,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextFormat,
+}
+
+/// Print a shell's completion script
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE,
+    before_help = "\
+Examples:
+  # For `kubectl globalps`, if kubectl's own completion is set up; also completes registries and nodes
+  ln -s \"$(command -v kubectl-globalps)\" /usr/local/bin/kubectl_complete-globalps
+
+  # For `kubectl-globalps`
+  source <(kubectl-globalps completion bash)"
+)]
+pub(crate) struct Completion {
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
+        Cli::of(words.map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_go_together_as_kubectl_users_expect() {
+        for (line, expected) in [
+            ("status --wait -o json", None),
+            ("status --node a --node b -l x=y,!z --no-headers", None),
+            ("status --wait --watch", Some(ErrorKind::ArgumentConflict)),
+            ("status -o xml", Some(ErrorKind::InvalidValue)),
+            ("remove --registry a --registry b --yes", None),
+            ("remove --all", None),
+            ("remove --all --skip-unreachable --wait", None),
+            (
+                "remove --registry a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("remove --registry a --source s", None),
+            ("remove --all --source s --yes", None),
+            (
+                "remove --source s",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "remove --all --source s --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("uninstall --skip-unreachable --yes", None),
+            ("remove", Some(ErrorKind::MissingRequiredArgument)),
+            (
+                "remove --all --registry a",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            (
+                "install --controller-image c --syncer-image s --original a/b",
+                None,
+            ),
+            (
+                "install --apply --source a --source b --hosted-control-plane a/b --kubeconfig-secret k",
+                None,
+            ),
+            (
+                "install --apply --hosted-control-plane a/b",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "install --apply --hosted-control-plane a/b --kubeconfig-secret k --original a/b",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            (
+                "install --controller-image c",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+            (
+                "install --controller-image c --syncer-image s --original a",
+                Some(ErrorKind::ValueValidation),
+            ),
+            ("diff -f -", None),
+            ("explain i --pod a/b", None),
+            ("explain i --service-account b", None),
+            ("explain i --pod a/b/c", Some(ErrorKind::ValueValidation)),
+            (
+                "explain i --pod a --authfile f",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("diff --color=sometimes", Some(ErrorKind::InvalidValue)),
+            ("--context c status -n ns -v", None),
+            (
+                "status -v=6 --as u --as-group a --as-group b -s https://x",
+                None,
+            ),
+            ("retry", None),
+            ("retry node-1 node-2 --wait --timeout 5m", None),
+            ("pause", None),
+            ("pause --wait", Some(ErrorKind::UnknownArgument)),
+            ("resume --wait", None),
+            ("history -o yaml", None),
+            ("history -o wide", Some(ErrorKind::InvalidValue)),
+            ("undo --to-revision 3 --yes --dry-run=server", None),
+            ("undo --to-revision last", Some(ErrorKind::ValueValidation)),
+            ("stats", Some(ErrorKind::InvalidSubcommand)),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+            if let Some(error) = found {
+                assert_eq!(error.exit_code(), 2, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn registries_and_levels_are_accepted_in_every_usual_form() {
+        for (line, expected) in [
+            ("remove quay.io ghcr.io/org --yes --dry-run=server", None),
+            ("remove quay.io --all", Some(ErrorKind::ArgumentConflict)),
+            ("remove a --registry b", Some(ErrorKind::ArgumentConflict)),
+            (
+                "remove a --skip-unreachable",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("add quay.io ghcr.io -u u --password-stdin", None),
+            ("add a --registry b -u u", Some(ErrorKind::ArgumentConflict)),
+            (
+                "add a --authfile f --all",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("status -v 6", None),
+            ("-v6 status", None),
+            ("--v=6 status", None),
+            ("-v status --v 6", None),
+            ("status -v -- 6", Some(ErrorKind::UnknownArgument)),
+            ("status -v 999", Some(ErrorKind::ValueValidation)),
+        ] {
+            let found = parse(line).err().map(|error| error.kind());
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_about_namespaces_go_together() {
+        for (line, expected) in [
+            ("status --namespaces -o name", None),
+            (
+                "status --namespaces --wait",
+                Some(ErrorKind::ArgumentConflict),
+            ),
+            ("migrate imagepullsecret-patcher --dry-run", None),
+            (
+                "migrate imagepullsecret-patcher --secret-name s --yes",
+                None,
+            ),
+            ("migrate other", Some(ErrorKind::InvalidValue)),
+            ("migrate", Some(ErrorKind::MissingRequiredArgument)),
+            ("install --apply --image-pull-secrets", None),
+            (
+                "install --apply --image-pull-secrets=x --attach service-accounts --delivery none",
+                None,
+            ),
+            (
+                "install --apply --image-pull-secrets=A",
+                Some(ErrorKind::ValueValidation),
+            ),
+            (
+                "install --apply --attach admission",
+                Some(ErrorKind::MissingRequiredArgument),
+            ),
+        ] {
+            let found = parse(line).err();
+            assert_eq!(found.as_ref().map(clap::Error::kind), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_takes_the_flags_of_kubectl() {
+        for command in [
+            "status",
+            "diff",
+            "remove --all",
+            "uninstall",
+            "version",
+            "check",
+            "retry",
+            "pause",
+            "resume",
+            "history",
+            "undo",
+            "add --registry r",
+            "install --apply",
+            "migrate imagepullsecret-patcher",
+            "explain i",
+        ] {
+            for flag in [
+                "--kubeconfig f",
+                "--context c",
+                "--cluster c",
+                "--user u",
+                "-n ns",
+                "--namespace ns",
+                "-s https://x",
+                "--server https://x",
+                "--token t",
+                "--as u",
+                "--as-group g --as-group h",
+                "--as-uid 1",
+                "--certificate-authority f",
+                "--client-certificate f",
+                "--client-key f",
+                "--insecure-skip-tls-verify",
+                "--tls-server-name n",
+                "--request-timeout 5s",
+            ] {
+                let line = format!("{command} {flag}");
+                assert!(parse(&line).is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_shows_the_plugin_as_kubectl_runs_it_and_examples_before_flags() {
+        let all = Cli::command();
+        let lines = all.get_subcommands().flat_map(|command| {
+            let name = command.get_name();
+            [format!("{name} --help"), format!("{name} -h")]
+        });
+        for line in lines.chain(["--help".to_owned()]) {
+            let help = parse(&line).expect_err("help").to_string();
+            let usage = help.find("Usage: kubectl globalps");
+            let examples = help.find("Examples:");
+            assert!(examples.is_some() && examples < usage, "{line}: {help}");
+        }
+    }
+}

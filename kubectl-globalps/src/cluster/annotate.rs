@@ -1,0 +1,67 @@
+//! One annotation on many objects.
+
+use std::fmt::Debug;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use globalps_core::api::NodePullSecret;
+use globalps_core::names;
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+
+/// Requests at the same time.
+const AT_ONCE: usize = 16;
+
+/// Sets the annotation on these nodes' objects. `done` gets each node and its result, in their order; an error that it
+/// returns ends the work.
+pub(crate) async fn annotate(
+    cluster: &Cluster<'_>,
+    nodes: &[String],
+    annotation: (&str, &str),
+    done: impl Fn(&str, Result<(), Failure>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let namespace = cluster.namespace.as_str();
+    let objects: Vec<(&str, &str)> = nodes.iter().map(|node| (namespace, &**node)).collect();
+    let done = |(_, node): (&str, &str), result| done(node, result);
+    annotate_objects::<NodePullSecret>(cluster, &objects, annotation, done).await
+}
+
+/// The same of objects by namespace and name.
+pub(crate) async fn annotate_objects<K>(
+    cluster: &Cluster<'_>,
+    objects: &[(&str, &str)],
+    (annotation, value): (&str, &str),
+    done: impl Fn((&str, &str), Result<(), Failure>) -> Result<(), Failure>,
+) -> Result<(), Failure>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
+    let params = PatchParams {
+        field_manager: Some(names::PLUGIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    stream::iter(objects)
+        .map(|(namespace, name)| {
+            let api: Api<K> = Api::namespaced(cluster.client.clone(), namespace);
+            let (patch, params) = (&patch, &params);
+            async move {
+                let patched = api.patch_metadata(name, params, patch);
+                let doing = format!("patch {} `{name}`", K::kind(&()));
+                let result = cluster.call(&doing, patched).await;
+                ((*namespace, *name), result.map(drop))
+            }
+        })
+        .buffered(AT_ONCE)
+        .map(|(object, result)| done(object, result))
+        .try_collect::<()>()
+        .await
+}

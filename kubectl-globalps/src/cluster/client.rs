@@ -1,0 +1,394 @@
+//! From flags to a cluster: the kubeconfig as kubectl reads it, and a deadline on every call.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
+use globalps_core::names;
+use hyper::Uri;
+use k8s_openapi::NamespaceResourceScope;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, Resource};
+
+use crate::cli::{Connection, Span};
+use crate::cluster::kubeconfig;
+use crate::cluster::proxy::Proxies;
+use crate::error::{Failure, without_user};
+use crate::terminal::printer::Printer;
+
+pub(crate) struct Cluster<'a> {
+    pub client: Client,
+    /// Where the pull secrets are.
+    pub namespace: String,
+    server: String,
+    /// Of the kubeconfig; `None`: none is used.
+    context: Option<String>,
+    request_timeout: Duration,
+    printer: &'a Printer,
+}
+
+impl<'a> Cluster<'a> {
+    pub(crate) fn connect(flags: &Connection, printer: &'a Printer) -> Result<Self, Failure> {
+        Self::find(flags, printer)?.ok_or_else(|| {
+            Failure::new(
+                "no cluster is configured: there is no kubeconfig, or it is empty",
+                "name one with `--kubeconfig` or `$KUBECONFIG`",
+            )
+        })
+    }
+
+    /// As [`Self::connect`]; `None`: no cluster is configured.
+    pub(crate) fn find(flags: &Connection, printer: &'a Printer) -> Result<Option<Self>, Failure> {
+        let Some((mut config, context)) = config(flags)? else {
+            return Ok(None);
+        };
+        if let Some(warning) = warning(flags) {
+            printer.warning(warning);
+        }
+        let server = prepare(&mut config, printer)?;
+        let client = Client::try_from(config)
+            .map_err(|error| Failure::from_kube("connect to the cluster", &error))?;
+        Ok(Some(Self {
+            client,
+            namespace: flags.namespace.clone(),
+            server,
+            context,
+            request_timeout: flags.request_timeout.0,
+            printer,
+        }))
+    }
+
+    /// For people: context and address, or the address alone.
+    pub(crate) fn title(&self) -> String {
+        match &self.context {
+            Some(context) => format!("`{context}` ({})", self.server),
+            None => self.server.clone(),
+        }
+    }
+
+    /// Connects with the kubeconfig of another user. `Err`: the end of a sentence that begins with what the
+    /// kubeconfig is; it quotes nothing of it.
+    pub(crate) fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
+        reject_unsupported(&kubeconfig).map_err(|why| match why {
+            Unsupported::NoContext => "has no context that `current-context` names",
+            Unsupported::Program => "runs a program to log in, which is not started for it here",
+            Unsupported::File(_) => "names a file, which is not read for it here",
+        })?;
+        let config = kubeconfig::config(kubeconfig, &KubeConfigOptions::default());
+        let mut config = config.map_err(|_| "has a cluster or a login that can't be used")?;
+        let server = prepare(&mut config, self.printer)
+            .map_err(|_| "is reached through a proxy, and the environment's can't be used")?;
+        let client = Client::try_from(config)
+            .map_err(|_| "has a certificate, key, token or proxy that can't be used")?;
+        Ok(Self {
+            client,
+            namespace: names::NAMESPACE.to_owned(),
+            server,
+            context: None,
+            ..*self
+        })
+    }
+
+    /// The API of a kind in the pull secrets' namespace.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// One request, under the request timeout. `doing` completes "could not ...".
+    pub(crate) async fn call<T>(
+        &self,
+        doing: &str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
+        let start = Instant::now();
+        let answer = tokio::time::timeout(self.request_timeout, request).await;
+        let millis = start.elapsed().as_millis();
+        match answer {
+            Ok(Ok(value)) => {
+                self.printer.detail(format_args!("{doing}: {millis} ms"));
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                let failure = Failure::from_kube(doing, &error).of_server(&self.server);
+                self.printer
+                    .detail(format_args!("{}: {millis} ms", failure.message));
+                Err(failure)
+            }
+            Err(_) => Err(Failure::new(
+                format!(
+                    "could not {doing}: no answer from the API server `{}` within {}",
+                    self.server,
+                    Span(self.request_timeout)
+                ),
+                "is the cluster reachable? More time: `--request-timeout`",
+            )),
+        }
+    }
+
+    pub(crate) fn printer(&self) -> &'a Printer {
+        self.printer
+    }
+}
+
+fn warning(flags: &Connection) -> Option<&'static str> {
+    flags.token.as_ref().map(|_| {
+        "a token on the command line can be seen by others on this machine; one in a kubeconfig is not"
+    })
+}
+
+/// And the kubeconfig's context; `None`: no cluster is configured.
+fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>, Failure> {
+    let options = KubeConfigOptions {
+        context: flags.context.clone(),
+        cluster: flags.cluster.clone(),
+        user: flags.user.clone(),
+    };
+    let mut context = None;
+    let mut config = match kubeconfig::read(flags) {
+        Ok(Some(kubeconfig)) if kubeconfig.clusters.is_empty() && flags.server.is_none() => {
+            return Ok(None);
+        }
+        Ok(Some(kubeconfig)) => {
+            context = flags.context.clone().or(kubeconfig.current_context.clone());
+            from_kubeconfig(kubeconfig, &options, flags)?
+        }
+        Ok(None) => match &flags.server {
+            Some(server) => Config::new(address(server)?),
+            // As kubectl in a pod.
+            None => match Config::incluster() {
+                Ok(config) => config,
+                Err(_) => return Ok(None),
+            },
+        },
+        Err(error) => return Err(Failure::from_kubeconfig(&error)),
+    };
+    override_with(&mut config, flags)?;
+    Ok(Some((config, context)))
+}
+
+/// Adds the proxy that the environment names for this server. Returns the address of the server, for messages.
+fn prepare(config: &mut Config, printer: &Printer) -> Result<String, Failure> {
+    if config.proxy_url.is_none() {
+        config.proxy_url = Proxies::from_env().of(&config.cluster_url)?;
+    }
+    let server = without_user(&config.cluster_url.to_string());
+    let server = server.trim_end_matches('/').to_owned();
+    printer.detail(format_args!("API server {server}"));
+    Ok(server)
+}
+
+fn from_kubeconfig(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+    flags: &Connection,
+) -> Result<Config, Failure> {
+    let named = options.context.is_some() || options.cluster.is_some() || options.user.is_some();
+    if kubeconfig.current_context.is_none()
+        && !named
+        && let Some(server) = &flags.server
+    {
+        return Ok(Config::new(address(server)?));
+    }
+    kubeconfig::config(kubeconfig, options)
+}
+
+fn override_with(config: &mut Config, flags: &Connection) -> Result<(), Failure> {
+    if flags.insecure_skip_tls_verify && flags.certificate_authority.is_some() {
+        return Err(Failure::new(
+            "`--certificate-authority` and `--insecure-skip-tls-verify` contradict each other",
+            "leave out one of them",
+        ));
+    }
+    for file in [
+        &flags.certificate_authority,
+        &flags.client_certificate,
+        &flags.client_key,
+    ]
+    .into_iter()
+    .flatten()
+    {
+        std::fs::File::open(file).map_err(|error| {
+            Failure::new(
+                format!("`{}` could not be read: {error}", file.display()),
+                "name a file that you may read",
+            )
+        })?;
+    }
+    if let Some(server) = &flags.server {
+        config.cluster_url = address(server)?;
+    }
+    if let Some(file) = &flags.certificate_authority {
+        config.root_cert_file = Some(file.clone());
+    }
+    if flags.insecure_skip_tls_verify {
+        config.accept_invalid_certs = true;
+        config.root_cert = None;
+        config.root_cert_file = None;
+    }
+    if let Some(name) = &flags.tls_server_name {
+        config.tls_server_name = Some(name.clone());
+    }
+    let auth = &mut config.auth_info;
+    if let Some(token) = &flags.token {
+        auth.token = Some(token.clone().into());
+        auth.token_file = None;
+        auth.exec = None;
+        auth.auth_provider = None;
+        auth.username = None;
+        auth.password = None;
+        // An API server takes a certificate before it looks at a token.
+        auth.client_certificate = None;
+        auth.client_certificate_data = None;
+        auth.client_key = None;
+        auth.client_key_data = None;
+    }
+    let path = |file: &PathBuf| Some(file.display().to_string());
+    if let Some(file) = &flags.client_certificate {
+        auth.client_certificate = path(file);
+        auth.client_certificate_data = None;
+    }
+    if let Some(file) = &flags.client_key {
+        auth.client_key = path(file);
+        auth.client_key_data = None;
+    }
+    if let Some(user) = &flags.as_user {
+        auth.impersonate = Some(user.clone());
+    }
+    if !flags.as_group.is_empty() {
+        auth.impersonate_groups = Some(flags.as_group.clone());
+    }
+    if let Some(uid) = &flags.as_uid {
+        auth.impersonate_uid = Some(uid.clone());
+    }
+    if auth.impersonate.is_none()
+        && (auth.impersonate_groups.is_some() || auth.impersonate_uid.is_some())
+    {
+        return Err(Failure::new(
+            "`--as-group` and `--as-uid` need a user to impersonate",
+            "name one with `--as`",
+        ));
+    }
+    Ok(())
+}
+
+fn address(server: &str) -> Result<Uri, Failure> {
+    let address = if server.contains("://") {
+        server.to_owned()
+    } else {
+        format!("https://{server}")
+    };
+    address.parse().map_err(|_| {
+        // As it was given, but for a password.
+        let shown = without_user(&address);
+        let scheme = if server.contains("://") {
+            ""
+        } else {
+            "https://"
+        };
+        let shown = shown.strip_prefix(scheme).unwrap_or(&shown);
+        Failure::new(
+            format!("`{shown}` is not the address of an API server"),
+            "the form is `https://HOST:PORT`",
+        )
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser as _;
+    use hyper::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::{BoxError, service_fn};
+
+    /// A cluster whose API server gives these answers to reads of a path, and takes every write; all else is not there.
+    pub(crate) fn mocked<'a>(answers: &[(&str, u16, Value)], printer: &'a Printer) -> Cluster<'a> {
+        let answers: Vec<(String, u16, Value)> = answers
+            .iter()
+            .map(|(path, code, body)| ((*path).to_owned(), *code, body.clone()))
+            .collect();
+        let service = service_fn(move |request: Request<Body>| {
+            let path = request.uri().path();
+            let found = answers.iter().find(|(known, ..)| known == path).cloned();
+            let (_, code, mut body) = found.unwrap_or((String::new(), 404, Value::Null));
+            if code != 200 {
+                let reason = if code == 404 { "NotFound" } else { "" };
+                body =
+                    json!({"status": "Failure", "message": "no", "reason": reason, "code": code});
+            }
+            async move {
+                if request.method() != Method::GET {
+                    return Ok(Response::new(request.into_body()));
+                }
+                let response = Response::builder().status(code);
+                Ok::<_, BoxError>(response.body(Body::from(body.to_string().into_bytes()))?)
+            }
+        });
+        Cluster {
+            client: Client::new(service, "default"),
+            namespace: "clusters".to_owned(),
+            server: "https://mocked".to_owned(),
+            context: None,
+            request_timeout: Duration::from_secs(5),
+            printer,
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_kubeconfig_of_others_runs_nothing_reads_nothing_and_is_not_quoted() {
+        let printer = Printer::silent();
+        let cluster = mocked(&[], &printer);
+        for (user, expected) in [
+            ("token: t", None),
+            ("exec: {command: s3cret}", Some("runs a program")),
+            ("tokenFile: /s3cret", Some("names a file")),
+            (
+                "client-certificate-data: s3cret, client-key-data: s3cret",
+                Some("can't be used"),
+            ),
+        ] {
+            let text = format!(
+                "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+                 clusters: [{{name: c, cluster: {{server: 'https://m1:6443'}}}}], users: [{{name: u, user: {{{user}}}}}]}}"
+            );
+            let kubeconfig = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+            let found = cluster.of_others(kubeconfig);
+            let Some(expected) = expected else {
+                let member = found
+                    .map_err(str::to_owned)
+                    .map(|it| (it.server, it.namespace));
+                let wanted = ("https://m1:6443".to_owned(), "kube-system".to_owned());
+                assert_eq!(member, Ok(wanted));
+                continue;
+            };
+            let reason = found.err().unwrap_or_default();
+            assert!(reason.contains(expected), "{user}: {reason}");
+            assert!(!reason.contains("s3cret"), "{user}: {reason}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn messages_about_the_connection_contain_no_password() {
+        let printer = Printer::silent();
+        let line = "kubectl-globalps version --kubeconfig /dev/null";
+        let parse = |more: &str| {
+            let words = line.split_whitespace().chain(more.split_whitespace());
+            Cli::try_parse_from(words).expect("flags").connection
+        };
+        let flags = parse("--server https://u:hunter2@h:6443 --token t");
+        assert!(warning(&flags).is_some_and(|text| text.contains("can be seen by others")));
+        let mut config = Config::new(address("https://u:hunter2@h:6443").expect("a URL"));
+        let server = prepare(&mut config, &printer);
+        assert_eq!(server.ok().as_deref(), Some("https://h:6443"));
+        let flags = parse("");
+        assert_eq!(warning(&flags), None);
+        let failure = address("u:hunter2@h h").expect_err("no URL");
+        assert!(!failure.message.contains("hunter2"), "{failure:?}");
+    }
+}

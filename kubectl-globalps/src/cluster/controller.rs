@@ -1,0 +1,134 @@
+//! The controller's Deployment: the namespace that it watches, and whether it runs.
+
+use globalps_core::api::NodePullSecret;
+use globalps_core::names;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::ListParams;
+
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+
+/// `None`: it is not installed.
+pub(crate) async fn deployment(cluster: &Cluster<'_>) -> Result<Option<Deployment>, Failure> {
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
+    let call = api.get_opt(names::CONTROLLER);
+    let doing = "get the Deployment of the controller";
+    cluster.call(doing, call).await
+}
+
+/// Namespace of the pull secrets that it watches.
+pub(crate) fn watched(deployment: &Deployment) -> Option<&str> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let args = pod.containers.first()?.args.as_ref()?;
+    args.iter().find_map(|arg| arg.strip_prefix("--namespace="))
+}
+
+/// The same of the cluster; `None`: no controller is installed, or this user may not read its Deployment.
+async fn watched_in(cluster: &Cluster<'_>) -> Result<Option<String>, Failure> {
+    let deployment = match deployment(cluster).await {
+        Err(failure) if failure.is(403) => None,
+        found => found?,
+    };
+    Ok(deployment.as_ref().and_then(watched).map(str::to_owned))
+}
+
+/// Namespace of the credentials, where `-n` may be meant as that of the pod.
+pub(crate) async fn of_credentials(
+    cluster: &Cluster<'_>,
+    puller: Option<&str>,
+) -> Result<String, Failure> {
+    let asked = cluster.namespace.as_str();
+    let otherwise = if puller == Some(asked) {
+        names::NAMESPACE
+    } else {
+        asked
+    };
+    let watched = watched_in(cluster).await?;
+    Ok(watched.unwrap_or_else(|| otherwise.to_owned()))
+}
+
+/// Refuses to write into a namespace that the controller does not watch.
+pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<(), Failure> {
+    let asked = &cluster.namespace;
+    match watched_in(cluster).await? {
+        Some(watched) if watched != *asked => Err(Failure::new(
+            format!("the controller watches namespace `{watched}`, not `{asked}`"),
+            format!("run the command with `-n {watched}`"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How long the controller may be unavailable before nobody waits for it.
+const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+/// Why the controller does nothing; `None`: it runs, or will soon.
+pub(crate) fn not_running(deployment: Option<&Deployment>, now: Timestamp) -> Option<String> {
+    let title = format!(
+        "the controller is not running: Deployment `{}/{}`",
+        names::CONTROLLER_NAMESPACE,
+        names::CONTROLLER
+    );
+    let Some(deployment) = deployment else {
+        return Some(format!("{title} does not exist"));
+    };
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    if replicas == Some(0) {
+        return Some(format!("{title} has 0 replicas"));
+    }
+    let conditions = deployment.status.as_ref()?.conditions.as_ref()?;
+    let available = conditions.iter().find(|it| it.type_ == "Available")?;
+    let since = available.last_transition_time.as_ref()?.0;
+    let is_long = available.status == "False" && now.duration_since(since) >= UNAVAILABLE_FOR;
+    is_long.then(|| format!("{title} has no available pod"))
+}
+
+/// Whether the custom resources exist. True if the user may not read them.
+pub(crate) async fn is_installed(cluster: &Cluster<'_>) -> bool {
+    let api = cluster.api::<NodePullSecret>();
+    let answer = cluster
+        .call(
+            "see whether globalps is installed",
+            api.list_metadata(&ListParams::default().limit(1)),
+        )
+        .await;
+    !answer.is_err_and(|failure| failure.is(404))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_controller_that_starts_is_waited_for() {
+        let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+        for (replicas, available, since, expected) in [
+            (0, "True", "2026-01-01T00:00:00Z", Some("has 0 replicas")),
+            (2, "True", "2026-01-01T00:00:00Z", None),
+            (2, "False", "2026-01-01T00:09:30Z", None),
+            (
+                2,
+                "False",
+                "2026-01-01T00:08:00Z",
+                Some("has no available pod"),
+            ),
+        ] {
+            let condition =
+                json!({"type": "Available", "status": available, "lastTransitionTime": since});
+            let deployment = json!({
+                "metadata": {}, "status": {"conditions": [condition]},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}},
+            });
+            let deployment = serde_json::from_value(deployment).expect("a Deployment");
+            let found = not_running(Some(&deployment), now);
+            let expected = expected.map(|end| {
+                format!("the controller is not running: Deployment `globalps-system/globalps-controller` {end}")
+            });
+            assert_eq!(found, expected, "{since}");
+        }
+        assert!(not_running(None, now).is_some_and(|reason| reason.ends_with("does not exist")));
+    }
+}

@@ -1,0 +1,172 @@
+//! What the cluster says, kept up to date by watches. No judgement here.
+
+mod node_secrets;
+mod nodes;
+mod pages;
+mod store;
+
+pub(crate) use pages::pages;
+pub(crate) use store::{Lost, NodeFacts, Seen, Store};
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::PartialObjectMeta;
+
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+
+pub(crate) use node_secrets::list as node_secrets;
+
+/// `resourceVersion` of a Secret; its data is never asked for.
+pub(crate) type SecretVersion = String;
+
+pub(crate) fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
+    secret.metadata.resource_version.unwrap_or_default()
+}
+
+/// Which nodes are of interest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// Empty: all.
+    pub names: Vec<String>,
+    /// Of labels, as kubectl takes it.
+    pub selector: Option<String>,
+}
+
+impl Scope {
+    pub(crate) fn is_all(&self) -> bool {
+        self.names.is_empty() && self.selector.is_none()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The custom resources are there.
+    pub installed: bool,
+    pub global: Store<GlobalPullSecret>,
+    pub node_secrets: Store<NodePullSecret>,
+    pub scope: Scope,
+    /// Those that the scope's selector matches; `None`: hidden from this user.
+    pub nodes: Option<Store<NodeFacts>>,
+    /// The two pull secrets, each by its name; `None`: hidden from this user.
+    pub additional_secret: Option<Store<SecretVersion>>,
+    pub global_secret: Option<Store<SecretVersion>>,
+}
+
+impl Facts {
+    /// One look. What this user may not see stays hidden; only the custom resources are needed.
+    pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self, Failure> {
+        Self::observe_some(cluster, Scope::default()).await
+    }
+
+    /// One look at some nodes.
+    pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
+        let gps = cluster.api::<GlobalPullSecret>();
+        // Boxed: five requests at once are a large future, and every command would carry it.
+        let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
+            tokio::join!(
+                cluster.call(
+                    "get the GlobalPullSecret",
+                    gps.get_opt(names::GLOBAL_SECRET)
+                ),
+                node_secrets::list(cluster),
+                nodes::list(cluster, scope.selector.clone()),
+                secret_version(cluster, names::ADDITIONAL_SECRET),
+                secret_version(cluster, names::GLOBAL_SECRET),
+            )
+        })
+        .await;
+        let visible = match nodes {
+            // Without the Nodes nobody can tell which ones match.
+            Err(failure) if scope.selector.is_some() => return Err(failure),
+            nodes => allowed(nodes)?,
+        };
+        let mut facts = Self {
+            installed: true,
+            scope,
+            additional_secret: additional?,
+            global_secret: global?,
+            nodes: visible,
+            ..Self::default()
+        };
+        match node_secrets {
+            Ok(list) => facts.node_secrets = list,
+            Err(failure) if failure.is(404) => facts.installed = false,
+            Err(failure) => return Err(failure),
+        }
+        match gps {
+            Ok(Some(object)) => facts.global.insert(object.name_any(), object),
+            Ok(None) => {}
+            Err(failure) if failure.is(404) => facts.installed = false,
+            Err(failure) => return Err(failure),
+        }
+        Ok(facts)
+    }
+
+    /// Whether the node is of interest.
+    pub(crate) fn is_shown(&self, node: &str) -> bool {
+        let named = &self.scope.names;
+        let matches = || {
+            self.nodes
+                .as_ref()
+                .is_some_and(|nodes| nodes.get(node).is_some())
+        };
+        (named.is_empty() || named.iter().any(|name| name == node))
+            && (self.scope.selector.is_none() || matches())
+    }
+
+    pub(crate) fn gps(&self) -> Option<&GlobalPullSecret> {
+        self.global.get(names::GLOBAL_SECRET)
+    }
+
+    /// Nodes have credentials of globalps, or may have.
+    pub(crate) fn is_in_force(&self) -> bool {
+        !self.node_secrets.is_empty() || matches!(self.merged(), Seen::Present(_))
+    }
+
+    pub(crate) fn additional(&self) -> Seen<&str> {
+        seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
+    }
+
+    pub(crate) fn merged(&self) -> Seen<&str> {
+        seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
+    }
+}
+
+fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str> {
+    match store.map(|store| store.get(name)) {
+        None => Seen::Hidden,
+        Some(None) => Seen::Absent,
+        Some(Some(version)) => Seen::Present(version),
+    }
+}
+
+fn allowed<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(failure) if failure.is(403) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn secret_version(
+    cluster: &Cluster<'_>,
+    name: &str,
+) -> Result<Option<Store<SecretVersion>>, Failure> {
+    let api = cluster.api::<Secret>();
+    let answer = cluster
+        .call(
+            &format!("see whether Secret `{name}` exists"),
+            api.get_metadata_opt(name),
+        )
+        .await;
+    Ok(allowed(answer)?.map(|secret| {
+        let mut store = Store::default();
+        if let Some(secret) = secret {
+            store.insert(name, version_of(secret));
+        }
+        store
+    }))
+}

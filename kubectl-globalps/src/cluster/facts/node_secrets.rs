@@ -1,0 +1,97 @@
+//! The `NodePullSecret`s, without what nobody looks at: of an object's answer that is more than half.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::api::ListParams;
+use kube::core::Request;
+use serde::Deserialize;
+
+use super::pages::pages;
+use super::store::Store;
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+
+#[derive(Deserialize)]
+struct Slim {
+    metadata: SlimMeta,
+    #[serde(default)]
+    spec: NodePullSecretSpec,
+    status: Option<NodePullSecretStatus>,
+}
+
+#[derive(Deserialize)]
+struct SlimMeta {
+    name: String,
+    generation: Option<i64>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl From<Slim> for NodePullSecret {
+    fn from(slim: Slim) -> Self {
+        Self {
+            metadata: ObjectMeta {
+                name: Some(slim.metadata.name),
+                generation: slim.metadata.generation,
+                annotations: slim.metadata.annotations,
+                ..ObjectMeta::default()
+            },
+            spec: slim.spec,
+            status: slim.status,
+        }
+    }
+}
+
+/// All of the pull secrets' namespace.
+pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>, Failure> {
+    let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
+    let list = Request::new(path);
+    let mut store = Store::default();
+    let doing = "list the NodePullSecrets";
+    pages(
+        cluster,
+        doing,
+        &list,
+        ListParams::default(),
+        |slim: Slim| {
+            store.insert(slim.metadata.name.clone(), slim.into());
+        },
+    )
+    .await?;
+    Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_looked_at_is_kept() {
+        for (object, generation) in [
+            (json!({"metadata": {"name": "n"}}), None),
+            (
+                json!({
+                    "metadata": {
+                        "name": "n", "generation": 3, "annotations": {"globalps.io/retry": "x"},
+                        "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}], "uid": "u",
+                    },
+                    "spec": {"revision": 2, "retry": "x"},
+                    "status": {"phase": "Synced", "revision": 2},
+                }),
+                Some(3),
+            ),
+        ] {
+            let slim: Slim = serde_json::from_value(object.clone()).expect("an object");
+            let slim = NodePullSecret::from(slim);
+            let mut whole = object;
+            whole["spec"] = json!(slim.spec);
+            let whole: NodePullSecret = serde_json::from_value(whole).expect("an object");
+            assert_eq!(slim.metadata.generation, generation);
+            assert_eq!(slim.metadata.annotations, whole.metadata.annotations);
+            assert_eq!((slim.spec, slim.status), (whole.spec, whole.status));
+        }
+    }
+}

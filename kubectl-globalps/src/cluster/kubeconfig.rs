@@ -1,0 +1,269 @@
+//! Kubeconfigs as kubectl reads them: several files are one, and a part of a context may be named by itself.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use kube::Config;
+use kube::config::{
+    AuthProviderConfig, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError,
+};
+use serde_json::Value;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+use crate::cli::Connection;
+use crate::cluster::proxy;
+use crate::error::Failure;
+
+/// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
+pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
+    if let Some(path) = &flags.kubeconfig {
+        return Kubeconfig::read_from(path).map(Some);
+    }
+    let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
+        .map(|list| std::env::split_paths(&list).collect())
+        .unwrap_or_default();
+    let mut paths: Vec<PathBuf> = listed
+        .into_iter()
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if paths.is_empty() {
+        paths.extend(std::env::home_dir().map(|home| home.join(".kube").join("config")));
+    }
+    merged(paths)
+}
+
+fn merged(paths: impl IntoIterator<Item = PathBuf>) -> Result<Option<Kubeconfig>, KubeconfigError> {
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths {
+        let mut next = match Kubeconfig::read_from(&path) {
+            Err(KubeconfigError::ReadConfig(cause, _)) if cause.kind() == ErrorKind::NotFound => {
+                continue;
+            }
+            other => other?,
+        };
+        // An empty one does not hide that of a later file.
+        next.current_context = next.current_context.filter(|name| !name.is_empty());
+        merged = Some(match merged {
+            Some(first) => first.merge(next)?,
+            None => next,
+        });
+    }
+    Ok(merged)
+}
+
+/// The configuration of one of its contexts. kube's own reader reads the proxies of the environment too, and not as kubectl.
+pub(crate) fn config(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<Config, Failure> {
+    let failure = |error| Failure::from_kubeconfig(&error);
+    let named = options.context.as_ref();
+    let named = named.or(kubeconfig.current_context.as_ref());
+    let context = match named {
+        Some(name) => {
+            let mut contexts = kubeconfig.contexts.into_iter();
+            let found = contexts.find(|it| it.name == *name);
+            let found = found.and_then(|it| it.context);
+            Some(found.ok_or_else(|| failure(KubeconfigError::LoadContext(name.clone())))?)
+        }
+        None => None,
+    };
+    let of_context = context.as_ref().map(|it| &it.cluster);
+    let Some(name) = options.cluster.as_ref().or(of_context) else {
+        return Err(failure(KubeconfigError::CurrentContextNotSet));
+    };
+    let mut clusters = kubeconfig.clusters.into_iter();
+    let cluster = clusters.find(|it| it.name == *name);
+    let cluster = cluster
+        .and_then(|it| it.cluster)
+        .ok_or_else(|| failure(KubeconfigError::LoadClusterOfContext(name.clone())))?;
+    let of_context = context.as_ref().and_then(|it| it.user.as_ref());
+    let user = options.user.as_ref().or(of_context);
+    let mut users = kubeconfig.auth_infos.into_iter();
+    // As for kubectl, a user that is not there is anonymous.
+    let user = user.and_then(|name| users.find(|it| it.name == *name)?.auth_info);
+    let mut user = user.unwrap_or_default();
+    if let Some(exec) = user.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
+        exec.cluster = Some((&cluster).try_into().map_err(failure)?);
+    }
+    if let Some(provider) = &user.auth_provider {
+        usable(provider)?;
+    }
+    let server = cluster.server.as_deref();
+    let server = server.ok_or_else(|| failure(KubeconfigError::MissingClusterUrl))?;
+    let server = server.parse();
+    let mut config =
+        Config::new(server.map_err(|error| failure(KubeconfigError::ParseClusterUrl(error)))?);
+    config.root_cert = authority(&cluster)?;
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
+    config.disable_compression = cluster.disable_compression.unwrap_or(false);
+    config.tls_server_name = cluster.tls_server_name;
+    config.auth_info = user;
+    if let Some(address) = cluster.proxy_url.filter(|address| !address.is_empty()) {
+        config.proxy_url = Some(proxy::named("proxy-url", &address)?);
+    }
+    Ok(config)
+}
+
+/// kubectl renews an expired token of `oidc` and writes it into the kubeconfig. It takes no other provider any more.
+fn usable(provider: &AuthProviderConfig) -> Result<(), Failure> {
+    if provider.name != "oidc" {
+        let name = &provider.name;
+        return Err(Failure::new(
+            format!("the kubeconfig's `auth-provider` `{name}` is not supported"),
+            "kubectl does not support it either: log in with an `exec` plugin",
+        ));
+    }
+    let token = provider.config.get("id-token");
+    let expiry = token.and_then(|token| expiry(token));
+    if expiry.is_some_and(|expiry| expiry <= Timestamp::now().as_second()) {
+        return Err(Failure::new(
+            "the token of the kubeconfig's `auth-provider` `oidc` has expired",
+            "run `kubectl version`, which renews it, and then this command again",
+        ));
+    }
+    Ok(())
+}
+
+/// `exp` of a JSON Web Token, in seconds since 1970; `None`: it is no such token, or has none.
+fn expiry(token: &str) -> Option<i64> {
+    let payload = token.split('.').nth(1)?;
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?;
+    let claims: Value = serde_json::from_slice(&payload).ok()?;
+    claims["exp"].as_i64()
+}
+
+/// The certificates of the cluster's authority; `None`: those that the machine trusts.
+fn authority(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    let data = cluster.certificate_authority_data.as_deref();
+    let file = cluster.certificate_authority.as_ref();
+    let unusable = || {
+        Failure::new(
+            "the certificate authority of the kubeconfig is no certificate in PEM",
+            "check with `kubectl config view`",
+        )
+    };
+    let pem = match (data.filter(|data| !data.is_empty()), file) {
+        (Some(data), _) => BASE64_STANDARD.decode(data).map_err(|_| unusable())?,
+        (None, Some(file)) => std::fs::read(file).map_err(|cause| {
+            let error = LoadDataError::ReadFile(cause, PathBuf::from(file));
+            Failure::from_kubeconfig(&KubeconfigError::LoadCertificateAuthority(error))
+        })?,
+        (None, None) => return Ok(None),
+    };
+    let certificates: Result<Vec<Vec<u8>>, _> = CertificateDer::pem_slice_iter(&pem)
+        .map(|certificate| certificate.map(|it: CertificateDer| it.to_vec()))
+        .collect();
+    let certificates = certificates.ok().filter(|all| !all.is_empty());
+    certificates.map(Some).ok_or_else(unusable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "
+current-context: one
+contexts:
+- {name: one, context: {cluster: c1, user: u1}}
+- {name: two, context: {cluster: c2, user: absent}}
+clusters:
+- {name: c1, cluster: {server: 'https://one:6443', proxy-url: 'http://proxy:3128'}}
+- {name: c2, cluster: {server: 'https://two:6443', insecure-skip-tls-verify: true, tls-server-name: two}}
+users:
+- {name: u1, user: {token: t}}
+";
+
+    fn parsed(text: &str) -> Kubeconfig {
+        Kubeconfig::from_yaml(text).expect("a kubeconfig")
+    }
+
+    #[test]
+    fn a_context_or_its_parts_are_found_as_by_kubectl() {
+        let no_context = TWO.replace("current-context: one", "");
+        for (text, context, cluster, expected) in [
+            (TWO, "", "", "https://one:6443/ t"),
+            (TWO, "two", "", "https://two:6443/ -"),
+            (TWO, "", "c2", "https://two:6443/ t"),
+            (&no_context, "", "c2", "https://two:6443/ -"),
+            (&no_context, "", "", "no current context"),
+            (TWO, "three", "", "no such context"),
+            (TWO, "", "c3", "no such cluster"),
+        ] {
+            let set = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+            let options = KubeConfigOptions {
+                context: set(context),
+                cluster: set(cluster),
+                user: None,
+            };
+            let found = config(parsed(text), &options).map(|config| {
+                let has_token = config.auth_info.token.is_some();
+                format!(
+                    "{} {}",
+                    config.cluster_url,
+                    if has_token { "t" } else { "-" }
+                )
+            });
+            let found = found.unwrap_or_else(|failure| failure.message);
+            assert!(found.contains(expected), "{found}: {expected}");
+        }
+        let one = config(parsed(TWO), &KubeConfigOptions::default()).expect("a configuration");
+        let proxy = one.proxy_url.map(|it| it.to_string());
+        assert_eq!(proxy.as_deref(), Some("http://proxy:3128/"));
+    }
+
+    #[test]
+    fn an_empty_current_context_of_the_first_file_does_not_hide_that_of_the_second() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (first, second) = (
+            directory.path().join("first"),
+            directory.path().join("second"),
+        );
+        std::fs::write(&first, "current-context: ''\n").expect("written");
+        std::fs::write(&second, TWO).expect("written");
+        let merged = merged([first, directory.path().join("absent"), second]);
+        let merged = merged.expect("readable").expect("a kubeconfig");
+        assert_eq!(merged.current_context.as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn a_login_that_can_not_work_is_named_with_what_to_do() {
+        let token = |exp: i64| {
+            let claims = BASE64_URL_SAFE_NO_PAD.encode(format!("{{\"exp\": {exp}}}"));
+            format!("h.{claims}.s")
+        };
+        let later = Timestamp::now().as_second() + 600;
+        for (name, token, expected) in [
+            ("oidc", token(later), None),
+            ("oidc", "opaque".to_owned(), None),
+            ("oidc", token(1), Some("has expired")),
+            ("azure", String::new(), Some("is not supported")),
+        ] {
+            let provider = AuthProviderConfig {
+                name: name.to_owned(),
+                config: [("id-token".to_owned(), token)].into(),
+                other: std::collections::BTreeMap::default(),
+            };
+            let found = usable(&provider).err().map(|failure| failure.message);
+            let is_as_expected = match (&found, expected) {
+                (Some(found), Some(part)) => found.contains(part),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(is_as_expected, "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_authority_that_is_no_certificate_is_an_error() {
+        let text = TWO.replace(
+            "proxy-url: 'http://proxy:3128'",
+            "certificate-authority-data: aGk=",
+        );
+        let failure = config(parsed(&text), &KubeConfigOptions::default()).err();
+        assert!(failure.is_some_and(|it| it.message.contains("no certificate in PEM")));
+    }
+}

@@ -1,0 +1,11 @@
+//! The cluster: connections as kubectl makes them, and what is read of it. No judgement here.
+
+pub(crate) mod annotate;
+pub(crate) mod client;
+pub(crate) mod controller;
+pub(crate) mod facts;
+pub(crate) mod hypershift;
+pub(crate) mod kubeconfig;
+pub(crate) mod namespaces;
+pub(crate) mod proxy;
+pub(crate) mod syncers;

@@ -1,0 +1,133 @@
+//! The cluster's namespaces, and what delivery left in them. Secrets are read without their content.
+
+mod affected;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use globalps_core::names;
+use globalps_core::namespaces::applied;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{ListParams, PartialObjectMeta};
+use kube::core::Request;
+use kube::{Api, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::pages;
+use crate::error::Failure;
+
+pub(crate) use affected::{Affected, Who, affected};
+pub(crate) use rows::{InForce, NamespaceRow, SecretSeen, Snapshot, rows, table};
+
+/// Objects of one request.
+const PAGE: u32 = 500;
+
+/// What matters of a Namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamespaceSeen {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub is_terminating: bool,
+}
+
+impl NamespaceSeen {
+    pub(crate) fn of(namespace: &impl ResourceExt) -> Self {
+        Self {
+            labels: namespace.labels().clone(),
+            annotations: namespace.annotations().clone(),
+            is_terminating: namespace.meta().deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// Every namespace, by name.
+pub(crate) async fn namespaces(
+    cluster: &Cluster<'_>,
+) -> Result<BTreeMap<String, NamespaceSeen>, Failure> {
+    let api: Api<Namespace> = Api::all(cluster.client.clone());
+    let doing = "list the Namespaces";
+    let found = all_metadata(cluster, &api, ListParams::default(), doing).await?;
+    let found = found.iter();
+    Ok(found
+        .map(|namespace| (namespace.name_any(), NamespaceSeen::of(namespace)))
+        .collect())
+}
+
+/// The Secrets of this name of every namespace.
+pub(crate) async fn secrets(
+    cluster: &Cluster<'_>,
+    name: &str,
+) -> Result<Vec<PartialObjectMeta<Secret>>, Failure> {
+    let api: Api<Secret> = Api::all(cluster.client.clone());
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let doing = format!("list the Secrets `{name}` of every namespace");
+    all_metadata(cluster, &api, params, &doing).await
+}
+
+/// The metadata of every object of a list, page by page.
+pub(crate) async fn all_metadata<K>(
+    cluster: &Cluster<'_>,
+    api: &Api<K>,
+    params: ListParams,
+    doing: &str,
+) -> Result<Vec<PartialObjectMeta<K>>, Failure>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = params.limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = cluster.call(doing, api.list_metadata(&params)).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Hands every object of a list to `keep`, page by page.
+pub(crate) async fn each<K>(
+    cluster: &Cluster<'_>,
+    api: &Api<K>,
+    params: ListParams,
+    doing: &str,
+    keep: impl FnMut(K),
+) -> Result<(), Failure>
+where
+    K: kube::Resource + DeserializeOwned,
+{
+    let list = Request::new(api.resource_url());
+    pages(cluster, doing, &list, params, keep).await
+}
+
+/// Whether the controller keeps it. A copy has the label only, and the controller leaves it as it is.
+pub(crate) fn is_ours(secret: &impl ResourceExt) -> bool {
+    let label = secret.labels().get(names::IMAGE_PULL_SECRET_LABEL);
+    label.is_some_and(|label| label == "true") && applied(secret).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_secret_is_ours_where_the_controller_applied_it() {
+        let own = json!([{"manager": "globalps-controller", "operation": "Apply"}]);
+        let update = json!([{"manager": "globalps-controller", "operation": "Update"}]);
+        for (label, fields, expected) in [
+            ("true", &own, true),
+            ("false", &own, false),
+            ("true", &update, false),
+            ("true", &json!([]), false),
+        ] {
+            let secret = json!({"metadata": {"name": "s", "managedFields": fields,
+                "labels": {names::IMAGE_PULL_SECRET_LABEL: label}}});
+            let secret: Secret = serde_json::from_value(secret).expect("a Secret");
+            assert_eq!(is_ours(&secret), expected, "{label} {fields}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! `status --namespaces`: each namespace with its state. Pure.
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{ImagePullSecrets, ImagePullSecretsStatus};
+use globalps_core::names;
+use globalps_core::namespaces::{Selected, Selection, applied, is_marked_excluded};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::PartialObjectMeta;
+use serde::Serialize;
+
+use super::{NamespaceSeen, is_ours};
+use crate::terminal::layout::{Layout, age, laid_out};
+
+/// What the metadata of a namespace's Secret says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecretSeen {
+    pub is_ours: bool,
+    /// Annotation `globalps.io/content`.
+    pub content: String,
+    /// When the controller wrote it.
+    pub written: Option<Timestamp>,
+}
+
+impl SecretSeen {
+    pub(crate) fn of(secret: &PartialObjectMeta<Secret>) -> Self {
+        let content = secret.annotations().get(names::CONTENT_ANNOTATION);
+        Self {
+            is_ours: is_ours(secret),
+            content: content.cloned().unwrap_or_default(),
+            written: applied(secret)
+                .and_then(|own| own.time.as_ref())
+                .map(|time| time.0),
+        }
+    }
+}
+
+/// Since which revision each part of the content is as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InForce {
+    since: BTreeMap<String, i64>,
+    revision: i64,
+}
+
+impl InForce {
+    /// Of the annotations of `global-pull-secret`.
+    pub(crate) fn of(global: &impl ResourceExt) -> Self {
+        let annotation = |name: &str| global.annotations().get(name);
+        let since = annotation(names::CONTENT_SINCE_ANNOTATION);
+        let revision = annotation(names::REVISION_ANNOTATION);
+        Self {
+            since: since
+                .and_then(|since| serde_json::from_str(since).ok())
+                .unwrap_or_default(),
+            revision: revision
+                .and_then(|revision| revision.parse().ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Whether each part that the Secret has is the present one.
+    pub(crate) fn is_in(&self, content: &str) -> bool {
+        let is_present = |word: &str| {
+            let (source, since) = word.split_once('@').unwrap_or(("", word));
+            let present = self.since.get(source).unwrap_or(&self.revision);
+            since.parse() == Ok(*present)
+        };
+        !content.is_empty() && content.split(',').all(is_present)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum State {
+    Synced,
+    /// It has no Secret yet, or one with older content.
+    Pending,
+    Failed,
+    Excluded,
+    /// Its labels don't match `namespaceSelector`.
+    NotSelected,
+    Terminating,
+    /// It is not selected, and its Secret is still there.
+    Removing,
+}
+
+impl State {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Synced => "Synced",
+            Self::Pending => "Pending",
+            Self::Failed => "Failed",
+            Self::Excluded => "Excluded",
+            Self::NotSelected => "NotSelected",
+            Self::Terminating => "Terminating",
+            Self::Removing => "Removing",
+        }
+    }
+
+    /// Whether the namespace has what it should have.
+    pub(crate) fn is_settled(self) -> bool {
+        !matches!(self, Self::Pending | Self::Failed | Self::Removing)
+    }
+}
+
+/// One namespace. Scripts rely on its shape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct NamespaceRow {
+    pub name: String,
+    pub state: State,
+    /// The revision of its content, and `SOURCE@REVISION` of each source with a scope; empty: it has none.
+    pub content: String,
+    pub reason: String,
+    pub message: String,
+    /// When its Secret was written: RFC 3339, seconds, UTC; empty: unknown.
+    pub since: String,
+    #[serde(skip)]
+    pub since_time: Option<Timestamp>,
+}
+
+/// What the rows depend on.
+pub(crate) struct Snapshot<'a> {
+    pub settings: &'a ImagePullSecrets,
+    pub selection: &'a Selection,
+    pub status: Option<&'a ImagePullSecretsStatus>,
+    pub namespaces: &'a BTreeMap<String, NamespaceSeen>,
+    /// By namespace.
+    pub secrets: &'a BTreeMap<String, SecretSeen>,
+    /// `None`: hidden from this user, or nothing is in force.
+    pub in_force: Option<&'a InForce>,
+}
+
+pub(crate) fn rows(snapshot: &Snapshot) -> Vec<NamespaceRow> {
+    let namespaces = snapshot.namespaces.iter();
+    namespaces
+        .map(|(name, seen)| row(snapshot, name, seen))
+        .collect()
+}
+
+fn row(snapshot: &Snapshot, name: &str, seen: &NamespaceSeen) -> NamespaceRow {
+    let secret = snapshot.secrets.get(name);
+    let own = secret.filter(|secret| secret.is_ours);
+    let (state, reason, message) = state(snapshot, name, seen, secret);
+    let since_time = own.and_then(|own| own.written);
+    NamespaceRow {
+        name: name.to_owned(),
+        state,
+        content: own.map_or(String::new(), |own| own.content.clone()),
+        reason,
+        message,
+        since: since_time.map_or(String::new(), |since| {
+            since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        }),
+        since_time,
+    }
+}
+
+fn state(
+    snapshot: &Snapshot,
+    name: &str,
+    seen: &NamespaceSeen,
+    secret: Option<&SecretSeen>,
+) -> (State, String, String) {
+    let plain = |state, reason: &str| (state, reason.to_owned(), String::new());
+    if seen.is_terminating {
+        return plain(State::Terminating, "");
+    }
+    let status = snapshot.status;
+    let failures = status.map_or(&[][..], |status| &status.failures);
+    if let Some(found) = failures.iter().find(|failure| failure.namespace == name) {
+        return (State::Failed, found.reason.clone(), found.message.clone());
+    }
+    let is_ours = secret.is_some_and(|secret| secret.is_ours);
+    let is_marked = is_marked_excluded(&seen.labels, &seen.annotations);
+    let selected = snapshot
+        .selection
+        .covers(name, || seen.labels.clone(), is_marked);
+    let (state, reason) = match selected {
+        _ if !snapshot.settings.enabled => (State::NotSelected, "Disabled"),
+        Selected::NotSelected => (State::NotSelected, ""),
+        Selected::Excluded => (State::Excluded, excluded_by(seen)),
+        Selected::Yes => {
+            return match secret {
+                Some(secret) if !secret.is_ours => {
+                    let secret = &snapshot.settings.secret_name;
+                    let message = format!(
+                        "Secret `{name}/{secret}` is not globalps' own: it is left as it is"
+                    );
+                    (State::Failed, "ForeignSecret".to_owned(), message)
+                }
+                Some(secret) => match snapshot.in_force {
+                    Some(in_force) if !in_force.is_in(&secret.content) => {
+                        plain(State::Pending, "OldContent")
+                    }
+                    _ => plain(State::Synced, ""),
+                },
+                None => plain(State::Pending, "NoSecret"),
+            };
+        }
+    };
+    plain(if is_ours { State::Removing } else { state }, reason)
+}
+
+fn excluded_by(seen: &NamespaceSeen) -> &'static str {
+    let is_true = |map: &BTreeMap<String, String>, key| map.get(key).is_some_and(|v| v == "true");
+    if is_true(&seen.labels, names::EXCLUDE_LABEL) {
+        "Label"
+    } else if is_true(&seen.annotations, names::PATCHER_EXCLUDE_ANNOTATION) {
+        "PatcherAnnotation"
+    } else {
+        "ExcludedNamespaces"
+    }
+}
+
+/// A line for each namespace.
+pub(crate) fn table(rows: &[NamespaceRow], now: Timestamp, layout: Layout) -> String {
+    const ALL: [&str; 6] = ["NAMESPACE", "STATE", "CONTENT", "AGE", "REASON", "MESSAGE"];
+    let header = if layout.wide { &ALL[..] } else { &ALL[..5] };
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let age = row
+                .since_time
+                .map_or(String::new(), |since| age(since, now));
+            let mut cells = vec![
+                row.name.clone(),
+                row.state.as_str().to_owned(),
+                row.content.clone(),
+                age,
+                row.reason.clone(),
+                row.message.clone(),
+            ];
+            cells.truncate(header.len());
+            cells
+        })
+        .collect();
+    laid_out(header, &cells, layout, |_, _| None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::api::NamespaceFailure;
+
+    fn seen(labels: &[(&str, &str)]) -> NamespaceSeen {
+        let pairs = labels.iter();
+        NamespaceSeen {
+            labels: pairs
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+            ..NamespaceSeen::default()
+        }
+    }
+
+    fn secret(is_ours: bool, content: &str) -> SecretSeen {
+        SecretSeen {
+            is_ours,
+            content: content.to_owned(),
+            written: "2026-01-01T00:00:00Z".parse().ok(),
+        }
+    }
+
+    fn in_force() -> InForce {
+        let since = [(String::new(), 3), ("team".to_owned(), 4)];
+        InForce {
+            since: since.into(),
+            revision: 5,
+        }
+    }
+
+    #[test]
+    fn content_is_present_part_by_part() {
+        for (content, expected) in [
+            ("3", true),
+            ("3,team@4", true),
+            ("3,new@5", true),
+            ("2", false),
+            ("3,team@3", false),
+            ("", false),
+            ("x", false),
+        ] {
+            assert_eq!(in_force().is_in(content), expected, "{content}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_shown_with_its_state_and_the_reason() {
+        let settings: ImagePullSecrets = serde_json::from_value(serde_json::json!({
+            "enabled": true, "namespaceSelector": {"matchExpressions": [
+                {"key": "team", "operator": "NotIn", "values": ["x"]}]},
+        }))
+        .expect("settings");
+        let selection = Selection::new(&settings).expect("a selection");
+        let mut gone = seen(&[]);
+        gone.is_terminating = true;
+        let namespaces: BTreeMap<String, NamespaceSeen> = [
+            ("a", seen(&[])),
+            ("broken", seen(&[])),
+            ("foreign", seen(&[])),
+            ("gone", gone),
+            ("kube-system", seen(&[])),
+            ("left", seen(&[(names::EXCLUDE_LABEL, "true")])),
+            ("new", seen(&[])),
+            ("old", seen(&[])),
+            ("x", seen(&[("team", "x")])),
+        ]
+        .map(|(name, seen)| (name.to_owned(), seen))
+        .into();
+        let secrets: BTreeMap<String, SecretSeen> = [
+            ("a", secret(true, "3")),
+            ("foreign", secret(false, "")),
+            ("left", secret(true, "3")),
+            ("old", secret(true, "2")),
+        ]
+        .map(|(name, secret)| (name.to_owned(), secret))
+        .into();
+        let status = ImagePullSecretsStatus {
+            failures: vec![NamespaceFailure {
+                namespace: "broken".to_owned(),
+                reason: "QuotaExceeded".to_owned(),
+                message: "why".to_owned(),
+            }],
+            ..ImagePullSecretsStatus::default()
+        };
+        let rows = rows(&Snapshot {
+            settings: &settings,
+            selection: &selection,
+            status: Some(&status),
+            namespaces: &namespaces,
+            secrets: &secrets,
+            in_force: Some(&in_force()),
+        });
+        let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+        let layout = Layout::default();
+        assert_eq!(
+            table(&rows, now, layout),
+            "\
+NAMESPACE     STATE         CONTENT   AGE   REASON
+a             Synced        3         10m
+broken        Failed                        QuotaExceeded
+foreign       Failed                        ForeignSecret
+gone          Terminating
+kube-system   Excluded                      ExcludedNamespaces
+left          Removing      3         10m   Label
+new           Pending                       NoSecret
+old           Pending       2         10m   OldContent
+x             NotSelected"
+        );
+        let settled: Vec<bool> = rows.iter().map(|row| row.state.is_settled()).collect();
+        let expected = [true, false, false, true, true, false, false, false, true];
+        assert_eq!(settled, expected);
+        let json = serde_json::to_value(&rows[0]).expect("JSON");
+        assert_eq!(
+            json,
+            serde_json::json!({"name": "a", "state": "Synced", "content": "3", "reason": "", "message": "",
+                "since": "2026-01-01T00:00:00Z"})
+        );
+        let wide = Layout {
+            wide: true,
+            no_headers: true,
+            ..layout
+        };
+        let text = table(&rows, now, wide);
+        assert!(
+            text.contains("QuotaExceeded        why") && !text.contains("NAMESPACE"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! The Secrets that a pod names, as the kubelet reads them.
+
+use globalps_core::names;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
+use kube::{Api, ResourceExt};
+
+use crate::cli::CatalogSecret;
+use crate::cluster::client::Cluster;
+use crate::error::Failure;
+use crate::secret::additional::data_of;
+use crate::secret::pull::{Asked, Keyring};
+
+pub(super) async fn secret(
+    cluster: &Cluster<'_>,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Secret>, Failure> {
+    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
+    cluster
+        .call(
+            &format!("get Secret `{namespace}/{name}`"),
+            api.get_opt(name),
+        )
+        .await
+}
+
+/// The Secrets that a pod names. The kubelet ignores missing ones.
+pub(super) async fn secrets(
+    cluster: &Cluster<'_>,
+    namespace: &str,
+    references: &[LocalObjectReference],
+    asked: &mut Asked,
+) -> Result<(), Failure> {
+    for reference in references {
+        let title = format!("Secret {namespace}/{}", reference.name);
+        let found = secret(cluster, namespace, &reference.name).await?;
+        match found.as_ref().map(|found| data_of(found, names::DATA_KEY)) {
+            Some(Some(bytes)) => asked.of_pod.push(Keyring {
+                name: format!("{title}{}", of_catalog(found.as_ref())),
+                bytes: bytes.to_vec(),
+            }),
+            Some(None) => asked
+                .notes
+                .push(format!("{title} has no key `{}`", names::DATA_KEY)),
+            None => asked
+                .notes
+                .push(format!("{title} does not exist; the kubelet ignores it")),
+        }
+    }
+    if references.is_empty() {
+        asked
+            .notes
+            .push("no Secret is named in `imagePullSecrets`".to_owned());
+    }
+    Ok(())
+}
+
+/// Of which catalog's pull secret it is the copy; empty: of none.
+fn of_catalog(secret: Option<&Secret>) -> String {
+    let is_marked = |secret: &&Secret| {
+        let label = secret.labels().get(names::OPERATOR_SECRET_LABEL);
+        label.is_some_and(|label| label == "true")
+    };
+    let name = secret.filter(is_marked).map(ResourceExt::name_any);
+    match name.and_then(|name| CatalogSecret::of_copy(&name)) {
+        Some(CatalogSecret((namespace, name))) => {
+            format!(", copied from the catalog's pull secret {namespace}/{name}")
+        }
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_shown_with_the_catalogs_pull_secret() {
+        for (name, label, expected) in [
+            (
+                "globalps-olm.pull.v2",
+                Some("true"),
+                ", copied from the catalog's pull secret olm/pull.v2",
+            ),
+            ("globalps-olm.pull", Some("false"), ""),
+            ("globalps-olm.pull", None, ""),
+            ("team", Some("true"), ""),
+        ] {
+            let mut secret = Secret::default();
+            secret.metadata.name = Some(name.to_owned());
+            let label =
+                label.map(|label| (names::OPERATOR_SECRET_LABEL.to_owned(), label.to_owned()));
+            secret.metadata.labels = Some(label.into_iter().collect());
+            assert_eq!(of_catalog(Some(&secret)), expected, "{name}");
+        }
+        assert_eq!(of_catalog(None), "");
+    }
+}

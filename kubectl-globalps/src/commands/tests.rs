@@ -1,0 +1,521 @@
+//! Whole commands against a fake API server.
+
+use globalps_core::names;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::commands::fake_api::{FakeApi, Objects, Right, path, run};
+use crate::error::{Exit, Failure};
+use crate::view::check::{Permission, Place, permissions_of_commands};
+
+const AUTH: &str = "dTpw";
+const OTHER_AUTH: &str = "dTpx";
+
+fn config(auths: &[(&str, &str)]) -> Value {
+    let auths = auths
+        .iter()
+        .map(|(key, auth)| ((*key).to_owned(), json!({"auth": auth})));
+    let auths: serde_json::Map<String, Value> = auths.collect();
+    json!(ByteString(json!({"auths": auths}).to_string().into_bytes()))
+}
+
+fn secret(auths: &[(&str, &str)]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": names::SECRET_TYPE,
+        "data": {names::DATA_KEY: config(auths)},
+    })
+}
+
+/// An additional pull secret that was rolled out.
+fn kept(revision: &str, auths: &[(&str, &str)]) -> Value {
+    let mut secret = secret(auths);
+    secret["metadata"]["annotations"] = json!({
+        names::REVISION_ANNOTATION: revision, names::ROLLED_OUT_ANNOTATION: "2026-01-01T00:00:00Z",
+    });
+    secret
+}
+
+/// What is in force: of the additional pull secret, and of the original.
+fn in_force(additional: &[(&str, &str)], original: &[(&str, &str)]) -> Value {
+    let merged: Vec<(&str, &str)> = original.iter().chain(additional).copied().collect();
+    let mut global = kept("3", &merged);
+    global["data"][names::LAST_ADDITIONAL_KEY] = config(additional);
+    global["data"][names::LAST_ORIGINAL_KEY] = config(original);
+    global
+}
+
+/// `observed`: resource version of the additional pull secret that the controller has seen.
+fn gps(observed: &str, spec: &Value, conditions: &[(&str, &str, &str)]) -> Value {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(type_, status, reason)| {
+            json!({
+                "type": type_, "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"generation": 1},
+        "spec": spec,
+        "status": {
+            "observedGeneration": 1, "observedAdditional": observed, "revision": 3, "conditions": conditions,
+        },
+    })
+}
+
+fn node(phase: &str) -> Value {
+    json!({
+        "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret", "metadata": {"generation": 1},
+        "spec": {"revision": 3},
+        "status": {"observedGeneration": 1, "revision": 3, "phase": phase},
+    })
+}
+
+fn deployment(namespace: &str, replicas: i32, available: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {},
+        "spec": {
+            "replicas": replicas, "selector": {},
+            "template": {"spec": {"containers": [{
+                "name": "controller", "image": "r/c:1",
+                "args": [format!("--namespace={namespace}"), "--syncer-image=r/s:1"],
+            }]}},
+        },
+        "status": {"availableReplicas": available},
+    })
+}
+
+fn refused(ran: Result<Exit, Failure>) -> Failure {
+    match ran {
+        Ok(exit) => unreachable!("not refused: {exit:?}"),
+        Err(failure) => failure,
+    }
+}
+
+const ADD: &str = "add --registry quay.io -u robot -p p --skip-check";
+
+#[test]
+fn an_installation_stays_in_its_namespace() {
+    for (flags, asked) in [("", "kube-system"), ("-n other", "other")] {
+        let api = FakeApi::new(&[(
+            &path("deployments", names::CONTROLLER),
+            deployment("team", 1, 1),
+        )]);
+        let line =
+            format!("install --apply --controller-image c --syncer-image s --timeout 1s {flags}");
+        let failure = refused(api.run(&line));
+        let expected = format!("globalps is installed for namespace `team`, not for `{asked}`");
+        assert_eq!(failure.message, expected);
+        assert!(failure.hint.contains("-n team"), "{failure:?}");
+        assert_eq!(api.writes(), [""; 0], "{flags}");
+    }
+}
+
+#[test]
+fn nothing_is_written_where_no_controller_watches() {
+    for line in [ADD, "undo --yes", "pause"] {
+        let api = FakeApi::new(&[(
+            &path("deployments", names::CONTROLLER),
+            deployment("team", 1, 1),
+        )]);
+        let failure = refused(api.run(line));
+        let expected = "the controller watches namespace `team`, not `kube-system`";
+        assert_eq!(failure.message, expected, "{line}");
+        assert!(failure.hint.contains("-n team"), "{failure:?}");
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn explain_looks_where_the_credentials_are() {
+    let objects = [
+        (
+            path("secrets", names::GLOBAL_SECRET),
+            in_force(&[("quay.io", AUTH)], &[]),
+        ),
+        (
+            path("globalpullsecrets", names::GLOBAL_SECRET),
+            gps("", &json!({}), &[]),
+        ),
+        (
+            "/api/v1/namespaces/a/pods/b".to_owned(),
+            json!({"metadata": {"namespace": "a"}, "spec": {"containers": [], "serviceAccountName": "default"}}),
+        ),
+    ];
+    let objects: Vec<(&str, Value)> = objects
+        .iter()
+        .map(|(path, object)| (path.as_str(), object.clone()))
+        .collect();
+    let installed = (
+        path("deployments", names::CONTROLLER),
+        deployment(names::NAMESPACE, 1, 1),
+    );
+    for is_readable in [true, false] {
+        let mut objects = objects.clone();
+        if is_readable {
+            objects.push((&installed.0, installed.1.clone()));
+        }
+        let api = FakeApi::new(&objects);
+        let ran = api.run("explain quay.io/org/app:1 --pod a/b -n a");
+        assert_eq!(ran, Ok(Exit::Done), "{is_readable}");
+    }
+}
+
+#[test]
+fn what_another_program_owns_is_not_undone_or_removed() {
+    const COMMANDS: [&str; 4] = [
+        "undo --yes",
+        ADD,
+        "remove --registry quay.io --yes",
+        "remove --all --yes",
+    ];
+    let owned = |metadata: &Value| {
+        let mut secret = secret(&[("quay.io", AUTH), ("ghcr.io", AUTH)]);
+        json_patch::merge(&mut secret["metadata"], metadata);
+        secret
+    };
+    let manager = json!({"managedFields": [{
+        "manager": "argocd-controller", "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}},
+    }]});
+    for (at, (metadata, owner)) in [
+        (manager, "argocd-controller"),
+        (
+            json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
+            "Helm",
+        ),
+        (
+            json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps"}}),
+            "Flux",
+        ),
+        (
+            json!({"labels": {"reconcile.external-secrets.io/managed": "true"}}),
+            "External Secrets",
+        ),
+        (
+            json!({"annotations": {"argocd.argoproj.io/tracking-id": "x"}}),
+            "Argo CD",
+        ),
+        (
+            json!({"ownerReferences": [{
+                "apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "name": "e", "uid": "u", "controller": true,
+            }]}),
+            "ExternalSecret/e",
+        ),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let lines = if at == 0 { &COMMANDS[..] } else { &COMMANDS[..1] };
+        for line in lines {
+            let api = FakeApi::new(&[
+                (&path("secrets", names::ADDITIONAL_SECRET), owned(metadata)),
+                (
+                    &path("secrets", &names::history_secret(0)),
+                    kept("2", &[("docker.io", AUTH)]),
+                ),
+                (&path("nodepullsecrets", "node-1"), node("Synced")),
+            ]);
+            let failure = refused(api.run(line));
+            let expected = format!(
+                "Secret `additional-pull-secret` belongs to `{owner}`, which would undo the change"
+            );
+            assert_eq!(failure.message, expected, "{line}");
+            assert_eq!(api.writes(), [""; 0], "{line}");
+            let forced = format!("{line} --force-conflicts");
+            assert_eq!(api.run(&forced), Ok(Exit::Done), "{forced}");
+        }
+    }
+}
+
+#[test]
+fn what_is_immutable_is_refused_before_the_api_server_does() {
+    for line in [ADD, "undo --yes", "remove --registry quay.io --yes"] {
+        let mut immutable = secret(&[("quay.io", OTHER_AUTH), ("ghcr.io", AUTH)]);
+        immutable["immutable"] = json!(true);
+        let api = FakeApi::new(&[
+            (&path("secrets", names::ADDITIONAL_SECRET), immutable),
+            (
+                &path("secrets", &names::history_secret(0)),
+                kept("2", &[("docker.io", AUTH)]),
+            ),
+            (&path("nodepullsecrets", "node-1"), node("Synced")),
+        ]);
+        let failure = refused(api.run(line));
+        let expected = "Secret `additional-pull-secret` is immutable";
+        assert_eq!(failure.message, expected, "{line}");
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn a_wait_ends_where_nothing_will_happen() {
+    let paused = json!({"rollout": {"paused": true}});
+    let none = json!({});
+    let rolling_out = [("Ready", "False", "RollingOut")];
+    let no_nodes = [("Ready", "False", "NoNodes")];
+    let halted = [
+        ("Ready", "False", "RollingOut"),
+        ("Degraded", "True", "RolloutHalted"),
+    ];
+    for (sentence, observed, spec, conditions, phase, deployment, expected) in [
+        (
+            "paused",
+            "101",
+            &paused,
+            &rolling_out[..],
+            "Pending",
+            deployment("kube-system", 1, 1),
+            "the rollout is paused",
+        ),
+        (
+            "halted",
+            "101",
+            &none,
+            &halted,
+            "RolledBack",
+            deployment("kube-system", 1, 1),
+            "the rollout stopped",
+        ),
+        (
+            "no nodes",
+            "101",
+            &none,
+            &no_nodes,
+            "Excluded",
+            deployment("kube-system", 1, 1),
+            "no node is selected",
+        ),
+        (
+            "no controller",
+            "",
+            &none,
+            &rolling_out,
+            "Pending",
+            deployment("kube-system", 0, 0),
+            "the controller is not running: Deployment `globalps-system/globalps-controller` has 0 replicas",
+        ),
+    ] {
+        let api = FakeApi::new(&[
+            (
+                &path("secrets", names::ADDITIONAL_SECRET),
+                secret(&[("quay.io", AUTH)]),
+            ),
+            (
+                &path("globalpullsecrets", names::GLOBAL_SECRET),
+                gps(observed, spec, conditions),
+            ),
+            (&path("nodepullsecrets", "node-1"), node(phase)),
+            (&path("deployments", names::CONTROLLER), deployment),
+        ]);
+        let failure = refused(api.run("status --wait --timeout 2s"));
+        assert!(
+            failure.message.starts_with(expected),
+            "{sentence}: {failure:?}"
+        );
+    }
+}
+
+#[test]
+fn what_add_takes_remove_takes() {
+    let api = FakeApi::new(&[(
+        &path("secrets", names::ADDITIONAL_SECRET),
+        secret(&[
+            ("https://registry-1.docker.io/v2/", AUTH),
+            ("hub.docker.com", AUTH),
+            ("intern", AUTH),
+            ("quay.io", AUTH),
+        ]),
+    )]);
+    for name in ["registry-1.docker.io", "hub.docker.com", "intern"] {
+        let ran = api.run(&format!("remove --registry {name} --yes"));
+        assert_eq!(ran, Ok(Exit::Done), "{name}");
+    }
+    let failure = refused(api.run("remove --registry hub.docker.com --yes"));
+    assert!(failure.hint.contains("Docker Hub"), "{failure:?}");
+}
+
+#[test]
+fn a_huge_timeout_is_no_timeout() {
+    for timeout in ["18446744073709551615", "9223372036854775807s"] {
+        let api = FakeApi::new(&[
+            (
+                &path("secrets", names::ADDITIONAL_SECRET),
+                secret(&[("quay.io", AUTH)]),
+            ),
+            (
+                &path("globalpullsecrets", names::GLOBAL_SECRET),
+                gps("101", &json!({}), &[("Ready", "True", "Synced")]),
+            ),
+            (&path("nodepullsecrets", "node-1"), node("Synced")),
+        ]);
+        let line = format!("status --wait --timeout {timeout} --request-timeout {timeout}");
+        assert_eq!(api.run(&line), Ok(Exit::Done));
+    }
+}
+
+/// The cluster once the controller has acted on the change.
+fn act(objects: &mut Objects) {
+    let additional = objects.get(&path("secrets", names::ADDITIONAL_SECRET));
+    let version = additional.map(|secret| secret["metadata"]["resourceVersion"].clone());
+    if version.is_none() {
+        objects.retain(|path, _| !path.contains("/nodepullsecrets/"));
+        objects.remove(&path("secrets", names::GLOBAL_SECRET));
+    }
+    for name in ["node-1", "node-2"] {
+        if let Some(object) = objects.get_mut(&path("nodepullsecrets", name)) {
+            object["status"]["phase"] = json!("Synced");
+        }
+    }
+    let config = objects.get_mut(&path("globalpullsecrets", names::GLOBAL_SECRET));
+    let config = config.expect("a GlobalPullSecret");
+    config["status"]["observedAdditional"] = json!(version.unwrap_or(json!("")));
+    config["status"]["conditions"] =
+        gps("", &json!({}), &[("Ready", "True", "Synced")])["status"]["conditions"].clone();
+}
+
+/// Everything that the commands read.
+fn rolled_out() -> FakeApi {
+    FakeApi::new(&[
+        (
+            &path("secrets", names::ADDITIONAL_SECRET),
+            secret(&[("quay.io", OTHER_AUTH), ("ghcr.io", AUTH)]),
+        ),
+        (
+            &path("secrets", names::GLOBAL_SECRET),
+            in_force(&[("quay.io", OTHER_AUTH)], &[]),
+        ),
+        (
+            &path("secrets", &names::history_secret(0)),
+            kept("2", &[("docker.io", AUTH)]),
+        ),
+        (
+            &path("globalpullsecrets", names::GLOBAL_SECRET),
+            gps("101", &json!({}), &[("Ready", "False", "RollingOut")]),
+        ),
+        (&path("nodepullsecrets", "node-1"), node("Synced")),
+        (&path("nodepullsecrets", "node-2"), node("RolledBack")),
+        (&path("nodes", "node-1"), json!({"metadata": {}})),
+        (
+            &path("deployments", names::CONTROLLER),
+            deployment(names::NAMESPACE, 1, 1),
+        ),
+    ])
+}
+
+fn right(permission: &Permission) -> Right {
+    let group = match permission.group {
+        "" => String::new(),
+        group => format!(".{group}"),
+    };
+    let namespace = match permission.place {
+        Place::Secrets => names::NAMESPACE,
+        Place::Controller => names::CONTROLLER_NAMESPACE,
+        Place::Cluster => "",
+    };
+    Right {
+        verb: permission.verb.to_owned(),
+        resource: format!("{}{group}", permission.resource),
+        namespace: namespace.to_owned(),
+        name: permission.name.clone(),
+    }
+}
+
+#[test]
+fn check_names_exactly_the_permissions_that_each_command_needs() {
+    const LIMIT: u32 = 2;
+    let all = permissions_of_commands(LIMIT);
+    for (line, commands) in [
+        ("status", &["status"][..]),
+        ("status --wait", &["status", "--wait"]),
+        ("diff", &["diff"]),
+        (ADD, &["add"]),
+        (&format!("{ADD} --wait"), &["add", "--wait"]),
+        (
+            "remove --registry quay.io --yes --wait",
+            &["remove", "--wait"],
+        ),
+        ("remove --all --yes --wait", &["remove --all", "--wait"]),
+        ("history", &["history"]),
+        ("undo --yes --wait", &["undo", "--wait"]),
+        ("pause", &["pause"]),
+        ("resume --wait", &["resume", "--wait"]),
+        ("retry", &["retry"]),
+        ("retry --wait", &["retry", "--wait"]),
+        ("explain quay.io/org/app:1", &["explain"]),
+    ] {
+        let timeout = if line.contains("--wait") {
+            " --timeout 5s"
+        } else {
+            ""
+        };
+        let line = &format!("{line}{timeout}");
+        let is_named = |permission: &&Permission| {
+            let mut named = permission.commands.iter();
+            permission.otherwise.is_empty() && named.any(|named| commands.contains(named))
+        };
+        let needed: Vec<&Permission> = all.iter().filter(is_named).collect();
+        let rights = needed.iter().map(|permission| right(permission)).collect();
+        let api = rolled_out().with_controller(act).allow_only(rights);
+        let ran = api.run(line);
+        assert!(ran.is_ok(), "{line}: {ran:?} {:?}", api.requests());
+        for missing in needed {
+            let rights = all.iter().filter(|it| *it != missing).map(right);
+            // A rollout that does not end: else it may end before the refusal of a watch arrives.
+            let ran = rolled_out().allow_only(rights.collect()).run(line);
+            let is_refused = ran.as_ref().is_err_and(|failure| failure.is(403));
+            assert!(is_refused, "{line} without {missing:?}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_dry_run_needs_no_cluster() {
+    let without_cluster = |line: &str| {
+        let flags = ["--kubeconfig", "/dev/null"];
+        run(line.split_whitespace().chain(flags))
+    };
+    for flags in ["", "-o yaml", "--source team-a"] {
+        let line = format!("{ADD} --dry-run=client {flags}");
+        assert_eq!(without_cluster(&line), Ok(Exit::Done), "{flags}");
+    }
+    for line in [ADD, "status", "diff"] {
+        let failure = refused(without_cluster(line));
+        assert!(
+            failure.message.starts_with("no cluster is configured"),
+            "{line}: {failure:?}"
+        );
+    }
+}
+
+#[test]
+fn a_dry_run_of_remove_changes_nothing() {
+    for line in [
+        "remove quay.io --dry-run",
+        "remove quay.io ghcr.io --dry-run=client",
+        "remove --all --dry-run",
+    ] {
+        let api = rolled_out();
+        assert_eq!(api.run(line), Ok(Exit::Done), "{line}");
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+    let api = rolled_out();
+    assert_eq!(api.run("remove quay.io --dry-run=server"), Ok(Exit::Done));
+    assert_eq!(api.writes().len(), 1);
+    let left = api.object(&path("secrets", names::ADDITIONAL_SECRET));
+    let before = rolled_out().object(&path("secrets", names::ADDITIONAL_SECRET));
+    assert_eq!(left, before);
+    assert_eq!(api.run("remove quay.io --yes"), Ok(Exit::Done));
+    let left = api.object(&path("secrets", names::ADDITIONAL_SECRET));
+    assert_eq!(
+        left.expect("one")["data"][names::DATA_KEY],
+        config(&[("ghcr.io", AUTH)])
+    );
+}
+
+#[test]
+fn history_shows_one_revision() {
+    assert_eq!(rolled_out().run("history --revision 2"), Ok(Exit::Done));
+    let failure = refused(rolled_out().run("history --revision 7"));
+    assert_eq!(failure.message, "revision 7 is not kept");
+}

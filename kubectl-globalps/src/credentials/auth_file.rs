@@ -1,0 +1,309 @@
+//! Docker's config.json and podman's auth.json as they are on a workstation, where programs may hold the passwords. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, parse};
+use serde::Deserialize;
+
+use crate::error::Failure;
+use crate::registry::HUB;
+use crate::registry::name::registry_name;
+
+/// Docker Hub as docker writes it.
+const HUB_KEY: &str = "https://index.docker.io/v1/";
+
+/// Credentials in a file or in a Secret.
+#[derive(Debug)]
+pub(crate) struct AuthFile {
+    /// For messages.
+    pub name: String,
+    config: DockerConfig,
+    helpers: Helpers,
+    /// Its user wrote it on this machine: the programs that it names may run.
+    is_own: bool,
+}
+
+/// Programs that keep the passwords instead of the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Helpers {
+    /// Of one registry each.
+    #[serde(default)]
+    cred_helpers: BTreeMap<String, String>,
+    /// Of all others.
+    #[serde(default)]
+    creds_store: String,
+}
+
+/// Where the password of a registry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Here(Credential),
+    /// The program `docker-credential-HELPER` has it under this name.
+    Helper {
+        helper: String,
+        server: String,
+    },
+}
+
+impl AuthFile {
+    pub(crate) fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
+        let name = name.into();
+        let config = parse(bytes).map_err(|error| {
+            Failure::new(
+                format!("{name} is no registry credentials file: {error}"),
+                "name docker's config.json or podman's auth.json; `kubectl globalps validate FILE` says more",
+            )
+        })?;
+        // The error would quote the file.
+        let helpers = serde_json::from_slice(bytes).map_err(|_| {
+            Failure::new(
+                format!("{name} names its credential helpers in a way that can't be read"),
+                "`credHelpers` is an object of texts, `credsStore` is a text",
+            )
+        })?;
+        Ok(Self {
+            name,
+            config,
+            helpers,
+            is_own: true,
+        })
+    }
+
+    /// The content of a Secret, or of a file for one. It must not choose the programs that run on this machine.
+    pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self, Failure> {
+        Ok(Self {
+            is_own: false,
+            ..Self::new(name, bytes)?
+        })
+    }
+
+    /// Every registry that there is something about, each by one name.
+    pub(crate) fn registries(&self) -> BTreeSet<String> {
+        let entries = self.config.entries().iter().map(Entry::key);
+        let helpers = self.helpers.cred_helpers.keys().map(String::as_str);
+        entries.chain(helpers).map(registry_name).collect()
+    }
+
+    /// Where to look for a registry's password, in docker's order; without programs, where the file is not the user's own.
+    /// Empty: the file says nothing of it.
+    pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
+        let mut places = self.all_places(registry)?;
+        if self.is_own {
+            return Ok(places);
+        }
+        let mut helper = None;
+        places.retain(|place| match place {
+            Place::Here(_) => true,
+            Place::Helper { helper: name, .. } => {
+                helper = Some(name.clone());
+                false
+            }
+        });
+        match helper.filter(|_| places.is_empty()) {
+            Some(helper) => Err(Failure::new(
+                format!(
+                    "{} leaves the password of `{registry}` to the program `docker-credential-{helper}`, which is not run for it",
+                    self.name
+                ),
+                "credential helpers are run for `--authfile` only; name the registries that it has a password for with `--registry`",
+            )),
+            None => Ok(places),
+        }
+    }
+
+    fn all_places(&self, registry: &str) -> Result<Vec<Place>, Failure> {
+        let helpers = self.helpers.cred_helpers.iter();
+        let mut own = helpers.filter(|(key, _)| registry_name(key) == registry);
+        if let Some((server, helper)) = own.next() {
+            return Ok(vec![Place::Helper {
+                helper: helper.clone(),
+                server: server.clone(),
+            }]);
+        }
+        let entries = self.config.entries().iter();
+        let entries: Vec<&Entry> = entries
+            .filter(|entry| registry_name(entry.key()) == registry)
+            .collect();
+        let mut places = Vec::new();
+        if !self.helpers.creds_store.is_empty() {
+            places.push(Place::Helper {
+                helper: self.helpers.creds_store.clone(),
+                server: match entries.first() {
+                    Some(entry) => entry.key().to_owned(),
+                    None if registry == HUB => HUB_KEY.to_owned(),
+                    None => registry.to_owned(),
+                },
+            });
+        }
+        for entry in entries {
+            if let Some(credential) = self.credential(registry, entry)? {
+                places.push(Place::Here(credential));
+            }
+        }
+        Ok(places)
+    }
+
+    /// `None`: the entry only marks a login; the password is stored elsewhere.
+    fn credential(&self, registry: &str, entry: &Entry) -> Result<Option<Credential>, Failure> {
+        let credential = entry.credential().map_err(|error| {
+            Failure::new(
+                format!(
+                    "the entry of `{registry}` in {} is not valid: {error}",
+                    self.name
+                ),
+                "log in to the registry once more, or take the entry out",
+            )
+        })?;
+        let complete = credential.filter(|credential| !credential.password.expose().is_empty());
+        if complete.is_none() && entry.has_identity_token() {
+            return Err(identity_token(registry, &self.name));
+        }
+        Ok(complete.cloned())
+    }
+}
+
+/// A node could not use it.
+pub(crate) fn identity_token(registry: &str, source: &str) -> Failure {
+    Failure::new(
+        format!(
+            "what {source} has for `{registry}` is an identity token, which a kubelet can't use"
+        ),
+        "make a robot account, service principal or access token for the nodes, and add its user and password",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{
+        "auths": {
+            "https://index.docker.io/v1/": {"auth": "dTpw"},
+            "quay.io": {"auth": "dTpx"},
+            "https://ghcr.io": {},
+            "registry.example.com/team": {"username": "u", "password": "p"},
+            "bad.example.com": {"auth": "cGFudHM="},
+            "acr.example.com": {"auth": "MDo=", "identitytoken": "t"}
+        },
+        "credHelpers": {"aws.example.com": "ecr-login", "quay.io": "pass"}
+    }"#;
+
+    fn shown(places: &Result<Vec<Place>, Failure>) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match places {
+            Ok(places) => places
+                .iter()
+                .map(|place| match place {
+                    Place::Here(c) => format!(
+                        "{}:{}",
+                        text(c.username.expose()),
+                        text(c.password.expose())
+                    ),
+                    Place::Helper { helper, server } => format!("{helper} {server}"),
+                })
+                .collect::<Vec<_>>()
+                .join(", "),
+            Err(failure) => failure.message.clone(),
+        }
+    }
+
+    #[test]
+    fn a_registrys_password_is_where_docker_would_look_for_it() {
+        let store = FILE.replacen('{', r#"{"credsStore": "desktop", "#, 1);
+        for (file, registry, expected) in [
+            (FILE, "docker.io", "u:p"),
+            (FILE, "quay.io", "pass quay.io"),
+            (FILE, "aws.example.com", "ecr-login aws.example.com"),
+            (FILE, "ghcr.io", ""),
+            (FILE, "other.example.com", ""),
+            (FILE, "registry.example.com/team", "u:p"),
+            (FILE, "registry.example.com", ""),
+            (
+                FILE,
+                "bad.example.com",
+                "the entry of `bad.example.com` in `f` is not valid: `auth` has no colon between user and password once decoded",
+            ),
+            (
+                FILE,
+                "acr.example.com",
+                "what `f` has for `acr.example.com` is an identity token, which a kubelet can't use",
+            ),
+            (
+                &store,
+                "docker.io",
+                "desktop https://index.docker.io/v1/, u:p",
+            ),
+            (&store, "ghcr.io", "desktop https://ghcr.io"),
+            (&store, "other.example.com", "desktop other.example.com"),
+            (&store, "quay.io", "pass quay.io"),
+        ] {
+            let file = AuthFile::new("`f`", file.as_bytes()).expect("a file");
+            assert_eq!(shown(&file.places(registry)), expected, "{registry}");
+        }
+        let empty = AuthFile::new("`f`", br#"{"credsStore": "desktop"}"#).expect("a file");
+        let hub = shown(&empty.places("docker.io"));
+        assert_eq!(hub, "desktop https://index.docker.io/v1/");
+    }
+
+    #[test]
+    fn a_program_runs_for_the_users_own_file_only() {
+        let store = FILE.replacen('{', r#"{"credsStore": "desktop", "#, 1);
+        for (file, registry, expected) in [
+            (FILE, "docker.io", "u:p"),
+            (
+                FILE,
+                "aws.example.com",
+                "Secret `a/b` leaves the password of `aws.example.com` to the program `docker-credential-ecr-login`, which is not run for it",
+            ),
+            (&store, "docker.io", "u:p"),
+            (
+                &store,
+                "ghcr.io",
+                "Secret `a/b` leaves the password of `ghcr.io` to the program `docker-credential-desktop`, which is not run for it",
+            ),
+        ] {
+            let file = AuthFile::of_others("Secret `a/b`", file.as_bytes()).expect("a file");
+            assert_eq!(shown(&file.places(registry)), expected, "{registry}");
+        }
+    }
+
+    #[test]
+    fn every_registry_of_a_file_has_one_name() {
+        let file = AuthFile::new("`f`", FILE.as_bytes()).expect("a file");
+        let registries = file.registries().into_iter().collect::<Vec<_>>();
+        assert_eq!(
+            registries,
+            [
+                "acr.example.com",
+                "aws.example.com",
+                "bad.example.com",
+                "docker.io",
+                "ghcr.io",
+                "quay.io",
+                "registry.example.com/team"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_refused_without_a_quote() {
+        for (text, expected) in [
+            (
+                "hunter2",
+                "`f` is no registry credentials file: not JSON (line 1, column 1)",
+            ),
+            (
+                r#"{"auths": "hunter2"}"#,
+                "`f` is no registry credentials file: `auths` is not an object",
+            ),
+            (
+                r#"{"credHelpers": {"a": {"hunter2": 1}}}"#,
+                "`f` names its credential helpers in a way that can't be read",
+            ),
+        ] {
+            let failure = AuthFile::new("`f`", text.as_bytes()).expect_err(text);
+            assert_eq!(failure.message, expected);
+        }
+    }
+}

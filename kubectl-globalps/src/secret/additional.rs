@@ -1,0 +1,503 @@
+//! The additional pull secret, or the Secret of another source: one registry more, some less. Pure.
+
+use std::collections::BTreeSet;
+
+use globalps_core::dockerconfig::{Credential, DockerConfig, Entry, Finding, parse, validate};
+use globalps_core::names;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use crate::error::Failure;
+use crate::registry::name::registry_name;
+
+const SECRET_TYPE: &str = "kubernetes.io/dockerconfigjson";
+
+/// What became of the Secret, in kubectl's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// A registry's credentials as they go into the Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Login {
+    /// See [`registry_name`].
+    pub registry: String,
+    pub credential: Credential,
+}
+
+/// The Secret with these credentials in it. Every other registry in `existing` stays as it is.
+pub(crate) fn with_logins(
+    existing: Option<Secret>,
+    namespace: &str,
+    name: &str,
+    logins: &[Login],
+) -> Result<(Secret, Outcome), Failure> {
+    let (mut secret, config, outcome) = match existing {
+        Some(secret) => {
+            let config = config_of(&secret)?;
+            (secret, config, Outcome::Configured)
+        }
+        None => (
+            empty(namespace, name),
+            DockerConfig::default(),
+            Outcome::Created,
+        ),
+    };
+    let names: BTreeSet<String> = logins.iter().map(|login| login.registry.clone()).collect();
+    let mut entries = without(&config, &names);
+    entries.extend(
+        logins
+            .iter()
+            .map(|login| Entry::from_credential(&login.registry, &login.credential)),
+    );
+    let result = config.with_entries(entries);
+    refuse_invalid(name, &validate(&result))?;
+    if outcome == Outcome::Configured && config.means_the_same(&result) {
+        return Ok((secret, Outcome::Unchanged));
+    }
+    refuse_immutable(&secret)?;
+    set(&mut secret, &result);
+    Ok((secret, outcome))
+}
+
+/// An immutable Secret can only be deleted.
+pub(crate) fn refuse_immutable(secret: &Secret) -> Result<(), Failure> {
+    if secret.immutable != Some(true) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("Secret `{}` is immutable", name_of(secret)),
+        "its owner must delete it and create it again without `immutable: true`; until then every node loses its credentials",
+    ))
+}
+
+/// Refuses to change credentials that another program would restore; with `force` that program is only named.
+pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<String>, Failure> {
+    let key = format!("f:{}", names::DATA_KEY);
+    let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
+    let title = format!("Secret `{}`", name_of(secret));
+    may_change_of(&title, &secret.metadata, holds, force)
+}
+
+/// The same of any object. `holds`: whether the fields of a manager are those that change.
+pub(crate) fn may_change_of(
+    title: &str,
+    metadata: &ObjectMeta,
+    holds: impl Fn(&Value) -> bool,
+    force: bool,
+) -> Result<Option<String>, Failure> {
+    match foreign_owner(metadata, holds) {
+        Some(owner) if !force => Err(Failure::new(
+            format!("{title} belongs to `{owner}`, which would undo the change"),
+            "change it at that program's source; `--force-conflicts` changes it here anyway",
+        )),
+        owner => Ok(owner),
+    }
+}
+
+/// Labels and annotations by which programs find their objects, the value if it matters, and the program.
+const MARKS: [(&str, &str, &str); 6] = [
+    ("app.kubernetes.io/managed-by", "Helm", "Helm"),
+    ("kustomize.toolkit.fluxcd.io/name", "", "Flux"),
+    ("helm.toolkit.fluxcd.io/name", "", "Flux"),
+    ("argocd.argoproj.io/instance", "", "Argo CD"),
+    ("argocd.argoproj.io/tracking-id", "", "Argo CD"),
+    (
+        "reconcile.external-secrets.io/managed",
+        "true",
+        "External Secrets",
+    ),
+];
+
+/// Who would undo a change: who else writes these fields, by the API server's record; who marks the object as its own; the
+/// object that controls it.
+fn foreign_owner(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<String> {
+    let marked = |(key, value, program): &(&str, &str, &'static str)| {
+        let marks = [&metadata.labels, &metadata.annotations];
+        let mut found = marks.into_iter().flatten().filter_map(|all| all.get(*key));
+        found
+            .any(|found| value.is_empty() || found == value)
+            .then_some(*program)
+    };
+    let references = metadata.owner_references.iter().flatten();
+    let controlling = || {
+        references
+            .clone()
+            .find(|reference| reference.controller == Some(true))
+    };
+    foreign_manager(metadata, holds)
+        .or_else(|| MARKS.iter().find_map(marked))
+        .map(str::to_owned)
+        .or_else(|| controlling().map(|it| format!("{}/{}", it.kind, it.name)))
+}
+
+/// What people use by hand, kubectl above all, undoes no change, and neither does globalps.
+fn foreign_manager(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<&str> {
+    // `before-first-apply` stands for unknown managers before the first apply.
+    const BY_HAND: [&str; 7] = [
+        "kubectl", "oc", "k9s", "Mozilla", "curl", "globalps", "before",
+    ];
+    let managers = metadata.managed_fields.iter().flatten();
+    managers
+        .filter(|entry| {
+            let fields = entry.fields_v1.as_ref();
+            fields.is_some_and(|fields| holds(&fields.0))
+        })
+        .filter_map(|entry| entry.manager.as_deref())
+        .find(|manager| {
+            let name = manager.split(['-', '/']).next().unwrap_or_default();
+            !BY_HAND.contains(&name)
+        })
+}
+
+/// What is left once registries are gone.
+#[derive(Debug)]
+pub(crate) enum Rest {
+    /// Not one of them was there.
+    Same,
+    Some(Box<Secret>),
+    /// No registry is left, so the Secret goes.
+    Nothing,
+}
+
+/// Takes registries out of the Secret. The second part: those that were not in it, as the user wrote them.
+pub(crate) fn without_registries(
+    mut secret: Secret,
+    registries: &[String],
+) -> Result<(Rest, Vec<String>), Failure> {
+    let config = config_of(&secret)?;
+    let entries = config.entries().iter();
+    let present: BTreeSet<String> = entries.map(|entry| registry_name(entry.key())).collect();
+    let missing: Vec<String> = registries
+        .iter()
+        .filter(|registry| !present.contains(*registry))
+        .cloned()
+        .collect();
+    if missing.len() == registries.len() {
+        return Ok((Rest::Same, missing));
+    }
+    let entries = without(&config, &registries.iter().cloned().collect());
+    if entries.is_empty() {
+        return Ok((Rest::Nothing, missing));
+    }
+    refuse_immutable(&secret)?;
+    set(&mut secret, &config.with_entries(entries));
+    Ok((Rest::Some(Box::new(secret)), missing))
+}
+
+/// The findings of a Secret as one error, if one of them is one.
+pub(crate) fn refuse_invalid(name: &str, findings: &[Finding]) -> Result<(), Failure> {
+    let errors: Vec<&Finding> = findings.iter().filter(|f| f.is_error()).collect();
+    let Some(first) = errors.first() else {
+        return Ok(());
+    };
+    let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let what = match name {
+        names::ADDITIONAL_SECRET => "the additional pull secret".to_owned(),
+        name => format!("Secret `{name}`"),
+    };
+    Err(Failure::new(
+        format!("{what} is not valid: {}", words.join("; ")),
+        first.hint,
+    ))
+}
+
+pub(crate) fn data_of<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+    let data = secret.data.as_ref()?.get(key)?;
+    Some(&data.0)
+}
+
+fn without(config: &DockerConfig, registries: &BTreeSet<String>) -> Vec<Entry> {
+    config
+        .entries()
+        .iter()
+        .filter(|entry| !registries.contains(&registry_name(entry.key())))
+        .cloned()
+        .collect()
+}
+
+/// What is in the Secret; one without the key is empty.
+pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig, Failure> {
+    let Some(bytes) = data_of(secret, names::DATA_KEY) else {
+        return Ok(DockerConfig::default());
+    };
+    parse(bytes).map_err(|error| {
+        let name = name_of(secret);
+        let source = match name {
+            names::ADDITIONAL_SECRET => String::new(),
+            name => format!(" --source {name}"),
+        };
+        Failure::new(
+            format!("Secret `{name}` can't be extended or cut: {error}"),
+            format!("start over with `kubectl globalps remove --all{source}`, or fix it with `kubectl edit`"),
+        )
+    })
+}
+
+fn name_of(secret: &Secret) -> &str {
+    secret.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn empty(namespace: &str, name: &str) -> Secret {
+    let mut secret = Secret {
+        type_: Some(SECRET_TYPE.to_owned()),
+        ..Secret::default()
+    };
+    secret.metadata.name = Some(name.to_owned());
+    secret.metadata.namespace = Some(namespace.to_owned());
+    secret
+}
+
+fn set(secret: &mut Secret, config: &DockerConfig) {
+    secret
+        .data
+        .get_or_insert_default()
+        .insert(names::DATA_KEY.to_owned(), ByteString(config.render()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::dockerconfig::{self, validate_bytes};
+
+    /// `u:p` for each registry.
+    fn logins(registries: &[&str]) -> Vec<Login> {
+        let credential = Credential {
+            username: dockerconfig::Secret::new("u"),
+            password: dockerconfig::Secret::new("p"),
+        };
+        let login = |registry: &&str| Login {
+            registry: (*registry).to_owned(),
+            credential: credential.clone(),
+        };
+        registries.iter().map(login).collect()
+    }
+
+    fn secret(config: &str) -> Secret {
+        let mut secret = empty("kube-system", names::ADDITIONAL_SECRET);
+        secret.metadata.resource_version = Some("7".to_owned());
+        secret.data = Some(
+            [
+                ("other".to_owned(), ByteString(b"stays".to_vec())),
+                (
+                    names::DATA_KEY.to_owned(),
+                    ByteString(config.as_bytes().to_vec()),
+                ),
+            ]
+            .into(),
+        );
+        secret
+    }
+
+    fn text(secret: &Secret) -> String {
+        let data = data_of(secret, names::DATA_KEY).expect("data");
+        String::from_utf8(data.to_vec()).expect("UTF-8")
+    }
+
+    #[test]
+    fn adding_keeps_every_other_registry_and_key() {
+        for (before, expected) in [
+            (
+                r#"{"auths":{"a":{"auth":"dTpx"}}}"#,
+                r#"{"auths":{"a":{"auth":"dTpx"},"r":{"auth":"dTpw"}}}"#,
+            ),
+            (
+                r#"{"auths":{"https://r/v1/":{"auth":"dTpx","email":"e"}},"credsStore":"x"}"#,
+                r#"{"auths":{"r":{"auth":"dTpw"}},"credsStore":"x"}"#,
+            ),
+            (
+                r#"{"auths":{"r":{"auth":"broken"}}}"#,
+                r#"{"auths":{"r":{"auth":"dTpw"}}}"#,
+            ),
+        ] {
+            let (secret, outcome) = with_logins(
+                Some(secret(before)),
+                "n",
+                names::ADDITIONAL_SECRET,
+                &logins(&["r"]),
+            )
+            .expect("valid");
+            assert_eq!(outcome, Outcome::Configured);
+            assert_eq!(text(&secret), expected);
+            assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
+            assert_eq!(secret.metadata.resource_version.as_deref(), Some("7"));
+        }
+    }
+
+    #[test]
+    fn the_first_registry_creates_the_secret_of_the_right_type() {
+        let (secret, outcome) =
+            with_logins(None, "n", names::ADDITIONAL_SECRET, &logins(&["r"])).expect("valid");
+        assert_eq!(outcome, Outcome::Created);
+        assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
+        assert_eq!(secret.type_.as_deref(), Some(SECRET_TYPE));
+        assert_eq!(secret.metadata.namespace.as_deref(), Some("n"));
+    }
+
+    #[test]
+    fn the_same_credential_again_changes_nothing() {
+        let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
+        let (after, outcome) = with_logins(
+            Some(secret(before)),
+            "n",
+            names::ADDITIONAL_SECRET,
+            &logins(&["r"]),
+        )
+        .expect("valid");
+        assert_eq!(outcome, Outcome::Unchanged);
+        assert_eq!(text(&after), before);
+    }
+
+    #[test]
+    fn nothing_is_added_to_a_secret_that_is_not_valid() {
+        for (before, expected) in [
+            (
+                "hunter2",
+                "Secret `additional-pull-secret` can't be extended or cut: not JSON (line 1, column 1)",
+            ),
+            (
+                r#"{"auths":{"a":{"auth":"hunter2!"},"b":{"auth":"cGFudHM="}}}"#,
+                "the additional pull secret is not valid: `a`: `auth` is not base64 (byte 7); \
+                 `b`: `auth` has no colon between user and password once decoded",
+            ),
+        ] {
+            let failure = with_logins(
+                Some(secret(before)),
+                "n",
+                names::ADDITIONAL_SECRET,
+                &logins(&["r"]),
+            )
+            .expect_err("not valid");
+            assert_eq!(failure.message, expected);
+        }
+    }
+
+    #[test]
+    fn removing_takes_out_what_was_named_and_nothing_else() {
+        let before = r#"{"auths":{"a":{"auth":"dTpx"},"https://r/":{"auth":"dTpw"}}}"#;
+        let cut = |registries: &[&str]| {
+            let registries: Vec<String> = registries.iter().map(|r| (*r).to_owned()).collect();
+            without_registries(secret(before), &registries).expect("valid")
+        };
+        let (rest, missing) = cut(&["r", "x"]);
+        let Rest::Some(rest) = rest else {
+            unreachable!("one is left")
+        };
+        assert_eq!(text(&rest), r#"{"auths":{"a":{"auth":"dTpx"}}}"#);
+        assert_eq!(missing, ["x"]);
+        assert!(matches!(cut(&["r", "a"]), (Rest::Nothing, missing) if missing.is_empty()));
+        assert!(matches!(cut(&["x"]), (Rest::Same, missing) if missing == ["x"]));
+    }
+
+    #[test]
+    fn a_secret_belongs_to_the_program_that_wrote_its_credentials() {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+        for (manager, fields, expected) in [
+            (
+                "argocd-controller",
+                ".dockerconfigjson",
+                Some("argocd-controller"),
+            ),
+            (
+                "kustomize-controller",
+                ".dockerconfigjson",
+                Some("kustomize-controller"),
+            ),
+            (
+                "external-secrets",
+                ".dockerconfigjson",
+                Some("external-secrets"),
+            ),
+            ("Helm", ".dockerconfigjson", Some("Helm")),
+            ("argocd-controller", "other", None),
+            ("kubectl", ".dockerconfigjson", None),
+            ("kubectl-client-side-apply", ".dockerconfigjson", None),
+            (names::PLUGIN_MANAGER, ".dockerconfigjson", None),
+            ("oc", ".dockerconfigjson", None),
+            ("before-first-apply", ".dockerconfigjson", None),
+        ] {
+            let mut secret = secret("{}");
+            let fields = serde_json::json!({"f:data": {".": {}, format!("f:{fields}"): {}}});
+            secret.metadata.managed_fields = Some(vec![ManagedFieldsEntry {
+                manager: Some(manager.to_owned()),
+                fields_v1: Some(FieldsV1(fields)),
+                ..ManagedFieldsEntry::default()
+            }]);
+            let forced = may_change(&secret, true);
+            assert_eq!(forced, Ok(expected.map(str::to_owned)), "{manager}");
+            assert_eq!(
+                may_change(&secret, false).is_err(),
+                expected.is_some(),
+                "{manager}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_immutable_secret_is_not_changed_and_says_so() {
+        let mut secret = secret(r#"{"auths":{"r":{"auth":"dTpx"}}}"#);
+        secret.immutable = Some(true);
+        let failure = with_logins(Some(secret), "n", names::ADDITIONAL_SECRET, &logins(&["r"]))
+            .expect_err("immutable");
+        assert_eq!(
+            failure.message,
+            "Secret `additional-pull-secret` is immutable"
+        );
+    }
+
+    #[test]
+    fn another_source_is_named_as_it_is() {
+        let (secret, _) = with_logins(None, "n", "team-a", &logins(&["r"])).expect("valid");
+        assert_eq!(secret.metadata.name.as_deref(), Some("team-a"));
+        let mut bad = secret;
+        bad.data = Some([(names::DATA_KEY.to_owned(), ByteString(b"{".to_vec()))].into());
+        let failure = with_logins(Some(bad), "n", "team-a", &logins(&["r"])).expect_err("bad");
+        assert!(
+            failure.message.starts_with("Secret `team-a` can't"),
+            "{failure:?}"
+        );
+        assert!(
+            failure.hint.contains("--all --source team-a`"),
+            "{failure:?}"
+        );
+        let findings = validate_bytes(br#"{"auths":{"r":{"auth":"hunter2!"}}}"#).1;
+        let failure = refuse_invalid("team-a", &findings).expect_err("not valid");
+        assert!(
+            failure
+                .message
+                .starts_with("Secret `team-a` is not valid: `r`:"),
+            "{failure:?}"
+        );
+    }
+
+    #[test]
+    fn docker_hub_is_one_registry_by_either_name() {
+        let before = r#"{"auths":{"https://index.docker.io/v1/":{"auth":"dTpx"}}}"#;
+        let (after, _) = with_logins(
+            Some(secret(before)),
+            "n",
+            names::ADDITIONAL_SECRET,
+            &logins(&["docker.io"]),
+        )
+        .expect("valid");
+        assert_eq!(text(&after), r#"{"auths":{"docker.io":{"auth":"dTpw"}}}"#);
+        let (rest, _) =
+            without_registries(secret(before), &["docker.io".to_owned()]).expect("valid");
+        assert!(matches!(rest, Rest::Nothing));
+    }
+}

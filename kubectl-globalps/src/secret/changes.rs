@@ -1,0 +1,581 @@
+//! What an additional pull secret changes against what is in force. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globalps_core::api::GlobalPullSecretSpec;
+use globalps_core::dockerconfig::{
+    DockerConfig, Entry, Precedence, merge, shown_key, validate_bytes,
+};
+use globalps_core::names;
+use globalps_core::provider::{Scope, parse_scoped};
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+
+use crate::secret::additional::data_of;
+use crate::secret::effects::Effects;
+use crate::secret::scope::ScopeChange;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Added,
+    Changed,
+    /// It goes, and the credential of another pull secret takes its place.
+    #[serde(rename = "changed")]
+    Replaced,
+    /// It takes the place of the credential of the original pull secret or of another source.
+    Overridden,
+    /// The credential of the original pull secret or of another source stays in its place.
+    Shadowed,
+    Removed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Change {
+    /// Canonical name.
+    pub registry: String,
+    pub change: Kind,
+}
+
+/// `diff -o json`: scripts rely on its shape.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Difference {
+    pub changes: Vec<Change>,
+    pub lagging_nodes: Vec<String>,
+    /// Of sources that have a scope, or had one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<ScopeChange>,
+    #[serde(flatten)]
+    pub effects: Effects,
+}
+
+impl Difference {
+    /// Whether anything but nodes that lag differs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.scopes.is_empty() && self.effects.delivery.is_none()
+    }
+
+    /// What differs beside registries, a signed line each.
+    pub(crate) fn beside(&self) -> String {
+        let scopes: String = self.scopes.iter().map(ScopeChange::text).collect();
+        self.effects.change() + &scopes
+    }
+}
+
+/// What the controller put in force last.
+#[derive(Debug, Default)]
+pub(crate) struct InForce {
+    /// Content of the pull secret that is compared: the additional one, or that of another source.
+    pub additional: DockerConfig,
+    pub original: DockerConfig,
+    pub precedence: Precedence,
+    /// Sources of every pod with a higher precedence than the one that is compared, and with a lower one.
+    pub before: DockerConfig,
+    pub after: DockerConfig,
+    /// Sources that only some pods may use.
+    pub scoped: Vec<(String, Scope)>,
+    /// Names of the sources that every pod may use.
+    pub everybodys: Vec<String>,
+}
+
+impl InForce {
+    /// One content, with no other source beside it.
+    pub(crate) fn only(additional: DockerConfig) -> Self {
+        Self {
+            additional,
+            ..Self::default()
+        }
+    }
+
+    /// `compared`: name of the pull secret.
+    pub(crate) fn of(
+        global: Option<&Secret>,
+        spec: Option<&GlobalPullSecretSpec>,
+        compared: &str,
+    ) -> Self {
+        let config = |key: &str| {
+            global
+                .and_then(|secret| data_of(secret, key))
+                .and_then(|bytes| validate_bytes(bytes).0)
+                .unwrap_or_default()
+        };
+        let scoped = global.and_then(|secret| data_of(secret, names::SCOPED_KEY));
+        let scoped = scoped.and_then(|bytes| parse_scoped(bytes).ok());
+        let scoped: Vec<(String, Scope)> = scoped
+            .unwrap_or_default()
+            .into_iter()
+            .map(|scoped| (scoped.source, scoped.scope))
+            .collect();
+        let keys = global.and_then(|secret| secret.data.as_ref());
+        let sources = keys.into_iter().flat_map(|data| data.keys());
+        let sources = sources.filter_map(|key| key.strip_prefix(names::LAST_SOURCE_KEY_PREFIX));
+        let is_scoped = |source: &str| scoped.iter().any(|(name, _)| name == source);
+        let everybodys = sources.filter(|source| !is_scoped(source));
+        let mut found = Self {
+            original: config(names::LAST_ORIGINAL_KEY),
+            precedence: spec.map(|spec| spec.precedence).unwrap_or_default(),
+            everybodys: everybodys.map(str::to_owned).collect(),
+            scoped,
+            ..Self::default()
+        };
+        let names = spec.into_iter().flat_map(|spec| &spec.sources);
+        let names = names.map(|source| source.name.as_str());
+        let names = names.filter(|name| found.everybodys.iter().any(|known| known == name));
+        let further = names.map(|name| (name, format!("{}{name}", names::LAST_SOURCE_KEY_PREFIX)));
+        let additional = (
+            names::ADDITIONAL_SECRET,
+            names::LAST_ADDITIONAL_KEY.to_owned(),
+        );
+        let all: Vec<(&str, String)> = std::iter::once(additional).chain(further).collect();
+        let at = all.iter().position(|(name, _)| *name == compared);
+        let combined = |some: &[(&str, String)]| {
+            let contents = some.iter().map(|(_, key)| config(key));
+            contents.fold(DockerConfig::default(), |first, next| {
+                first_wins(&first, &next)
+            })
+        };
+        let (before, rest) = all.split_at(at.unwrap_or(all.len()));
+        let (own, after) = rest.split_at(rest.len().min(1));
+        (found.before, found.additional, found.after) =
+            (combined(before), combined(own), combined(after));
+        found
+    }
+
+    /// What nodes have for every pod with this content in place of the compared one.
+    pub(crate) fn effective(&self, content: &DockerConfig) -> DockerConfig {
+        let combined = first_wins(&self.before, &first_wins(content, &self.after));
+        merge(&self.original, &combined, self.precedence).config
+    }
+}
+
+fn first_wins(first: &DockerConfig, second: &DockerConfig) -> DockerConfig {
+    merge(second, first, Precedence::Additional).config
+}
+
+/// One element for each registry for which nodes have something else once `proposed` is in force, by name; and for those
+/// of `proposed` that do not come into force.
+pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change> {
+    let before = in_force.additional.by_canonical_key();
+    let after = proposed.by_canonical_key();
+    let (on_nodes, next) = (
+        in_force.effective(&in_force.additional),
+        in_force.effective(proposed),
+    );
+    let (on_nodes, next) = (on_nodes.by_canonical_key(), next.by_canonical_key());
+    let registries: BTreeSet<&str> = before
+        .keys()
+        .chain(after.keys())
+        .map(AsRef::as_ref)
+        .collect();
+    let kind = |registry: &str| {
+        let is_same = |a: Option<&&Entry>, b: Option<&&Entry>| {
+            a.zip(b).is_some_and(|(a, b)| a.means_the_same(b))
+        };
+        let (before, after) = (before.get(registry), after.get(registry));
+        let (on_nodes, next) = (on_nodes.get(registry), next.get(registry));
+        match (on_nodes, next) {
+            (None, None) => None,
+            (None, Some(_)) => Some(Kind::Added),
+            (Some(_), None) => Some(Kind::Removed),
+            (Some(_), Some(_)) if is_same(on_nodes, next) => {
+                let is_shadowed =
+                    after.is_some() && !is_same(after, next) && !is_same(before, after);
+                is_shadowed.then_some(Kind::Shadowed)
+            }
+            (Some(_), Some(_)) if after.is_none() => Some(Kind::Replaced),
+            (Some(_), Some(_)) if is_same(before, on_nodes) => Some(Kind::Changed),
+            (Some(_), Some(_)) => Some(Kind::Overridden),
+        }
+    };
+    registries
+        .into_iter()
+        .filter_map(|registry| {
+            Some(Change {
+                registry: shown_key(registry),
+                change: kind(registry)?,
+            })
+        })
+        .collect()
+}
+
+const REPLACED: &str = "*** (after, another pull secret)";
+
+/// The changes as kubectl shows them, with every credential masked.
+pub(crate) fn text(changes: &[Change]) -> String {
+    changes
+        .iter()
+        .flat_map(|Change { registry, change }| match change {
+            Kind::Added => vec![format!("+{registry}: ***")],
+            Kind::Removed => vec![format!("-{registry}: ***")],
+            Kind::Changed => vec![
+                format!("-{registry}: *** (before)"),
+                format!("+{registry}: *** (after)"),
+            ],
+            Kind::Replaced => vec![
+                format!("-{registry}: *** (before)"),
+                format!("+{registry}: {REPLACED}"),
+            ],
+            Kind::Overridden => vec![
+                format!("-{registry}: *** (before, another pull secret)"),
+                format!("+{registry}: *** (after)"),
+            ],
+            Kind::Shadowed => vec![format!(
+                " {registry}: *** (shadowed: another pull secret wins)"
+            )],
+        })
+        .map(|line| line + "\n")
+        .collect()
+}
+
+/// Both sides as text, one line a registry, every credential masked: what another program may compare.
+pub(crate) fn sides(
+    in_force: &InForce,
+    proposed: &DockerConfig,
+    changes: &[Change],
+) -> (String, String) {
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    for config in [&in_force.additional, proposed] {
+        for key in config.by_canonical_key().keys() {
+            before.insert(shown_key(key), "***");
+        }
+    }
+    after.clone_from(&before);
+    for Change { registry, change } in changes {
+        match change {
+            Kind::Added => {
+                before.remove(registry);
+            }
+            Kind::Removed => {
+                after.remove(registry);
+            }
+            Kind::Changed => {
+                before.insert(registry.clone(), "*** (before)");
+                after.insert(registry.clone(), "*** (after)");
+            }
+            Kind::Replaced => {
+                before.insert(registry.clone(), "*** (before)");
+                after.insert(registry.clone(), REPLACED);
+            }
+            Kind::Overridden => {
+                before.insert(registry.clone(), "*** (before, another pull secret)");
+                after.insert(registry.clone(), "*** (after)");
+            }
+            Kind::Shadowed => {
+                after.insert(registry.clone(), "*** (shadowed: another pull secret wins)");
+            }
+        }
+    }
+    let text = |side: &BTreeMap<String, &str>| {
+        let lines = side.iter();
+        let lines = lines.map(|(registry, shown)| [registry, ": ", shown, "\n"].concat());
+        lines.collect()
+    };
+    (text(&before), text(&after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `"a:dTpw b:dTpx"` as credentials.
+    fn config(text: &str) -> DockerConfig {
+        let auths: Vec<String> = text
+            .split_whitespace()
+            .filter_map(|word| word.split_once(':'))
+            .map(|(key, auth)| format!(r#""{key}":{{"auth":"{auth}"}}"#))
+            .collect();
+        globalps_core::dockerconfig::parse(
+            format!(r#"{{"auths":{{{}}}}}"#, auths.join(",")).as_bytes(),
+        )
+        .expect("credentials")
+    }
+
+    #[test]
+    fn a_change_is_named_by_what_it_does_to_the_nodes() {
+        use Kind::{Added, Changed, Overridden, Removed, Shadowed};
+        use Precedence::{Additional, Original};
+        for (sentence, original, before, after, precedence, expected) in [
+            ("the same is none", "", "a:dTpw", "a:dTpw", Additional, None),
+            ("new", "", "", "a:dTpw", Additional, Some(Added)),
+            (
+                "another password",
+                "",
+                "a:dTpw",
+                "a:dTpx",
+                Additional,
+                Some(Changed),
+            ),
+            ("withdrawn", "", "a:dTpw", "", Additional, Some(Removed)),
+            (
+                "instead of the original's",
+                "a:dTpw",
+                "",
+                "a:dTpx",
+                Additional,
+                Some(Overridden),
+            ),
+            (
+                "which wins where it is to win",
+                "a:dTpw",
+                "",
+                "a:dTpx",
+                Original,
+                Some(Shadowed),
+            ),
+            (
+                "the original's own changes nothing",
+                "a:dTpw",
+                "",
+                "a:dTpw",
+                Additional,
+                None,
+            ),
+            (
+                "again another one",
+                "a:dTpw",
+                "a:dTpx",
+                "a:dTpy",
+                Additional,
+                Some(Changed),
+            ),
+            (
+                "back to the original's",
+                "a:dTpw",
+                "a:dTpx",
+                "a:dTpw",
+                Additional,
+                Some(Changed),
+            ),
+            (
+                "shadowed before and after",
+                "a:dTpw",
+                "a:dTpx",
+                "a:dTpx",
+                Original,
+                None,
+            ),
+        ] {
+            let in_force = InForce {
+                additional: config(before),
+                original: config(original),
+                precedence,
+                ..InForce::default()
+            };
+            let found = changes(&in_force, &config(after));
+            let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+            assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_counts_is_what_nodes_have() {
+        use Kind::{Overridden, Replaced, Shadowed};
+        for (sentence, before, after, proposed, in_force_now, expected) in [
+            (
+                "nodes keep the original's",
+                "",
+                "",
+                "",
+                "r:dTpx",
+                Some(Replaced),
+            ),
+            (
+                "another source takes its place",
+                "",
+                "r:dTpy",
+                "",
+                "r:dTpx",
+                Some(Replaced),
+            ),
+            (
+                "another source has the same",
+                "",
+                "r:dTpx",
+                "",
+                "r:dTpx",
+                None,
+            ),
+            (
+                "the original's was in force already",
+                "",
+                "",
+                "",
+                "r:dTpw",
+                None,
+            ),
+            (
+                "it replaces another source's",
+                "",
+                "r:dTpy",
+                "r:dTpx",
+                "",
+                Some(Overridden),
+            ),
+            (
+                "another source wins",
+                "r:dTpy",
+                "",
+                "r:dTpx",
+                "",
+                Some(Shadowed),
+            ),
+        ] {
+            let in_force = InForce {
+                additional: config(in_force_now),
+                original: config("r:dTpw"),
+                before: config(before),
+                after: config(after),
+                ..InForce::default()
+            };
+            let found = changes(&in_force, &config(proposed));
+            let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+            assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn sources_are_compared_in_their_order_of_precedence() {
+        let mut global = Secret::default();
+        let bytes = |text: &str| k8s_openapi::ByteString(config(text).render());
+        let contents = [
+            (names::LAST_ADDITIONAL_KEY, "a:dTpw"),
+            (names::LAST_ORIGINAL_KEY, "o:dTpw"),
+            ("last-good-source.s", "a:dTpx s:dTpw t:dTpw"),
+            ("last-good-source.t", "t:dTpx"),
+        ];
+        let contents = contents.map(|(key, text)| (key.to_owned(), bytes(text)));
+        global.data = Some(contents.into());
+        let spec = r#"{"sources":[{"name":"s"},{"name":"t"},{"name":"unread"}]}"#;
+        let spec: GlobalPullSecretSpec = serde_json::from_str(spec).expect("a spec");
+        let keys = |config: &DockerConfig| -> Vec<String> {
+            let all = config.by_canonical_key();
+            all.keys().map(ToString::to_string).collect()
+        };
+        for (compared, before, own, after) in [
+            (
+                names::ADDITIONAL_SECRET,
+                vec![],
+                vec!["a"],
+                vec!["a", "s", "t"],
+            ),
+            ("s", vec!["a"], vec!["a", "s", "t"], vec!["t"]),
+            ("new", vec!["a", "s", "t"], vec![], vec![]),
+        ] {
+            let found = InForce::of(Some(&global), Some(&spec), compared);
+            let parts = [&found.before, &found.additional, &found.after].map(keys);
+            assert_eq!(parts, [before, own, after], "{compared}");
+            let effective = found.effective(&found.additional);
+            assert!(effective.means_the_same(&config("a:dTpw s:dTpw t:dTpw o:dTpw")));
+        }
+    }
+
+    #[test]
+    fn another_spelling_of_a_registry_is_no_change() {
+        let in_force = InForce {
+            additional: config("quay.io:dTpw"),
+            ..InForce::default()
+        };
+        let same = globalps_core::dockerconfig::parse(
+            br#"{"auths":{"https://quay.io/v1/":{"username":"u","password":"p"}}}"#,
+        )
+        .expect("credentials");
+        assert_eq!(changes(&in_force, &same), []);
+    }
+
+    #[test]
+    fn credentials_are_masked() {
+        let all = [
+            Kind::Added,
+            Kind::Removed,
+            Kind::Changed,
+            Kind::Replaced,
+            Kind::Overridden,
+            Kind::Shadowed,
+        ]
+        .map(|change| Change {
+            registry: "r".to_owned(),
+            change,
+        });
+        assert_eq!(
+            text(&all),
+            "\
++r: ***
+-r: ***
+-r: *** (before)
++r: *** (after)
+-r: *** (before)
++r: *** (after, another pull secret)
+-r: *** (before, another pull secret)
++r: *** (after)
+ r: *** (shadowed: another pull secret wins)
+"
+        );
+    }
+
+    #[test]
+    fn both_sides_have_every_registry_and_no_credential() {
+        let in_force = InForce {
+            additional: config("a:dTpw b:dTpw same:dTpw"),
+            ..InForce::default()
+        };
+        let proposed = config("b:dTpx c:dTpw same:dTpw");
+        let changes = changes(&in_force, &proposed);
+        let (before, after) = sides(&in_force, &proposed, &changes);
+        assert_eq!(before, "a: ***\nb: *** (before)\nsame: ***\n");
+        assert_eq!(after, "b: *** (after)\nc: ***\nsame: ***\n");
+    }
+
+    #[test]
+    fn the_json_is_what_scripts_rely_on() {
+        let mut difference = Difference {
+            changes: vec![Change {
+                registry: "quay.io".to_owned(),
+                change: Kind::Overridden,
+            }],
+            lagging_nodes: vec!["node-2".to_owned()],
+            scopes: Vec::new(),
+            effects: Effects::default(),
+        };
+        assert_eq!(
+            serde_json::to_string(&difference).expect("JSON"),
+            r#"{"changes":[{"registry":"quay.io","change":"overridden"}],"laggingNodes":["node-2"]}"#
+        );
+        difference.changes.clear();
+        assert!(difference.is_empty());
+        difference.scopes = vec![ScopeChange {
+            source: "s".to_owned(),
+            before: String::new(),
+            after: "pods of a".to_owned(),
+        }];
+        difference.effects.new_ports = vec!["r:99".to_owned()];
+        difference.effects.restarts_kubelets = Some(true);
+        assert_eq!(
+            serde_json::to_string(&difference).expect("JSON"),
+            r#"{"changes":[],"laggingNodes":["node-2"],"scopes":[{"source":"s","before":"","after":"pods of a"}],"newPorts":["r:99"],"restartsKubelets":true}"#
+        );
+        assert!(!difference.is_empty());
+        assert_eq!(difference.beside(), "+source `s`: pods of a\n");
+    }
+
+    #[test]
+    fn sources_in_force_are_for_every_pod_or_for_some() {
+        use globalps_core::provider::{ScopedConfig, render_scoped};
+        use k8s_openapi::ByteString;
+        let scope: Scope = serde_json::from_str(r#"{"namespaces":["team-*"]}"#).expect("a scope");
+        let scoped = render_scoped(&[ScopedConfig {
+            source: "team".to_owned(),
+            scope: scope.clone(),
+            config: config("a:dTpw"),
+        }]);
+        let mut global = Secret::default();
+        let keys = ["last-good-source.team", "last-good-source.all", "other"];
+        let data = keys.map(|key| (key.to_owned(), ByteString(b"{}".to_vec())));
+        let data = data.into_iter();
+        let scoped = (names::SCOPED_KEY.to_owned(), ByteString(scoped));
+        global.data = Some(data.chain([scoped]).collect());
+        let in_force = InForce::of(Some(&global), None, names::ADDITIONAL_SECRET);
+        assert_eq!(in_force.scoped, [("team".to_owned(), scope)]);
+        assert_eq!(in_force.everybodys, ["all"]);
+    }
+}

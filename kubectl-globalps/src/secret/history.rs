@@ -1,0 +1,315 @@
+//! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
+
+use globalps_core::dockerconfig::{DockerConfig, shown_key, validate_bytes};
+use globalps_core::names;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+
+use crate::secret::additional::data_of;
+use crate::secret::changes::{Change, InForce, Kind, changes};
+use crate::terminal::columns::columns;
+use crate::terminal::layout::age;
+
+/// One of the Secrets that the controller keeps.
+#[derive(Debug)]
+pub(crate) struct Revision {
+    pub number: i64,
+    pub rolled_out: Option<Timestamp>,
+    pub bytes: Vec<u8>,
+    pub config: DockerConfig,
+}
+
+impl Revision {
+    /// `None`: the Secret is not one that the controller keeps.
+    pub(crate) fn of(secret: &Secret) -> Option<Self> {
+        Self::at(secret, names::DATA_KEY)
+    }
+
+    /// The one that is in force, from the merged Secret; `None`: there is none.
+    pub(crate) fn in_force(global: &Secret) -> Option<Self> {
+        Self::at(global, names::LAST_ADDITIONAL_KEY)
+    }
+
+    fn at(secret: &Secret, key: &str) -> Option<Self> {
+        let annotations = secret.metadata.annotations.as_ref()?;
+        let number = annotations.get(names::REVISION_ANNOTATION)?.parse().ok()?;
+        let rolled_out = annotations.get(names::ROLLED_OUT_ANNOTATION);
+        let bytes = data_of(secret, key)?;
+        Some(Self {
+            number,
+            rolled_out: rolled_out.and_then(|time| time.parse().ok()),
+            bytes: bytes.to_vec(),
+            config: validate_bytes(bytes).0.unwrap_or_default(),
+        })
+    }
+}
+
+/// The newest first, that in force among them; each revision once.
+pub(crate) fn sorted(
+    slots: impl IntoIterator<Item = Secret>,
+    global: Option<&Secret>,
+) -> Vec<Revision> {
+    let kept = slots.into_iter().filter_map(|secret| Revision::of(&secret));
+    let mut revisions: Vec<Revision> = global
+        .and_then(Revision::in_force)
+        .into_iter()
+        .chain(kept)
+        .collect();
+    revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+    revisions.dedup_by_key(|revision| revision.number);
+    revisions
+}
+
+/// Where going back leads when nobody says where: to the newest one with which nodes have something else than with what is in
+/// the Secret now.
+/// `now`: what is in the Secret; `None`: no Secret, or nothing that could be read.
+pub(crate) fn last_other<'a>(
+    revisions: &'a [Revision],
+    now: Option<&DockerConfig>,
+    in_force: &InForce,
+) -> Option<&'a Revision> {
+    let now = now.map(|now| in_force.effective(now));
+    let differs = |revision: &&Revision| {
+        let then = in_force.effective(&revision.config);
+        now.as_ref().is_none_or(|now| !now.means_the_same(&then))
+    };
+    revisions.iter().find(differs)
+}
+
+/// `history -o json`: scripts rely on its shape.
+#[derive(Debug, Serialize)]
+pub(crate) struct History {
+    pub revisions: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    pub revision: i64,
+    /// RFC 3339; empty: not known.
+    pub rolled_out: String,
+    pub in_force: bool,
+    pub registries: Vec<String>,
+    /// What going back to it would change.
+    pub changes: Vec<Change>,
+    #[serde(skip)]
+    since: Option<Timestamp>,
+}
+
+impl History {
+    pub(crate) fn of(revisions: &[Revision], in_force: &InForce) -> Self {
+        let row = |revision: &Revision| {
+            let entries = revision.config.entries().iter();
+            Row {
+                revision: revision.number,
+                rolled_out: revision
+                    .rolled_out
+                    .map_or(String::new(), |time| time.to_string()),
+                in_force: !in_force.additional.is_empty()
+                    && in_force.additional.means_the_same(&revision.config),
+                registries: entries
+                    .map(|entry| shown_key(&entry.canonical_key()))
+                    .collect(),
+                changes: changes(in_force, &revision.config),
+                since: revision.rolled_out,
+            }
+        };
+        Self {
+            revisions: revisions.iter().map(row).collect(),
+        }
+    }
+
+    pub(crate) fn table(&self, now: Timestamp) -> String {
+        let newest = self.revisions.iter().position(|row| row.in_force);
+        let rows: Vec<Vec<String>> = self
+            .revisions
+            .iter()
+            .enumerate()
+            .map(|(at, row)| {
+                vec![
+                    row.revision.to_string(),
+                    row.since.map_or(String::new(), |since| age(since, now)),
+                    row.registries.join(", "),
+                    if newest == Some(at) {
+                        "in force".to_owned()
+                    } else {
+                        row.difference()
+                    },
+                ]
+            })
+            .collect();
+        let header = ["REVISION", "AGE", "REGISTRIES", "DIFFERENCE"];
+        columns(&header, &rows, None, |_, _| None)
+    }
+}
+
+impl Row {
+    fn difference(&self) -> String {
+        if self.changes.is_empty() {
+            return "none".to_owned();
+        }
+        let word = |change: &Change| {
+            let sign = match change.change {
+                Kind::Added => '+',
+                Kind::Removed => '-',
+                Kind::Changed | Kind::Replaced | Kind::Overridden | Kind::Shadowed => '~',
+            };
+            format!("{sign}{}", change.registry)
+        };
+        let words: Vec<String> = self.changes.iter().map(word).collect();
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    fn slot(number: &str, content: &str) -> Secret {
+        let mut secret = Secret::default();
+        secret.metadata.annotations = Some(
+            [
+                (names::REVISION_ANNOTATION, number),
+                (names::ROLLED_OUT_ANNOTATION, "2026-01-01T00:00:00Z"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        );
+        secret.data = Some(
+            [(
+                names::DATA_KEY.to_owned(),
+                ByteString(content.as_bytes().to_vec()),
+            )]
+            .into(),
+        );
+        secret
+    }
+
+    /// In the order of their slots, which is that of nothing.
+    fn revisions() -> Vec<Revision> {
+        let mut foreign = slot("1", "{}");
+        foreign.metadata.annotations = None;
+        let slots = [
+            slot(
+                "9",
+                r#"{"auths":{"a":{"auth":"dTpw"},"b":{"auth":"dTpw"}}}"#,
+            ),
+            foreign,
+            slot(
+                "10",
+                r#"{"auths":{"a":{"auth":"dTpx"},"c":{"auth":"dTpw"}}}"#,
+            ),
+            slot(
+                "8",
+                r#"{"auths":{"c":{"auth":"dTpw"},"https://a/":{"auth":"dTpx"}}}"#,
+            ),
+        ];
+        sorted(slots, None)
+    }
+
+    #[test]
+    fn the_one_in_force_is_among_them_once() {
+        let mut global = slot("10", r#"{"auths":{"merged":{"auth":"dTpw"}}}"#);
+        let content = ByteString(br#"{"auths":{"a":{"auth":"dTpw"}}}"#.to_vec());
+        global
+            .data
+            .get_or_insert_default()
+            .insert(names::LAST_ADDITIONAL_KEY.to_owned(), content);
+        let slots = || ["9", "10"].map(|number| slot(number, r#"{"auths":{"b":{"auth":"dTpw"}}}"#));
+        let numbers = |revisions: Vec<Revision>| -> Vec<i64> {
+            revisions.iter().map(|revision| revision.number).collect()
+        };
+        let found = sorted(slots(), Some(&global));
+        assert_eq!(found[0].config.entries()[0].key(), "a");
+        assert_eq!(numbers(found), [10, 9]);
+        global.data = None;
+        assert_eq!(numbers(sorted(slots(), Some(&global))), [10, 9]);
+    }
+
+    fn in_force(content: &[u8]) -> InForce {
+        InForce {
+            additional: validate_bytes(content).0.expect("valid"),
+            ..InForce::default()
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_going_back_would_change_and_no_credential() {
+        let history = History::of(
+            &revisions(),
+            &in_force(br#"{"auths":{"a":{"auth":"dTpx"},"c":{"auth":"dTpw"}}}"#),
+        );
+        let now = "2026-01-01T00:10:00Z".parse().expect("a time");
+        assert_eq!(
+            history.table(now),
+            "\
+REVISION   AGE   REGISTRIES   DIFFERENCE
+10         10m   a, c         in force
+9          10m   a, b         ~a +b -c
+8          10m   c, a         none"
+        );
+    }
+
+    #[test]
+    fn the_json_is_what_scripts_rely_on() {
+        let history = History::of(
+            &revisions()[1..2],
+            &in_force(br#"{"auths":{"b":{"auth":"dTpw"}}}"#),
+        );
+        assert_eq!(
+            serde_json::to_value(history).expect("JSON"),
+            serde_json::json!({"revisions": [{
+                "revision": 9, "rolledOut": "2026-01-01T00:00:00Z", "inForce": false,
+                "registries": ["a", "b"], "changes": [{"registry": "a", "change": "added"}],
+            }]})
+        );
+    }
+
+    #[test]
+    fn going_back_leads_to_the_newest_that_means_something_else() {
+        let revisions = revisions();
+        let to = |content: Option<&str>| {
+            let now = content.and_then(|text| validate_bytes(text.as_bytes()).0);
+            last_other(&revisions, now.as_ref(), &InForce::default())
+                .map(|revision| revision.number)
+        };
+        for (sentence, now, expected) in [
+            (
+                "the newest is what is there now, in other words",
+                Some(
+                    r#"{"auths":{"https://c":{"auth":"dTpw"},"a":{"username":"u","password":"q"}}}"#,
+                ),
+                Some(9),
+            ),
+            (
+                "what is there now was never rolled out",
+                Some(r#"{"auths":{"d":{"auth":"dTpw"}}}"#),
+                Some(10),
+            ),
+            ("nothing there that could be read", None, Some(10)),
+        ] {
+            assert_eq!(to(now), expected, "{sentence}");
+        }
+        assert!(last_other(&[], None, &InForce::default()).is_none());
+        // The original pull secret has its own credential for the only registry that differs.
+        let original = InForce {
+            original: validate_bytes(br#"{"auths":{"a":{"auth":"dTpy"},"b":{"auth":"dTpy"}}}"#)
+                .0
+                .expect("valid"),
+            precedence: globalps_core::dockerconfig::Precedence::Original,
+            ..InForce::default()
+        };
+        let now = revisions[0].config.clone();
+        assert_eq!(
+            last_other(&revisions, Some(&now), &original).map(|it| it.number),
+            Some(9)
+        );
+        let now = validate_bytes(br#"{"auths":{"a":{"auth":"dTpw"},"c":{"auth":"dTpw"}}}"#).0;
+        assert_eq!(
+            last_other(&revisions, now.as_ref(), &original).map(|it| it.number),
+            Some(9)
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! The additional pull secret and what its changes do. Pure.
+
+pub(crate) mod additional;
+pub(crate) mod changes;
+pub(crate) mod effects;
+pub(crate) mod findings;
+pub(crate) mod history;
+pub(crate) mod migration;
+pub(crate) mod pull;
+pub(crate) mod scope;

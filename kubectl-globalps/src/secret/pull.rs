@@ -1,0 +1,615 @@
+//! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
+
+use globalps_core::dockerconfig::{
+    Crio, DockerConfig, Explanation, Finding, ImageError, Secret, Try, attempts, explain, parse,
+    shown_key, validate_bytes,
+};
+use globalps_core::provider::{Content, PodIdentity, offers};
+use serde_json::{Value, json};
+
+use crate::secret::findings;
+use crate::secret::scope::in_force;
+
+/// A file, or a Secret, with credentials.
+pub(crate) struct Keyring {
+    /// As a user would name it: `Secret default/team`.
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Everything that is known of a pull.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub image: String,
+    /// Secrets of the pod, or of its service account. The kubelet makes one list of all of them.
+    pub of_pod: Vec<Keyring>,
+    /// What the kubelet has in its file for every pod of the node.
+    pub of_node: Option<Keyring>,
+    /// What it gets from the credential provider, where the node has that.
+    pub provided: Option<Provided>,
+    /// Who pulls it.
+    pub puller: Puller,
+    /// The pull secret that globalps keeps in the pod's namespace, where it does.
+    pub of_namespace: Option<OfNamespace>,
+    /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
+    pub notes: Vec<String>,
+}
+
+/// The content of nodes with the credential provider.
+pub(crate) struct Provided {
+    pub content: Content,
+    /// How many nodes have it, and how many have the file instead; 0: unknown.
+    pub nodes: (usize, usize),
+}
+
+/// The Secret that globalps keeps in a namespace.
+pub(crate) struct OfNamespace {
+    pub secret: String,
+    /// The pod, or each new one, refers to it.
+    pub is_referenced: bool,
+    /// Sources with a scope whose credentials it has.
+    pub sources: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Puller {
+    /// Any pod.
+    #[default]
+    Unknown,
+    /// A static pod: it has no service account.
+    Static,
+    Pod(PodIdentity),
+}
+
+impl Puller {
+    fn identity(&self) -> Option<&PodIdentity> {
+        match self {
+            Self::Pod(identity) => Some(identity),
+            Self::Unknown | Self::Static => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Unknown => "any pod".to_owned(),
+            Self::Static => "a static pod".to_owned(),
+            Self::Pod(pod) => format!(
+                "a pod of `{}` with service account `{}`",
+                pod.namespace, pod.service_account
+            ),
+        }
+    }
+}
+
+/// A source with a scope that has a credential for the image.
+struct Scoped {
+    source: String,
+    /// The scope.
+    who: String,
+    allowed: bool,
+}
+
+/// One credential that is tried, and where it comes from.
+#[derive(Clone)]
+struct Tried {
+    source: String,
+    key: String,
+    username: String,
+}
+
+pub(crate) struct Answer {
+    image: String,
+    repository: String,
+    /// Of the node's file: else the kubelet has nothing of it at all.
+    accepted: bool,
+    tries: Vec<Tried>,
+    /// Of nodes with the credentials file, where others have the provider: how many nodes have the provider, how many the
+    /// file, and what these try.
+    by_file: Option<((usize, usize), Vec<Tried>)>,
+    puller: Puller,
+    of_namespace: Option<OfNamespace>,
+    scoped: Vec<Scoped>,
+    crio: Crio,
+    findings: Vec<(String, Finding)>,
+    notes: Vec<String>,
+    /// Whether there is more than one place that credentials could come from.
+    is_plain: bool,
+}
+
+impl Answer {
+    pub(crate) fn of(asked: Asked) -> Result<Self, ImageError> {
+        let is_plain = asked.of_pod.is_empty() && asked.notes.is_empty();
+        let mut findings = Vec::new();
+        let mut tries = Vec::new();
+        let mut notes = asked.notes;
+        let (mut all, mut owners) = (Vec::new(), Vec::new());
+        for source in &asked.of_pod {
+            let config = read(source, &mut findings);
+            if !config
+                .as_ref()
+                .is_some_and(DockerConfig::is_kubelet_readable)
+            {
+                notes.push(format!(
+                    "{} can't be read by a kubelet, so it does not pull at all",
+                    source.name
+                ));
+            }
+            for entry in config.unwrap_or_default().entries() {
+                all.push(entry.clone());
+                owners.push((entry.key().to_owned(), source.name.clone()));
+            }
+        }
+        for found in explain(&DockerConfig::new(all), &asked.image)?.tries {
+            // Of two same keys the first one is tried first.
+            let at = owners.iter().position(|(key, _)| *key == found.key);
+            let source = at.map_or(String::new(), |at| owners.remove(at).1);
+            tries.push(tried(&source, &found));
+        }
+        let (of_node, config) = match &asked.of_node {
+            Some(node) => (node.name.as_str(), read(node, &mut findings)),
+            None => ("", Some(DockerConfig::default())),
+        };
+        let Explanation {
+            repository,
+            accepted,
+            tries: with_node,
+            mut crio,
+        } = explain(&config.clone().unwrap_or_default(), &asked.image)?;
+        let with_file = with_node.iter().map(|found| tried(of_node, found));
+        let mut by_file = None;
+        let mut scoped = Vec::new();
+        if let Some(provided) = &asked.provided {
+            if asked.of_node.is_some() {
+                let tries = tries.iter().cloned().chain(with_file).collect();
+                by_file = Some((provided.nodes, tries));
+            }
+            let pod = asked.puller.identity();
+            for offer in offers(&provided.content, &asked.image, pod)? {
+                let source = match offer.source {
+                    Some(source) => format!("source `{source}` by the credential provider"),
+                    None => "the credential provider".to_owned(),
+                };
+                tries.push(tried(&source, &offer.attempt));
+            }
+            scoped = scoped_sources(&provided.content, &asked.image, pod)?;
+            // Its file has nothing of it there.
+            crio.clear();
+        } else {
+            tries.extend(with_file);
+        }
+        Ok(Self {
+            image: asked.image,
+            repository,
+            accepted: accepted && config.is_some(),
+            tries,
+            by_file,
+            scoped,
+            puller: asked.puller,
+            of_namespace: asked.of_namespace,
+            crio: match config {
+                Some(_) => crio.first().cloned().unwrap_or(Crio::None),
+                None => Crio::Error {
+                    key: String::new(),
+                    why: "the file is not a credentials file",
+                },
+            },
+            findings,
+            notes,
+            is_plain,
+        })
+    }
+
+    pub(crate) fn has_some(&self) -> bool {
+        !self.tries.is_empty()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let tries = |tries: &[Tried]| -> Vec<Value> {
+            let with_source = |found: &Tried| {
+                let mut found_json = json!({"key": found.key, "username": found.username});
+                if !self.is_plain || !found.source.is_empty() {
+                    found_json["source"] = json!(found.source);
+                }
+                found_json
+            };
+            tries.iter().map(with_source).collect()
+        };
+        let crio = match &self.crio {
+            Crio::Credential(Try { key, credential }) => {
+                json!({"outcome": "credential", "key": shown_key(key), "username": shown(&credential.username)})
+            }
+            Crio::None => json!({"outcome": "none", "key": "", "username": ""}),
+            Crio::Error { key, .. } => {
+                json!({"outcome": "error", "key": shown_key(key), "username": ""})
+            }
+        };
+        let findings: Vec<Value> = self
+            .findings
+            .iter()
+            .map(|(source, finding)| {
+                let mut value = json!(finding);
+                if !source.is_empty() {
+                    value["source"] = json!(source);
+                }
+                value
+            })
+            .collect();
+        let mut answer = json!({
+            "image": self.image,
+            "repository": self.repository,
+            "kubelet": {"accepted": self.accepted, "tries": tries(&self.tries)},
+            "crio": crio,
+            "findings": findings,
+        });
+        if let Some(((_, number), by_file)) = &self.by_file {
+            answer["byFile"] = json!({"nodes": number, "tries": tries(by_file)});
+        }
+        if self.puller != Puller::Unknown {
+            let allowed = self.scoped.iter().find(|scoped| scoped.allowed);
+            let scope = allowed.or(self.scoped.first());
+            answer["scope"] = json!(scope.map(
+                |Scoped {
+                     source,
+                     who,
+                     allowed,
+                 }| { json!({"source": source, "allowed": allowed, "for": who}) }
+            ));
+        }
+        if let Some(found) = &self.of_namespace {
+            answer["imagePullSecret"] = json!({
+                "name": found.secret, "referenced": found.is_referenced, "sources": found.sources,
+            });
+        }
+        if !self.notes.is_empty() {
+            answer["notes"] = json!(self.notes);
+        }
+        answer
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut lines = vec![format!("repository: {}", self.repository)];
+        if let Some(((provider, file), _)) = self.by_file {
+            lines.push(format!(
+                "nodes:      {provider} with the credential provider, {file} with the credentials file"
+            ));
+        }
+        match (self.accepted, self.tries.as_slice()) {
+            (false, []) => lines.push("kubelet:    ignores the whole file".to_owned()),
+            (accepted, tries) => {
+                lines.extend(lines_of("kubelet:   ", tries));
+                if !accepted {
+                    lines.push("  and ignores the node's whole file".to_owned());
+                }
+            }
+        }
+        if let Some((_, by_file)) = &self.by_file {
+            lines.extend(lines_of("by file:   ", by_file));
+        }
+        lines.extend(self.scoped.iter().map(|scoped| {
+            let covers = if scoped.allowed {
+                "covers"
+            } else {
+                "does not cover"
+            };
+            let Scoped { source, who, .. } = scoped;
+            match &self.puller {
+                Puller::Unknown => {
+                    format!("scope:      source `{source}` is for {who}: see `--pod`")
+                }
+                puller => format!(
+                    "scope:      source `{source}` is for {who}, which {covers} {}",
+                    puller.text()
+                ),
+            }
+        }));
+        lines.push(match &self.crio {
+            Crio::Credential(found) => format!(
+                "CRI-O:      `{}`, as {}",
+                shown_key(&found.key),
+                shown(&found.credential.username)
+            ),
+            Crio::None => "CRI-O:      has no credential for it".to_owned(),
+            Crio::Error { key, why } if key.is_empty() => format!("CRI-O:      fails: {why}"),
+            Crio::Error { key, why } => {
+                format!("CRI-O:      fails because of `{}`: {why}", shown_key(key))
+            }
+        });
+        lines.extend(self.notes.iter().map(|note| format!("note:       {note}")));
+        let findings: Vec<Finding> = self.findings.iter().map(|(_, f)| f.clone()).collect();
+        format!("{}\n{}", lines.join("\n"), findings::text(&findings))
+    }
+}
+
+fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
+    if tries.is_empty() {
+        return vec![format!("{label} has no credential for it")];
+    }
+    let lines = tries.iter().enumerate().map(|(at, found)| {
+        let label = if at == 0 { label } else { "  then:    " };
+        let source = match found.source.as_str() {
+            "" => String::new(),
+            source => format!(", from {source}"),
+        };
+        format!("{label} `{}`, as {}{source}", found.key, found.username)
+    });
+    lines.collect()
+}
+
+/// Every source with a scope that has a credential for the image, for whomever.
+fn scoped_sources(
+    content: &Content,
+    image: &str,
+    pod: Option<&PodIdentity>,
+) -> Result<Vec<Scoped>, ImageError> {
+    let mut found = Vec::new();
+    for scoped in &content.scoped {
+        if !attempts(&[&scoped.config], image)?.is_empty() {
+            found.push(Scoped {
+                source: scoped.source.clone(),
+                who: in_force(&scoped.scope),
+                allowed: pod.is_some_and(|pod| scoped.scope.covers(pod)),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Its entries; `None`: it is not a credentials file at all.
+fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<DockerConfig> {
+    let found = validate_bytes(&source.bytes).1;
+    findings.extend(
+        found
+            .into_iter()
+            .map(|finding| (source.name.clone(), finding)),
+    );
+    parse(&source.bytes).ok()
+}
+
+fn tried(source: &str, found: &Try) -> Tried {
+    Tried {
+        source: source.to_owned(),
+        key: shown_key(&found.key),
+        username: shown(&found.credential.username),
+    }
+}
+
+/// A user's name, which is no secret here: it is what tells two credentials apart.
+fn shown(username: &Secret) -> String {
+    String::from_utf8_lossy(username.expose()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `dTpw`: `u:p`, `djpw`: `v:p`, `dzpw`: `w:p`.
+    fn keyring(name: &str, content: &str) -> Keyring {
+        Keyring {
+            name: name.to_owned(),
+            bytes: content.as_bytes().to_vec(),
+        }
+    }
+
+    fn asked(of_pod: Vec<Keyring>, of_node: &str) -> Answer {
+        let asked = Asked {
+            image: "quay.io/org/app:1".to_owned(),
+            of_pod,
+            of_node: Some(keyring("the node's file", of_node)),
+            ..Asked::default()
+        };
+        Answer::of(asked).expect("an image's name")
+    }
+
+    #[test]
+    fn a_pods_secrets_come_first_the_longest_path_of_all_of_them_foremost() {
+        let answer = asked(
+            vec![
+                keyring("Secret d/one", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
+                keyring(
+                    "Secret d/two",
+                    r#"{"auths":{"quay.io":{"auth":"djpw"},"quay.io/org":{"auth":"djpw"}}}"#,
+                ),
+            ],
+            r#"{"auths":{"quay.io/org/app":{"auth":"dzpw"}}}"#,
+        );
+        let text = answer.text();
+        let (sources, _) = text.split_once("warning:").unwrap_or((&text, ""));
+        assert_eq!(
+            sources,
+            "\
+repository: quay.io/org/app
+kubelet:    `quay.io/org`, as v, from Secret d/two
+  then:     `quay.io`, as u, from Secret d/one
+  then:     `quay.io`, as v, from Secret d/two
+  then:     `quay.io/org/app`, as w, from the node's file
+CRI-O:      `quay.io/org/app`, as w
+"
+        );
+        assert_eq!(
+            answer.json()["kubelet"]["tries"][0],
+            json!({"key": "quay.io/org", "username": "v", "source": "Secret d/two"})
+        );
+    }
+
+    #[test]
+    fn a_secret_that_no_kubelet_reads_stops_the_pull_and_says_so() {
+        let answer = asked(
+            vec![keyring(
+                "Secret d/bad",
+                r#"{"auths":{"quay.io":{"auth":"hunter2!"}}}"#,
+            )],
+            r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#,
+        );
+        let text = answer.text();
+        assert!(
+            text.contains("note:       Secret d/bad can't be read by a kubelet"),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+        assert_eq!(answer.json()["findings"][0]["source"], "Secret d/bad");
+    }
+
+    #[test]
+    fn a_file_that_kubelets_reject_lists_each_bad_entry_and_what_crio_does_with_the_rest() {
+        for (content, crio, code) in [
+            (
+                r#"{"auths":{"quay.io":{"auth":"dTpw"},"ghcr.io":{"auth":"bm90YWNvbG9u"}}}"#,
+                "credential",
+                "NoColon",
+            ),
+            (
+                r#"{"auths":{"example.com":{"auth":"dTpw"},"ghcr.io":{"auth":"bm90YWNvbG9u"}}}"#,
+                "none",
+                "NoColon",
+            ),
+            ("{", "error", "NotJson"),
+        ] {
+            let asked = Asked {
+                image: "quay.io/a".to_owned(),
+                of_node: Some(keyring("", content)),
+                ..Asked::default()
+            };
+            let answer = Answer::of(asked).expect("an image's name");
+            let json = answer.json();
+            assert_eq!(json["kubelet"]["accepted"], false, "{content}");
+            assert_eq!(json["kubelet"]["tries"], json!([]), "{content}");
+            assert_eq!(json["crio"]["outcome"], crio, "{content}");
+            assert_eq!(json["findings"][0]["code"], code, "{content}");
+            assert!(answer.text().contains("error: "), "{}", answer.text());
+        }
+    }
+
+    #[test]
+    fn a_single_file_is_shown_without_its_name() {
+        let asked = Asked {
+            image: "quay.io/a".to_owned(),
+            of_node: Some(keyring("", r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#)),
+            ..Asked::default()
+        };
+        let answer = Answer::of(asked).expect("an image's name");
+        assert_eq!(
+            answer.json()["kubelet"],
+            json!({"accepted": true, "tries": [{"key": "quay.io", "username": "u"}]})
+        );
+        assert!(answer.has_some());
+    }
+
+    /// `team-a` may use `quay.io/org` as v, and every pod `quay.io` as u.
+    fn provided() -> Provided {
+        let config = |text: &str| parse(text.as_bytes()).expect("credentials");
+        let scope = r#"{"namespaces":["team-a"],"serviceAccounts":["ci"]}"#;
+        Provided {
+            content: Content {
+                config: config(r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#),
+                scoped: vec![globalps_core::provider::ScopedConfig {
+                    source: "team-a".to_owned(),
+                    scope: serde_json::from_str(scope).expect("a scope"),
+                    config: config(r#"{"auths":{"quay.io/org":{"auth":"djpw"}}}"#),
+                }],
+                ..Content::default()
+            },
+            nodes: (3, 1),
+        }
+    }
+
+    fn pod(namespace: &str, service_account: &str) -> Puller {
+        Puller::Pod(PodIdentity {
+            namespace: namespace.to_owned(),
+            service_account: service_account.to_owned(),
+        })
+    }
+
+    #[test]
+    fn by_the_provider_the_scope_says_who_gets_which_credential() {
+        const BOTH: &str = "\
+kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
+  then:     `quay.io`, as u, from the credential provider
+";
+        const ONE: &str = "kubelet:    `quay.io`, as u, from the credential provider\n";
+        const WHO: &str = "scope:      source `team-a` is for pods of team-a (service accounts ci)";
+        for (image, puller, tries, scope, json) in [
+            (
+                "quay.io/org/app:1",
+                pod("team-a", "ci"),
+                BOTH,
+                ", which covers a pod of `team-a` with service account `ci`",
+                json!({"source": "team-a", "allowed": true, "for": "pods of team-a (service accounts ci)"}),
+            ),
+            (
+                "quay.io/org/app:1",
+                pod("team-b", "ci"),
+                ONE,
+                ", which does not cover a pod of `team-b` with service account `ci`",
+                json!({"source": "team-a", "allowed": false, "for": "pods of team-a (service accounts ci)"}),
+            ),
+            (
+                "quay.io/org/app:1",
+                Puller::Static,
+                ONE,
+                ", which does not cover a static pod",
+                json!({"source": "team-a", "allowed": false, "for": "pods of team-a (service accounts ci)"}),
+            ),
+            (
+                "quay.io/org/app:1",
+                Puller::Unknown,
+                ONE,
+                ": see `--pod`",
+                json!(null),
+            ),
+            ("quay.io/other:1", pod("team-a", "ci"), ONE, "", json!(null)),
+        ] {
+            let answer = Answer::of(Asked {
+                image: image.to_owned(),
+                provided: Some(provided()),
+                puller: puller.clone(),
+                ..Asked::default()
+            });
+            let answer = answer.expect("an image's name");
+            let (_, text) = answer
+                .text()
+                .split_once('\n')
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                .expect("lines");
+            let scope = match scope {
+                "" => String::new(),
+                scope => format!("{WHO}{scope}\n"),
+            };
+            let crio = "CRI-O:      has no credential for it\n";
+            assert_eq!(text, format!("{tries}{scope}{crio}"), "{puller:?}");
+            let found = answer.json();
+            assert_eq!(found["scope"], json, "{puller:?}");
+            assert_eq!(found.get("scope").is_some(), puller != Puller::Unknown);
+        }
+    }
+
+    #[test]
+    fn both_deliveries_are_shown_if_some_nodes_keep_the_file() {
+        let answer = Answer::of(Asked {
+            image: "quay.io/org/app:1".to_owned(),
+            of_node: Some(keyring(
+                "every node's file",
+                r#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#,
+            )),
+            provided: Some(provided()),
+            puller: pod("team-a", "ci"),
+            ..Asked::default()
+        });
+        let answer = answer.expect("an image's name");
+        assert_eq!(
+            answer.text(),
+            "\
+repository: quay.io/org/app
+nodes:      3 with the credential provider, 1 with the credentials file
+kubelet:    `quay.io/org`, as v, from source `team-a` by the credential provider
+  then:     `quay.io`, as u, from the credential provider
+by file:    `quay.io`, as u, from every node's file
+scope:      source `team-a` is for pods of team-a (service accounts ci), which covers a pod of `team-a` with service account `ci`
+CRI-O:      has no credential for it
+"
+        );
+        assert_eq!(
+            answer.json()["byFile"],
+            json!({"nodes": 1, "tries": [{"key": "quay.io", "username": "u", "source": "every node's file"}]})
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! Everything that a user sees: data on stdout, messages on stderr. A reader that went away is no error.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use console::Term;
+use serde::Serialize;
+
+use crate::cli::Color;
+use crate::error::Failure;
+use crate::terminal::columns::wrap_sentences;
+use crate::terminal::escapes::{self, painted, plain};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+pub(crate) struct Printer {
+    color: Color,
+    verbose: bool,
+    silent: bool,
+    closed: Cell<bool>,
+}
+
+impl Printer {
+    pub(crate) fn new(color: Color, verbosity: u8) -> Self {
+        Self {
+            color,
+            verbose: verbosity > 0,
+            silent: false,
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Data only.
+    pub(crate) fn silent() -> Self {
+        Self {
+            silent: true,
+            ..Self::new(Color::Never, 0)
+        }
+    }
+
+    /// Data, with one line ending at its end.
+    pub(crate) fn data(&self, text: &str) {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        self.write(Stream::Out, &format!("{}{end}", plain(text)));
+    }
+
+    /// As [`Self::data`], with colors that this program put in.
+    pub(crate) fn painted(&self, text: &str) {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        self.write(Stream::Out, &format!("{}{end}", painted(text)));
+    }
+
+    pub(crate) fn line(&self, stream: Stream, text: &str) {
+        self.write(stream, &format!("{}\n", plain(text)));
+    }
+
+    pub(crate) fn note(&self, text: impl Display) {
+        self.message(None, text);
+    }
+
+    pub(crate) fn warning(&self, text: impl Display) {
+        self.message(Some(("33", "warning:")), text);
+    }
+
+    pub(crate) fn hint(&self, text: impl Display) {
+        self.write(Stream::Err, "\n");
+        self.message(Some(("36", "hint:")), text);
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure) {
+        self.message(Some(("31", "error:")), &failure.message);
+        self.hint(&failure.hint);
+    }
+
+    /// Lines on stderr, after a label in its color. A terminal would break them in the middle of a word.
+    fn message(&self, label: Option<(&str, &str)>, text: impl Display) {
+        let text = match label {
+            Some((_, label)) => format!("{label} {text}"),
+            None => text.to_string(),
+        };
+        let text = plain(&text).into_owned();
+        let mut lines = match terminal_size(Stream::Err) {
+            Some((_, width)) => text
+                .split('\n')
+                .flat_map(|line| wrap_sentences(line, width.into()))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            None => text,
+        };
+        if let Some((code, label)) = label {
+            lines = lines.replacen(label, &self.paint(Stream::Err, code, label), 1);
+        }
+        self.write(Stream::Err, &format!("{lines}\n"));
+    }
+
+    /// Shown with `-v` only.
+    pub(crate) fn detail(&self, text: impl Display) {
+        if self.verbose {
+            self.line(Stream::Err, &text.to_string());
+        }
+    }
+
+    /// Nobody reads stdout any more, so there is nothing left to say.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Nothing of others may be in the text but what is plain.
+    fn write(&self, stream: Stream, text: &str) {
+        let written = match stream {
+            Stream::Out => {
+                let mut out = io::stdout().lock();
+                out.write_all(text.as_bytes()).and_then(|()| out.flush())
+            }
+            Stream::Err if self.silent => Ok(()),
+            Stream::Err => io::stderr().lock().write_all(text.as_bytes()),
+        };
+        if written.is_err() && stream == Stream::Out {
+            self.closed.set(true);
+        }
+    }
+
+    pub(crate) fn has_color(&self, stream: Stream) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                is_terminal(stream)
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+
+    /// `code`: of the color, as terminals take it.
+    pub(crate) fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
+        if self.has_color(stream) {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+pub(crate) fn is_terminal(stream: Stream) -> bool {
+    match stream {
+        Stream::Out => io::stdout().is_terminal(),
+        Stream::Err => io::stderr().is_terminal(),
+    }
+}
+
+/// Rows and columns of the terminal; `None` where there is none.
+pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
+    let term = match stream {
+        Stream::Out => Term::stdout(),
+        Stream::Err => Term::stderr(),
+    };
+    if is_terminal(stream) {
+        term.size_checked()
+    } else {
+        None
+    }
+}
+
+/// What scripts read. `what`: for the error.
+pub(crate) fn json(what: &str, value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| escapes::json(&text))
+        .map_err(|_| unprintable(what))
+}
+
+/// As [`json`], in YAML.
+pub(crate) fn yaml(what: &str, value: &impl Serialize) -> Result<String, Failure> {
+    serde_saphyr::to_string(value).map_err(|_| unprintable(what))
+}
+
+pub(crate) fn unprintable(what: &str) -> Failure {
+    let message = format!("{what} could not be written in that format");
+    Failure::new(message, "leave out `-o`")
+}
+
+/// Text that replaces itself on a terminal.
+pub(crate) struct Frame<'a> {
+    printer: &'a Printer,
+    stream: Stream,
+    lines: usize,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(printer: &'a Printer, stream: Stream) -> Self {
+        Self {
+            printer,
+            stream,
+            lines: 0,
+        }
+    }
+
+    /// Every line of `text` must fit the terminal's width, or the next frame lands in the wrong place.
+    pub(crate) fn draw(&mut self, text: &str) {
+        let back = match self.lines {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\r\x1b[J"),
+        };
+        self.lines = text.lines().count();
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        let text = painted(text);
+        self.printer
+            .write(self.stream, &format!("{back}{text}{end}"));
+    }
+}

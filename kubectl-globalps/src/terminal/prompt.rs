@@ -1,0 +1,109 @@
+//! Prompts on a terminal, written to stderr. Input is line-based, so that cursor and Ctrl-C keep working. Without a terminal
+//! there are no prompts.
+
+use std::io::{self, BufRead, IsTerminal as _, Write};
+
+use dialoguer::Password;
+use globalps_core::dockerconfig::Secret;
+
+use crate::error::Failure;
+use crate::terminal::escapes::plain;
+
+fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// `otherwise`: the error without a terminal.
+pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String, Failure> {
+    if !can_ask() {
+        return Err(otherwise.clone());
+    }
+    let question = format!("{question}: ");
+    ask(&question, &mut io::stdin().lock(), &mut io::stderr())
+        .ok()
+        .filter(|answer| !answer.is_empty())
+        .ok_or_else(|| otherwise.clone())
+}
+
+/// One line, without white space around it; empty at the end of the input.
+fn ask(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<String> {
+    output.write_all(plain(question).as_bytes())?;
+    output.flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
+}
+
+/// Reads a line without echo.
+pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret, Failure> {
+    if !can_ask() {
+        return Err(otherwise.clone());
+    }
+    Password::new()
+        .with_prompt(question)
+        .allow_empty_password(true)
+        .interact()
+        .map(Secret::new)
+        .map_err(|_| otherwise.clone())
+}
+
+/// Fails early if a later confirmation is impossible.
+pub(crate) fn can_confirm(yes: bool) -> Result<(), Failure> {
+    if yes || can_ask() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "confirmation needs a terminal",
+        "`--yes` skips the confirmation prompt",
+    ))
+}
+
+/// Asks the user to confirm `what`. `cluster`: its title.
+pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    let question = question(cluster, what);
+    let answer = ask(&question, &mut io::stdin().lock(), &mut io::stderr());
+    if answer.is_ok_and(|answer| is_yes(&answer)) {
+        Ok(())
+    } else {
+        Err(Failure::no(
+            "nothing was changed",
+            "`--yes` skips the confirmation prompt",
+        ))
+    }
+}
+
+fn question(cluster: &str, what: &str) -> String {
+    format!("cluster {cluster}\n{what} [y/N] ")
+}
+
+fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_the_cluster_and_waits_for_a_line() {
+        for (typed, expected) in [
+            ("y\nn\n", true),
+            (" Yes \r\n", true),
+            ("n\n", false),
+            ("yn\n", false),
+            ("\n", false),
+            ("", false),
+        ] {
+            let mut shown = Vec::new();
+            let question = question("`prod` (https://a:6443)", "Go on?");
+            let answer = ask(&question, &mut typed.as_bytes(), &mut shown).expect("an answer");
+            assert_eq!(is_yes(&answer), expected, "{typed:?}");
+            // Nothing but the question: no escape sequence hides the cursor.
+            let expected = "cluster `prod` (https://a:6443)\nGo on? [y/N] ";
+            assert_eq!(String::from_utf8_lossy(&shown), expected);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The findings of `check`: one line per check. Pure.
+
+mod credentials;
+mod namespaces;
+mod nodes;
+mod operators;
+mod permissions;
+mod provider;
+#[cfg(test)]
+mod reasons;
+mod registries;
+
+use globalps_core::names;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cluster::syncers::PodError;
+use crate::error::Failure;
+use crate::terminal::escapes::line;
+
+pub(crate) use credentials::credentials;
+pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
+pub(crate) use nodes::{Owners, of_nodes};
+pub(crate) use operators::operators;
+pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};
+pub(crate) use provider::{has_scopes, provider};
+pub(crate) use registries::{SecretSeen, answered, questions};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    Ok,
+    Warning,
+    Failure,
+}
+
+/// One finding. Scripts rely on these fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    pub group: &'static str,
+    pub name: &'static str,
+    pub result: Verdict,
+    pub message: String,
+    /// The next step; empty if the check passed.
+    pub hint: String,
+    /// The section of the guide; empty if the check passed.
+    pub see: String,
+}
+
+/// `check -o json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub healthy: bool,
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    pub(crate) fn of(checks: Vec<Check>) -> Self {
+        Self {
+            healthy: checks.iter().all(|check| check.result != Verdict::Failure),
+            checks,
+        }
+    }
+
+    /// `paint`: a text in a terminal's color, by the color's code.
+    pub(crate) fn text(&self, paint: impl Fn(&str, &str) -> String) -> String {
+        let mut lines = Vec::new();
+        let mut group = "";
+        for check in &self.checks {
+            if check.group != group {
+                if !group.is_empty() {
+                    lines.push(String::new());
+                }
+                lines.push(check.group.to_owned());
+                group = check.group;
+            }
+            let sign = match check.result {
+                Verdict::Ok => paint("32", "√"),
+                Verdict::Warning => paint("33", "‼"),
+                Verdict::Failure => paint("31", "×"),
+            };
+            lines.push(format!("  {sign} {}", line(&check.message)));
+            if check.result != Verdict::Ok {
+                lines.push(format!("    hint: {}", line(&check.hint)));
+                lines.push(format!("    see {}", check.see));
+            }
+        }
+        lines.push(String::new());
+        let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
+        lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
+            (0, 0) => format!("{} passed", checks(self.checks.len())),
+            (failures, warnings) => format!(
+                "{}: {failures} failed, {warnings} with warnings",
+                checks(self.checks.len())
+            ),
+        });
+        lines.join("\n")
+    }
+}
+
+/// `1 check`, `2 checks`.
+fn checks(number: usize) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} check{plural}")
+}
+
+const GUIDE: &str = "docs/troubleshooting.md";
+
+fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> Check {
+    Check {
+        group,
+        name,
+        result: Verdict::Ok,
+        message: message.into(),
+        hint: String::new(),
+        see: String::new(),
+    }
+}
+
+impl Check {
+    fn warn(self, hint: impl Into<String>) -> Self {
+        self.not_well(Verdict::Warning, hint)
+    }
+
+    fn fail(self, hint: impl Into<String>) -> Self {
+        self.not_well(Verdict::Failure, hint)
+    }
+
+    /// The name is also an anchor of the guide.
+    fn not_well(self, result: Verdict, hint: impl Into<String>) -> Self {
+        Self {
+            result,
+            hint: hint.into(),
+            see: format!("{GUIDE}#{}", self.name),
+            ..self
+        }
+    }
+}
+
+const CLUSTER: &str = "cluster";
+const INSTALLATION: &str = "installation";
+
+pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
+    well(CLUSTER, "api", message).fail(hint)
+}
+
+/// `minor`: of the server's version 1.x.
+pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
+    /// The first version with admission policies, which reject assignments of other writers.
+    const OLDEST: u32 = 30;
+    let reached = well(CLUSTER, "api", "the API server responds");
+    let version_of = well(CLUSTER, "version", format!("Kubernetes {version}"));
+    let version_of = match minor {
+        Some(minor) if minor < OLDEST => {
+            version_of.fail("globalps needs Kubernetes 1.30 or newer; upgrade the cluster")
+        }
+        _ => version_of,
+    };
+    vec![reached, version_of]
+}
+
+/// A `Deployment` or a `DaemonSet`, as far as it can be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Workload {
+    pub wanted: i32,
+    pub ready: i32,
+    pub image: String,
+    /// Made by globalps, by its labels.
+    pub ours: bool,
+}
+
+/// An object that this user may not read, or that may not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sight<T> {
+    Hidden,
+    Absent,
+    Here(T),
+}
+
+impl<T> Sight<T> {
+    /// From the API server's answer: 403 is `Hidden`.
+    pub(crate) fn of(answer: Result<Option<T>, Failure>) -> Result<Self, Failure> {
+        match answer {
+            Ok(Some(found)) => Ok(Self::Here(found)),
+            Ok(None) => Ok(Self::Absent),
+            Err(failure) if failure.is(403) => Ok(Self::Hidden),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
+        match self {
+            Self::Here(found) => Sight::Here(with(found)),
+            Self::Absent => Sight::Absent,
+            Self::Hidden => Sight::Hidden,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseSeen {
+    pub holder: String,
+    pub renewed: Option<Timestamp>,
+    pub seconds: i32,
+}
+
+/// The installed objects of globalps.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub crds: bool,
+    pub controller: Sight<Workload>,
+    pub lease: Sight<LeaseSeen>,
+    pub syncer: Sight<Workload>,
+    /// What keeps the syncers' pods from running.
+    pub pod_errors: Vec<PodError>,
+}
+
+pub(crate) fn installation(seen: &Installed, now: Timestamp) -> Vec<Check> {
+    const INSTALL: &str = "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`";
+    let mut checks = Vec::new();
+    let crds = |message| well(INSTALLATION, "custom-resources", message);
+    checks.push(if seen.crds {
+        crds("the custom resources exist")
+    } else {
+        crds("the custom resources don't exist").fail(INSTALL)
+    });
+    let controller = |message: String| well(INSTALLATION, "controller", message);
+    checks.push(match &seen.controller {
+        Sight::Here(found) if found.ready > 0 => {
+            controller(format!("the controller runs: `{}`", found.image))
+        }
+        Sight::Here(found) => controller(format!("the controller does not run: `{}`", found.image))
+            .fail("see `kubectl -n globalps-system describe pods`"),
+        Sight::Absent => controller("there is no controller".to_owned()).fail(INSTALL),
+        Sight::Hidden => controller("the controller's Deployment can't be seen".to_owned())
+            .warn("ask a user with access to namespace `globalps-system`"),
+    });
+    checks.extend(lease(seen, now));
+    checks.extend(syncer(seen));
+    checks
+}
+
+fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
+    // The missing controller is reported already.
+    if seen.controller == Sight::Absent {
+        return None;
+    }
+    let lease = |message: String| well(INSTALLATION, "lease", message);
+    Some(match &seen.lease {
+        Sight::Here(found) => {
+            let age = found
+                .renewed
+                .map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs());
+            if age > i64::from(found.seconds) {
+                lease(format!("the lease of `{}` has expired", found.holder)).fail(
+                    "no controller leads; see `kubectl -n globalps-system logs deployment/globalps-controller`",
+                )
+            } else {
+                lease(format!("`{}` leads", found.holder))
+            }
+        }
+        Sight::Absent => lease("no controller holds the lease".to_owned())
+            .warn("it acquires the lease when it starts; check again, or see its log"),
+        Sight::Hidden => lease("the lease can't be seen".to_owned())
+            .warn("ask a user with access to namespace `globalps-system`"),
+    })
+}
+
+fn syncer(seen: &Installed) -> Vec<Check> {
+    let pods = |message: String| well(INSTALLATION, "syncer-pods", message);
+    let mut checks = Vec::new();
+    match &seen.syncer {
+        Sight::Here(found) if !found.ours => checks.push(
+            well(
+                INSTALLATION,
+                "hypershift",
+                format!("DaemonSet `{}` does not belong to globalps", names::SYNCER),
+            )
+            .warn("it belongs to HyperShift; both would write the same file, so use only one"),
+        ),
+        Sight::Here(found) if found.ready < found.wanted => checks.push(
+            pods(format!(
+                "{} of {} syncers are ready",
+                found.ready, found.wanted
+            ))
+            .warn(if seen.pod_errors.is_empty() {
+                "if it lasts, see `kubectl -n kube-system describe pods -l name=global-pull-secret-syncer`"
+            } else {
+                "the next line names the reason"
+            }),
+        ),
+        Sight::Here(found) => checks.push(pods(format!("all {} syncers are ready", found.wanted))),
+        Sight::Absent => checks.push(pods("no syncers, because there is nothing to sync".to_owned())),
+        Sight::Hidden => checks.push(
+            pods("the syncers can't be seen".to_owned())
+                .warn("ask a user who may list DaemonSets in the Secrets' namespace"),
+        ),
+    }
+    checks.extend(
+        seen.pod_errors
+            .iter()
+            .map(|error| well(INSTALLATION, error.name(), error.message()).fail(error.hint())),
+    );
+    checks
+}
+
+#[cfg(test)]
+#[path = "check/tests.rs"]
+mod tests;

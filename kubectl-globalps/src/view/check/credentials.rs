@@ -1,0 +1,173 @@
+//! The controller's conditions for the Secrets and their rollout.
+
+use globalps_core::api::{GlobalPullSecret, condition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::{Check, well};
+use crate::view::status::{CANARY, NO_CONFIGURATION};
+
+const CREDENTIALS: &str = "credentials";
+
+/// `in_force`: nodes have credentials of globalps.
+pub(crate) fn credentials(gps: Option<&GlobalPullSecret>, in_force: bool) -> Vec<Check> {
+    if gps.is_none() && in_force {
+        let (message, hint) = NO_CONFIGURATION;
+        return vec![line("no-configuration", message).fail(hint)];
+    }
+    let status = gps.and_then(|gps| gps.status.as_ref());
+    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let mut checks: Vec<Check> = [
+        condition::ADDITIONAL_VALID,
+        condition::ORIGINAL_VALID,
+        condition::SOURCES_VALID,
+        condition::SYNCERS_HEALTHY,
+        condition::NAMESPACES_SYNCED,
+        condition::OPERATORS_SYNCED,
+        condition::DEGRADED,
+        condition::PROGRESSING,
+        condition::READY,
+    ]
+    .iter()
+    .filter_map(|type_| of_condition(conditions.iter().find(|found| found.type_ == *type_)?))
+    .collect();
+    if gps.is_some_and(|gps| gps.spec.rollout.paused) {
+        checks.push(
+            well(CREDENTIALS, "paused", "the rollout is paused")
+                .warn("resume it with `kubectl globalps resume`"),
+        );
+    }
+    checks
+}
+
+/// `None` if another condition or a line about the nodes reports it.
+pub(super) fn of_condition(found: &Condition) -> Option<Check> {
+    match found.type_.as_str() {
+        condition::ADDITIONAL_VALID => Some(valid(
+            "additional-invalid",
+            "the additional pull secret",
+            found,
+            match found.reason.as_str() {
+                "Forbidden" => "`kubectl globalps install --apply` grants it again",
+                "Unreadable" => "the last valid content stays in force; the controller tries again",
+                _ => {
+                    "fix it with `kubectl globalps add` or `remove`; until then the last valid content stays in force"
+                }
+            },
+        )),
+        condition::ORIGINAL_VALID => Some(valid(
+            "original-invalid",
+            "the original pull secret",
+            found,
+            match found.reason.as_str() {
+                "Forbidden" => {
+                    "`kubectl globalps install --original NAMESPACE/NAME --apply` grants it"
+                }
+                "Unreadable" => "the last valid content stays in force; the controller tries again",
+                _ => "globalps ignores the bad entries; the owner of the Secret must fix them",
+            },
+        )),
+        condition::SOURCES_VALID => Some(valid(
+            "sources-invalid",
+            "a Secret in `spec.sources`",
+            found,
+            match found.reason.as_str() {
+                "Forbidden" => "`kubectl globalps install --source NAME --apply` grants it",
+                "Absent" => "create the Secret, or remove it from `spec.sources`",
+                "Unreadable" => "the last valid content stays in force; the controller tries again",
+                _ => "the owner of the Secret must fix it; the other sources are in force",
+            },
+        )),
+        condition::DEGRADED => match found.reason.as_str() {
+            "TakenBack" => Some(line("taken-back", &found.message).fail(
+                "change it with `kubectl globalps add`, or go back with `kubectl globalps undo`",
+            )),
+            "RolloutHalted" => {
+                let message = format!("the rollout stopped: {}", found.message);
+                Some(line("rollout-halted", &message).fail(
+                    "fix these nodes and run `kubectl globalps retry`, or go back with `kubectl globalps undo`",
+                ))
+            }
+            "ConfigFileDiffers" => Some(line("config-file-differs", &found.message).warn(
+                "restore `spec.kubelet.configFile`; to move the file, clean up first with `kubectl globalps remove --all --wait`",
+            )),
+            "ProviderPathsDiffer" => Some(line("provider-paths-differ", &found.message).warn(
+                "restore `spec.kubelet.credentialProvider`, or set `delivery: ConfigFile` and wait before you change it",
+            )),
+            _ => None,
+        },
+        condition::NAMESPACES_SYNCED => Some(of_namespaces(found)),
+        condition::OPERATORS_SYNCED => of_operators(found),
+        // Pods of an update in progress are expected.
+        condition::SYNCERS_HEALTHY if found.status == "False" && found.reason != "RollingOut" => {
+            Some(line("syncers-unhealthy", &found.message).fail(
+                "the lines about the installation name the pods and the reason; see `kubectl -n kube-system describe daemonset global-pull-secret-syncer`",
+            ))
+        }
+        condition::PROGRESSING => match found.reason.as_str() {
+            "Held" => Some(line("held", &format!("no node changes: {}", found.message)).fail(
+                "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` restores the nodes",
+            )),
+            "WaitingForCanary" => {
+                let message = format!("the rollout waits for a canary: {}", found.message);
+                Some(line("canary-waiting", &message).warn(CANARY))
+            }
+            _ => None,
+        },
+        condition::READY => match found.reason.as_str() {
+            "NoDelivery" => Some(line("no-delivery", &found.message).fail(
+                "`kubectl globalps install --image-pull-secrets --apply` delivers to namespaces, `--delivery ConfigFile` to nodes",
+            )),
+            "NoNodes" => Some(line("no-nodes", &found.message).warn(
+                "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`",
+            )),
+            "Synced" | "RollingOut" | "Restoring" | "WaitingForSyncers" => Some(line("rollout", &found.message)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn of_namespaces(found: &Condition) -> Check {
+    let check = line("namespaces-synced", &found.message);
+    match found.reason.as_str() {
+        _ if found.status != "False" => check,
+        "RollingOut" => check,
+        "Forbidden" => check.fail("`kubectl globalps install --image-pull-secrets --apply` grants it"),
+        "InvalidSettings" => check.fail("change that field of the GlobalPullSecret; until then the namespaces keep their Secrets"),
+        "ForeignSecret" => check.fail(
+            "delete that Secret if nothing needs it, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
+        ),
+        "Conflict" => check.warn(
+            "find the other client in the object's `managedFields`, and stop it or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`",
+        ),
+        "WaitingForCanary" => check.warn("`spec.imagePullSecrets.canaryNamespace` must name a namespace that gets the Secret"),
+        _ => check.fail("`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again"),
+    }
+}
+
+/// `None` if a line for each failure reports it.
+fn of_operators(found: &Condition) -> Option<Check> {
+    let check = line("operators-synced", &found.message);
+    match found.reason.as_str() {
+        "OperatorsFailed" => None,
+        "Forbidden" => Some(check.fail(super::operators::INSTALL)),
+        "NotInstalled" => Some(check.warn(
+            "install the Operator Lifecycle Manager, or set `spec.operators.enabled: false`",
+        )),
+        _ => Some(check),
+    }
+}
+
+fn valid(name: &'static str, what: &str, found: &Condition, hint: &str) -> Check {
+    let message = &found.message;
+    match (found.status.as_str(), message.is_empty()) {
+        ("False", _) => line(name, &format!("{what} is not valid: {message}")).fail(hint),
+        ("True", true) => line(name, &format!("{what} is valid")),
+        ("True", false) => line(name, &format!("{what} is valid: {message}")),
+        _ => line(name, &format!("{what}: none")),
+    }
+}
+
+fn line(name: &'static str, message: &str) -> Check {
+    well(CREDENTIALS, name, message)
+}

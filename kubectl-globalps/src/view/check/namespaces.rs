@@ -1,0 +1,504 @@
+//! Delivery to namespaces: the permission, the admission policy, foreign Secrets, and pods without the reference. Pure.
+
+use std::collections::BTreeSet;
+
+use globalps_core::api::{Attach, GlobalPullSecret};
+use globalps_core::names;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::ResourceExt as _;
+
+use super::{Check, Sight, well};
+
+const NAMESPACES: &str = "namespaces";
+const INSTALL: &str = "`kubectl globalps install --image-pull-secrets --apply` restores it";
+/// Names in a message, and commands in a hint.
+const MOST: usize = 5;
+
+/// What is in the cluster for delivery into namespaces.
+#[derive(Debug)]
+pub(crate) struct Delivering {
+    /// The controller's `ClusterRole` and its binding.
+    pub role: Sight<RoleSeen>,
+    /// `MutatingAdmissionPolicy` and its binding.
+    pub policy: Sight<()>,
+    /// Selected namespaces with a Secret of that name that is not of globalps.
+    pub foreign: Sight<Vec<String>>,
+    /// Pods of selected namespaces that fail to pull without the reference.
+    pub early: Sight<Vec<EarlyPod>>,
+}
+
+/// What the `ClusterRole` allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoleSeen {
+    /// To write the Secret of the name that the spec has.
+    pub secret: bool,
+    pub service_accounts: bool,
+}
+
+impl RoleSeen {
+    pub(crate) fn of(role: &ClusterRole, secret_name: &str) -> Self {
+        let rules = || role.rules.iter().flatten();
+        let is_for = |rule: &&PolicyRule, resource: &str| {
+            let mut resources = rule.resources.iter().flatten();
+            resources.any(|found| found == resource)
+        };
+        let names = |rule: &PolicyRule| {
+            let mut names = rule.resource_names.iter().flatten();
+            names.any(|name| name == secret_name)
+        };
+        Self {
+            secret: rules().filter(|rule| is_for(rule, "secrets")).any(names),
+            service_accounts: rules().any(|rule| is_for(&rule, "serviceaccounts")),
+        }
+    }
+}
+
+/// A pod that was created before there was a reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EarlyPod {
+    pub namespace: String,
+    pub name: String,
+    /// The command that makes a new one.
+    pub restart: String,
+}
+
+/// `None` if the pod has the reference, doesn't fail to pull, or can't get the reference.
+pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
+    const REASONS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
+    const MIRROR: &str = "kubernetes.io/config.mirror";
+    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
+    let mut references = spec.image_pull_secrets.iter().flatten();
+    let all = [&status.init_container_statuses, &status.container_statuses];
+    let mut waiting = all.into_iter().flatten().flatten().filter_map(|container| {
+        container
+            .state
+            .as_ref()?
+            .waiting
+            .as_ref()?
+            .reason
+            .as_deref()
+    });
+    if references.any(|reference| reference.name == secret_name)
+        || pod.annotations().contains_key(MIRROR)
+        || pod.metadata.deletion_timestamp.is_some()
+        || !waiting.any(|reason| REASONS.contains(&reason))
+    {
+        return None;
+    }
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    Some(EarlyPod {
+        restart: restart(pod, &namespace, &name),
+        namespace,
+        name,
+    })
+}
+
+fn restart(pod: &Pod, namespace: &str, name: &str) -> String {
+    let owner = pod
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true));
+    let workload = owner.and_then(|owner| match owner.kind.as_str() {
+        "ReplicaSet" => {
+            // A Deployment names its ReplicaSets after this label.
+            let hash = pod.labels().get("pod-template-hash")?;
+            let deployment = owner.name.strip_suffix(hash)?.strip_suffix('-')?;
+            Some(format!("deployment/{deployment}"))
+        }
+        "StatefulSet" => Some(format!("statefulset/{}", owner.name)),
+        "DaemonSet" => Some(format!("daemonset/{}", owner.name)),
+        _ => None,
+    });
+    match workload {
+        Some(workload) => format!("kubectl -n {namespace} rollout restart {workload}"),
+        None => format!("kubectl -n {namespace} delete pod {name}"),
+    }
+}
+
+/// No checks if namespaces get no Secrets.
+pub(crate) fn namespaces(gps: &GlobalPullSecret, seen: &Delivering) -> Vec<Check> {
+    let settings = &gps.spec.image_pull_secrets;
+    if !settings.enabled {
+        return Vec::new();
+    }
+    let name = &settings.secret_name;
+    let status = gps.status.as_ref();
+    let status = status.and_then(|status| status.image_pull_secrets.as_ref());
+    let by_accounts = settings.attach == Some(Attach::ServiceAccounts)
+        || status.is_some_and(|status| status.attach == Attach::ServiceAccounts.as_str());
+    let mut checks = vec![permission(&seen.role, name, by_accounts)];
+    checks.extend(policy(&seen.policy, settings.attach));
+    checks.push(foreign(&seen.foreign, name));
+    checks.push(early(&seen.early, name));
+    checks
+}
+
+fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
+    let permission = |message: String| well(NAMESPACES, "namespaces-permission", message);
+    let role_name = names::IMAGE_PULL_SECRETS;
+    match role {
+        Sight::Here(role) if !role.secret => permission(format!(
+            "the controller may not write Secrets `{name}` in namespaces: ClusterRole `{role_name}` allows another name"
+        ))
+        .fail(format!(
+            "`kubectl globalps install --image-pull-secrets={name} --apply` allows it"
+        )),
+        Sight::Here(role) if by_accounts && !role.service_accounts => permission(format!(
+            "the controller may not change service accounts: ClusterRole `{role_name}` has no rule for them"
+        ))
+        .fail(format!(
+            "`kubectl globalps install --image-pull-secrets={name} --attach service-accounts --apply` allows it"
+        )),
+        Sight::Here(_) => permission("the controller may write the pull secrets of namespaces".to_owned()),
+        Sight::Absent => permission(format!(
+            "the controller may not write in namespaces: ClusterRole `{role_name}` or its binding does not exist"
+        ))
+        .fail(INSTALL),
+        Sight::Hidden => permission("the controller's permission in namespaces can't be seen".to_owned())
+            .warn("ask a user who may read ClusterRoles"),
+    }
+}
+
+/// `attach`: as the spec says. Where service accounts are changed, no policy is needed.
+fn policy(policy: &Sight<()>, attach: Option<Attach>) -> Option<Check> {
+    if attach == Some(Attach::ServiceAccounts) {
+        return None;
+    }
+    let check = |message: &str| well(NAMESPACES, "admission-policy", message);
+    let name = names::IMAGE_PULL_SECRETS;
+    Some(match (policy, attach) {
+        (Sight::Here(()), _) => check("the admission policy attaches the pull secret to new pods"),
+        (Sight::Absent, Some(_)) => check(&format!(
+            "new pods get no reference to their pull secret: MutatingAdmissionPolicy `{name}` or its binding does not exist"
+        ))
+        .fail(
+            "`kubectl globalps install --image-pull-secrets --apply` restores it; where the API server does not serve MutatingAdmissionPolicy v1, add `--attach service-accounts`",
+        ),
+        (Sight::Absent, None) => check(&format!(
+            "the controller changes service accounts instead: MutatingAdmissionPolicy `{name}` or its binding does not exist"
+        ))
+        .warn("`kubectl globalps install --image-pull-secrets --attach admission --apply` installs it; `--attach service-accounts` keeps it this way on purpose"),
+        (Sight::Hidden, _) => check("the admission policy can't be seen")
+            .warn("ask a user who may read MutatingAdmissionPolicies"),
+    })
+}
+
+fn foreign(foreign: &Sight<Vec<String>>, name: &str) -> Check {
+    let check = |message: String| well(NAMESPACES, "namespace-foreign-secret", message);
+    match foreign {
+        Sight::Here(found) if !found.is_empty() => check(format!(
+            "Secret `{name}` does not belong to globalps in {}: {}",
+            number(found.len(), "namespace"),
+            first(found)
+        ))
+        .fail(format!(
+            "delete it if nothing needs it, `kubectl -n NAMESPACE delete secret {name}`, or exclude the namespace: `kubectl label namespace NAMESPACE globalps.io/exclude=true`"
+        )),
+        Sight::Hidden => check(format!("the Secrets `{name}` of namespaces can't be seen"))
+            .warn("ask a user who may list Secrets of that name in all namespaces"),
+        _ => check(format!("no other Secret has the name `{name}`")),
+    }
+}
+
+fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
+    let check = |message: String| well(NAMESPACES, "pod-without-reference", message);
+    match early {
+        Sight::Here(found) if !found.is_empty() => {
+            let pods: Vec<String> = found
+                .iter()
+                .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+                .collect();
+            let commands: BTreeSet<&str> = found.iter().map(|pod| pod.restart.as_str()).collect();
+            let shown: Vec<String> = commands
+                .iter()
+                .take(MOST)
+                .map(|c| format!("`{c}`"))
+                .collect();
+            let more = match commands.len().saturating_sub(MOST) {
+                0 => "",
+                _ => "; likewise for the others",
+            };
+            check(format!(
+                "{} without a reference to Secret `{name}` can't pull: {}",
+                number(found.len(), "pod"),
+                first(&pods)
+            ))
+            .warn(format!("create them again: {}{more}", shown.join("; ")))
+        }
+        Sight::Hidden => check("pods can't be seen".to_owned())
+            .warn("ask a user who may list pods in all namespaces"),
+        _ => check(format!(
+            "no pod fails to pull because of a missing reference to `{name}`"
+        )),
+    }
+}
+
+/// The first names, and how many more there are.
+fn first(names: &[String]) -> String {
+    let shown = names
+        .iter()
+        .take(MOST)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// `1 pod`, `2 pods`.
+fn number(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::check::Verdict;
+    use globalps_core::api::GlobalPullSecretSpec;
+    use serde_json::{Value, json};
+
+    fn pod(change: impl FnOnce(&mut Value)) -> Pod {
+        let mut pod = json!({
+            "metadata": {"name": "web-7d4f-x", "namespace": "a", "labels": {"pod-template-hash": "7d4f"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4f", "uid": "u",
+                    "controller": true}]},
+            "spec": {"containers": []},
+            "status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+        });
+        change(&mut pod);
+        serde_json::from_value(pod).expect("a Pod")
+    }
+
+    #[test]
+    fn a_pod_that_fails_to_pull_without_the_reference_is_restarted_by_its_owner() {
+        let owned = |kind: &'static str| {
+            move |pod: &mut Value| {
+                pod["metadata"]["ownerReferences"][0]["kind"] = json!(kind);
+                pod["metadata"]["ownerReferences"][0]["name"] = json!("own");
+            }
+        };
+        let deleted = "kubectl -n a delete pod web-7d4f-x";
+        for (case, pod, expected) in vec![
+            (
+                "of a Deployment",
+                pod(|_| {}),
+                Some("kubectl -n a rollout restart deployment/web"),
+            ),
+            (
+                "of a StatefulSet",
+                pod(owned("StatefulSet")),
+                Some("kubectl -n a rollout restart statefulset/own"),
+            ),
+            ("of a Job", pod(owned("Job")), Some(deleted)),
+            (
+                "of a ReplicaSet alone",
+                pod(owned("ReplicaSet")),
+                Some(deleted),
+            ),
+            (
+                "nobody's",
+                pod(|pod| pod["metadata"]["ownerReferences"] = json!([])),
+                Some(deleted),
+            ),
+            (
+                "with the reference",
+                pod(|pod| pod["spec"]["imagePullSecrets"] = json!([{"name": "s"}])),
+                None,
+            ),
+            (
+                "with another reference",
+                pod(|pod| pod["spec"]["imagePullSecrets"] = json!([{"name": "x"}])),
+                Some("kubectl -n a rollout restart deployment/web"),
+            ),
+            (
+                "a static pod",
+                pod(|pod| {
+                    let mirror = json!({"kubernetes.io/config.mirror": "x"});
+                    pod["metadata"]["annotations"] = mirror;
+                }),
+                None,
+            ),
+            (
+                "with another error",
+                pod(|pod| {
+                    let state = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+                    pod["status"]["containerStatuses"][0]["state"] = state;
+                }),
+                None,
+            ),
+        ] {
+            let found = early_pod(&pod, "s").map(|pod| pod.restart);
+            assert_eq!(found.as_deref(), expected, "{case}");
+        }
+    }
+
+    fn gps(attach: Option<Attach>) -> GlobalPullSecret {
+        let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+        gps.spec.image_pull_secrets.enabled = true;
+        gps.spec.image_pull_secrets.attach = attach;
+        gps
+    }
+
+    fn role(secret: bool, service_accounts: bool) -> Sight<RoleSeen> {
+        Sight::Here(RoleSeen {
+            secret,
+            service_accounts,
+        })
+    }
+
+    fn well() -> Delivering {
+        Delivering {
+            role: role(true, false),
+            policy: Sight::Here(()),
+            foreign: Sight::Here(Vec::new()),
+            early: Sight::Here(Vec::new()),
+        }
+    }
+
+    fn early(number: usize) -> Sight<Vec<EarlyPod>> {
+        let pods = (0..number).map(|at| EarlyPod {
+            namespace: "a".to_owned(),
+            name: format!("p{at}"),
+            restart: "kubectl -n a rollout restart deployment/web".to_owned(),
+        });
+        Sight::Here(pods.collect())
+    }
+
+    #[test]
+    fn what_delivery_into_namespaces_misses_is_named() {
+        use Verdict::{Failure, Warning};
+        let (admission, accounts) = (Some(Attach::Admission), Some(Attach::ServiceAccounts));
+        for (attach, seen, expected) in [
+            (admission, well(), None),
+            (None, well(), None),
+            (
+                admission,
+                Delivering {
+                    role: Sight::Absent,
+                    ..well()
+                },
+                Some(("namespaces-permission", Failure, "does not exist")),
+            ),
+            (
+                admission,
+                Delivering {
+                    role: role(false, false),
+                    ..well()
+                },
+                Some(("namespaces-permission", Failure, "allows another name")),
+            ),
+            (
+                accounts,
+                well(),
+                Some(("namespaces-permission", Failure, "has no rule")),
+            ),
+            (
+                accounts,
+                Delivering {
+                    role: role(true, true),
+                    policy: Sight::Absent,
+                    ..well()
+                },
+                None,
+            ),
+            (
+                admission,
+                Delivering {
+                    policy: Sight::Absent,
+                    ..well()
+                },
+                Some(("admission-policy", Failure, "new pods get no reference")),
+            ),
+            (
+                None,
+                Delivering {
+                    policy: Sight::Absent,
+                    ..well()
+                },
+                Some((
+                    "admission-policy",
+                    Warning,
+                    "changes service accounts instead",
+                )),
+            ),
+            (
+                admission,
+                Delivering {
+                    foreign: Sight::Here((0..7).map(|at| format!("n{at}")).collect()),
+                    ..well()
+                },
+                Some((
+                    "namespace-foreign-secret",
+                    Failure,
+                    "in 7 namespaces: n0, n1, n2, n3, n4 and 2 more",
+                )),
+            ),
+            (
+                admission,
+                Delivering {
+                    early: early(7),
+                    ..well()
+                },
+                Some((
+                    "pod-without-reference",
+                    Warning,
+                    "7 pods without a reference to Secret `global-pull-secret` can't pull: a/p0, a/p1, a/p2, a/p3, a/p4 and 2 more",
+                )),
+            ),
+        ] {
+            let checks = namespaces(&gps(attach), &seen);
+            let bad: Vec<&Check> = checks.iter().filter(|c| c.result != Verdict::Ok).collect();
+            let found = bad.first().map(|check| (check.name, check.result));
+            assert_eq!(
+                found,
+                expected.map(|(name, result, _)| (name, result)),
+                "{seen:?}"
+            );
+            if let (Some(check), Some((_, _, message))) = (bad.first(), expected) {
+                assert!(check.message.contains(message), "{}", check.message);
+                assert!(!check.hint.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn each_workload_is_restarted_once_and_there_are_no_checks_without_secrets() {
+        let mut off = gps(None);
+        off.spec.image_pull_secrets.enabled = false;
+        assert_eq!(namespaces(&off, &well()), []);
+        let checks = namespaces(
+            &gps(None),
+            &Delivering {
+                early: early(2),
+                ..well()
+            },
+        );
+        let hint = checks.last().map(|check| check.hint.clone());
+        assert_eq!(
+            hint.as_deref(),
+            Some("create them again: `kubectl -n a rollout restart deployment/web`")
+        );
+    }
+
+    #[test]
+    fn a_role_allows_the_secret_that_it_names() {
+        let role = json!({"metadata": {"name": "r"}, "rules": [
+            {"verbs": ["create"], "resources": ["secrets"], "resourceNames": ["s"]},
+            {"verbs": ["patch"], "resources": ["serviceaccounts"]},
+        ]});
+        let role: ClusterRole = serde_json::from_value(role).expect("a ClusterRole");
+        for (name, expected) in [("s", true), ("other", false)] {
+            let seen = RoleSeen::of(&role, name);
+            assert_eq!(
+                (seen.secret, seen.service_accounts),
+                (expected, true),
+                "{name}"
+            );
+        }
+    }
+}

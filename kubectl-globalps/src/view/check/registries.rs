@@ -1,0 +1,229 @@
+//! Whether registries accept the cluster's credentials.
+
+use globalps_core::dockerconfig::{DockerConfig, Secret, parse, shown_key};
+
+use super::{Check, well};
+use crate::registry::name::registry_name;
+use crate::registry::{Purpose, RegistryError, Verdict};
+use crate::secret::additional::Login;
+
+const REGISTRIES: &str = "registries";
+
+/// A Secret of the cluster, as far as it can be read.
+#[derive(Debug)]
+pub(crate) enum SecretSeen {
+    /// This user may not read it.
+    Hidden,
+    Content(Secret),
+}
+
+/// Credentials that a registry is asked about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub login: Login,
+    /// Names of the Secrets that have them.
+    pub secrets: Vec<String>,
+}
+
+/// The credentials to check, without duplicates and sorted by registry, and the findings so far.
+pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec<Check>) {
+    let mut questions: Vec<Question> = Vec::new();
+    let mut checks = Vec::new();
+    for (name, secret) in secrets {
+        match content(name, secret) {
+            Ok(config) => collect(&config, name, &mut questions),
+            Err(check) => checks.push(*check),
+        }
+    }
+    // Stable: of one registry, the credentials of the first Secret come first.
+    questions.sort_by(|a, b| a.login.registry.cmp(&b.login.registry));
+    if questions.is_empty() && checks.is_empty() {
+        checks.push(well(
+            REGISTRIES,
+            "registry",
+            "no Secret has credentials, so no registry was checked",
+        ));
+    }
+    (questions, checks)
+}
+
+fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> {
+    let not_asked = |why: &str, hint: &str| {
+        let message = format!("Secret `{name}` {why}, so its registries were not checked");
+        Box::new(well(REGISTRIES, "registry-secret", message).warn(hint))
+    };
+    match secret {
+        SecretSeen::Hidden => Err(not_asked(
+            "can't be read by this user",
+            "ask a user who may read it; the controller's findings are above",
+        )),
+        SecretSeen::Content(bytes) => parse(bytes.expose()).map_err(|_| {
+            not_asked(
+                "is not a credentials file",
+                "`kubectl globalps validate` shows the errors",
+            )
+        }),
+    }
+}
+
+/// Skips entries that a kubelet can't read: other checks report them.
+fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
+    for entry in config.entries() {
+        let Ok(Some(credential)) = entry.credential() else {
+            continue;
+        };
+        let login = Login {
+            registry: shown_key(&registry_name(entry.key())),
+            credential: credential.clone(),
+        };
+        match questions.iter_mut().find(|asked| asked.login == login) {
+            Some(same) => same.secrets.push(name.to_owned()),
+            None => questions.push(Question {
+                login,
+                secrets: vec![name.to_owned()],
+            }),
+        }
+    }
+}
+
+/// One line for each response. Only rejected credentials are a failure: nodes may reach a registry that this machine can't.
+pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryError>) -> Check {
+    let registry = &question.login.registry;
+    let from = question.secrets.join("`, `");
+    let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
+    match answer {
+        Ok(verdict) => {
+            let line = line(&verdict.sentence(registry));
+            match verdict {
+                Verdict::Accepted => line,
+                Verdict::Open => line.warn("public images need no credentials"),
+                Verdict::Pattern => line.warn("`kubectl globalps explain IMAGE` shows whether it matches an image"),
+                Verdict::MayNotPull(_) => line.warn(format!(
+                    "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
+                )),
+            }
+        }
+        Err(error) => {
+            let failure = error.failure(registry, Purpose::Look);
+            let line = line(&failure.message);
+            if error.is_refusal() {
+                line.fail(failure.hint)
+            } else {
+                line.warn(failure.hint)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::Verdict as Grade;
+    use super::*;
+
+    fn content_of(entries: &str) -> SecretSeen {
+        SecretSeen::Content(Secret::new(format!(r#"{{"auths":{{{entries}}}}}"#)))
+    }
+
+    fn secrets(list: Vec<(&str, SecretSeen)>) -> Vec<(String, SecretSeen)> {
+        list.into_iter()
+            .map(|(name, seen)| (name.to_owned(), seen))
+            .collect()
+    }
+
+    #[test]
+    fn the_same_credentials_are_asked_about_once() {
+        let (questions, checks) = questions(&secrets(vec![
+            (
+                "additional",
+                content_of(
+                    r#""b":{"auth":"dTpw"},"https://a/v1/":{"username":"u","password":"new"},"none":{}"#,
+                ),
+            ),
+            (
+                "global",
+                content_of(
+                    r#""a":{"auth":"dTpvbGQ="},"b":{"username":"u","password":"p"},"bad":{"auth":"?"}"#,
+                ),
+            ),
+        ]));
+        let asked: Vec<(&str, &[u8], String)> = questions
+            .iter()
+            .map(|question| {
+                (
+                    question.login.registry.as_str(),
+                    question.login.credential.password.expose(),
+                    question.secrets.join(" "),
+                )
+            })
+            .collect();
+        assert_eq!(
+            asked,
+            [
+                ("a", &b"new"[..], "additional".to_owned()),
+                ("a", b"old", "global".to_owned()),
+                ("b", b"p", "additional global".to_owned()),
+            ]
+        );
+        assert_eq!(checks, []);
+    }
+
+    #[test]
+    fn secrets_that_cannot_be_checked_are_reported() {
+        let (questions_, checks) = questions(&secrets(vec![
+            ("hidden", SecretSeen::Hidden),
+            ("broken", SecretSeen::Content(Secret::new("{"))),
+        ]));
+        assert_eq!(questions_, []);
+        let messages: Vec<&str> = checks.iter().map(|check| check.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "Secret `hidden` can't be read by this user, so its registries were not checked",
+                "Secret `broken` is not a credentials file, so its registries were not checked",
+            ]
+        );
+        let (_, checks) = questions(&[]);
+        assert_eq!(checks[0].result, Grade::Ok, "{checks:?}");
+    }
+
+    #[test]
+    fn only_rejected_credentials_fail() {
+        let (mut asked, _) = questions(&secrets(vec![("s", content_of(r#""r":{"auth":"dTpw"}"#))]));
+        let question = asked.remove(0);
+        let refused = RegistryError::Refused {
+            url: "https://r/v2/".to_owned(),
+            status: 401,
+        };
+        let late = RegistryError::Late {
+            time: Duration::from_secs(2),
+        };
+        for (answer, result, message) in [
+            (
+                Ok(Verdict::Accepted),
+                Grade::Ok,
+                "`r` accepts the credentials (`s`)",
+            ),
+            (
+                Ok(Verdict::Open),
+                Grade::Warning,
+                "`r` needs no login, so the credentials could not be checked (`s`)",
+            ),
+            (
+                Err(refused),
+                Grade::Failure,
+                "`r` rejects the user or password: `https://r/v2/` responds with 401 (`s`)",
+            ),
+            (
+                Err(late),
+                Grade::Warning,
+                "`r` could not be checked: the time limit for all checks was reached: 2 s (`s`)",
+            ),
+        ] {
+            let check = answered(&question, &answer);
+            assert_eq!((check.result, check.message.as_str()), (result, message));
+            assert_eq!(check.hint.is_empty(), result == Grade::Ok, "{check:?}");
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! Tables of what `check` says, from what was seen.
+
+use globalps_core::api::{
+    GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecretSpec,
+    NodePullSecretStatus, condition,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use std::collections::BTreeMap;
+
+use globalps_core::api::{NodePullSecret, Phase};
+
+use super::credentials::of_condition;
+use super::nodes::told;
+use super::*;
+
+pub(super) fn now() -> Timestamp {
+    "2026-01-01T00:10:00Z".parse().expect("a time")
+}
+
+fn workload(ready: i32) -> Workload {
+    Workload {
+        wanted: 3,
+        ready,
+        image: "image:1".to_owned(),
+        ours: true,
+    }
+}
+
+fn lease_of(renewed: &str) -> Sight<LeaseSeen> {
+    Sight::Here(LeaseSeen {
+        holder: "pod-a".to_owned(),
+        renewed: renewed.parse().ok(),
+        seconds: 15,
+    })
+}
+
+fn running() -> Installed {
+    Installed {
+        crds: true,
+        controller: Sight::Here(workload(1)),
+        lease: lease_of("2026-01-01T00:09:55Z"),
+        syncer: Sight::Here(workload(3)),
+        pod_errors: Vec::new(),
+    }
+}
+
+fn not_running(reason: &str) -> PodError {
+    PodError::NotRunning {
+        daemon_set: "d".to_owned(),
+        reason: reason.to_owned(),
+        nodes: vec!["node-1".to_owned()],
+    }
+}
+
+/// Name and result of each that is not well.
+fn bad(checks: &[Check]) -> Vec<(&str, Verdict)> {
+    checks
+        .iter()
+        .filter(|check| check.result != Verdict::Ok)
+        .map(|check| (check.name, check.result))
+        .collect()
+}
+
+type Change = fn(&mut Installed);
+type Case = (&'static str, Change, Vec<(&'static str, Verdict)>);
+
+#[test]
+fn an_installation_is_judged_by_what_runs() {
+    use Verdict::{Failure, Warning};
+    let table: [Case; 11] = [
+        ("all runs", |_| {}, vec![]),
+        (
+            "nothing is installed",
+            |seen| {
+                *seen = Installed {
+                    crds: false,
+                    controller: Sight::Absent,
+                    lease: Sight::Absent,
+                    syncer: Sight::Absent,
+                    pod_errors: Vec::new(),
+                };
+            },
+            vec![("custom-resources", Failure), ("controller", Failure)],
+        ),
+        (
+            "the controller is down, and its lease runs out",
+            |seen| {
+                seen.controller = Sight::Here(workload(0));
+                seen.lease = lease_of("2026-01-01T00:09:00Z");
+            },
+            vec![("controller", Failure), ("lease", Failure)],
+        ),
+        (
+            "no lease yet",
+            |seen| seen.lease = Sight::Absent,
+            vec![("lease", Warning)],
+        ),
+        (
+            "what is hidden is no failure",
+            |seen| {
+                seen.controller = Sight::Hidden;
+                seen.lease = Sight::Hidden;
+                seen.syncer = Sight::Hidden;
+            },
+            vec![
+                ("controller", Warning),
+                ("lease", Warning),
+                ("syncer-pods", Warning),
+            ],
+        ),
+        (
+            "nothing to sync",
+            |seen| seen.syncer = Sight::Absent,
+            vec![],
+        ),
+        (
+            "some have not got it",
+            |seen| seen.syncer = Sight::Here(workload(2)),
+            vec![("syncer-pods", Warning)],
+        ),
+        (
+            "an image that nodes can't pull",
+            |seen| seen.pod_errors = vec![not_running("ImagePullBackOff")],
+            vec![("syncer-image", Failure)],
+        ),
+        (
+            "a syncer that ends again and again",
+            |seen| {
+                seen.syncer = Sight::Here(workload(2));
+                seen.pod_errors = vec![not_running("CrashLoopBackOff")];
+            },
+            vec![("syncer-pods", Warning), ("syncer-not-running", Failure)],
+        ),
+        (
+            "pods that the API server refuses",
+            |seen| {
+                seen.syncer = Sight::Here(workload(0));
+                seen.pod_errors = vec![PodError::NotCreated {
+                    daemon_set: "d".to_owned(),
+                    nodes: 3,
+                    message: "no".to_owned(),
+                }];
+            },
+            vec![("syncer-pods", Warning), ("syncer-not-created", Failure)],
+        ),
+        (
+            "HyperShift's own syncer",
+            |seen| {
+                seen.syncer = Sight::Here(Workload {
+                    ours: false,
+                    ..workload(3)
+                });
+            },
+            vec![("hypershift", Warning)],
+        ),
+    ];
+    for (sentence, change, expected) in table {
+        let mut seen = running();
+        change(&mut seen);
+        assert_eq!(bad(&installation(&seen, now())), expected, "{sentence}");
+    }
+}
+
+#[test]
+fn an_old_server_fails() {
+    for (minor, expected) in [
+        (Some(36), vec![]),
+        (Some(29), vec![("version", Verdict::Failure)]),
+        (None, vec![]),
+    ] {
+        assert_eq!(bad(&server("v1.x", minor)), expected, "{minor:?}");
+    }
+}
+
+#[test]
+fn a_missing_permission_says_for_what_it_is() {
+    let answers = |is_allowed: bool| -> Vec<(Permission, bool)> {
+        let all = permissions_of_commands(2).into_iter();
+        all.map(|permission| (permission, is_allowed)).collect()
+    };
+    let checks = permissions(&answers(false));
+    for (expected, result) in [
+        (
+            "may not get secrets `additional-pull-secret`, for `add`, `diff`, `remove`, `remove --all`, `undo`",
+            Verdict::Failure,
+        ),
+        (
+            "may not list nodes, for `status`, `--wait`: they do not show unreachable nodes",
+            Verdict::Warning,
+        ),
+    ] {
+        let found = checks.iter().find(|check| check.message == expected);
+        assert_eq!(found.map(|check| check.result), Some(result), "{expected}");
+    }
+    assert_eq!(bad(&permissions(&answers(true))), []);
+}
+
+#[test]
+fn what_the_controller_says_of_the_secrets_is_passed_on() {
+    let condition = |type_: &str, status: &str| Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: "Reason".to_owned(),
+        message: "`r`: bad".to_owned(),
+        last_transition_time: Time(now()),
+        observed_generation: None,
+    };
+    let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
+    gps.spec.rollout.paused = true;
+    gps.status = Some(GlobalPullSecretStatus {
+        conditions: vec![
+            condition(condition::ADDITIONAL_VALID, "False"),
+            condition(condition::ORIGINAL_VALID, "Unknown"),
+        ],
+        ..GlobalPullSecretStatus::default()
+    });
+    let checks = credentials(Some(&gps), true);
+    assert_eq!(
+        bad(&checks),
+        [
+            ("additional-invalid", Verdict::Failure),
+            ("paused", Verdict::Warning)
+        ]
+    );
+    assert_eq!(
+        checks[0].message,
+        "the additional pull secret is not valid: `r`: bad"
+    );
+    assert_eq!(credentials(None, false), []);
+    let absent = credentials(None, true);
+    assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
+    assert!(absent[0].hint.contains("kubectl apply"), "{absent:?}");
+    for (status, reason, expected) in [
+        ("True", "AllRunning", None),
+        ("False", "RollingOut", None),
+        ("False", "NotRunning", Some("syncers-unhealthy")),
+        ("False", "PodsNotCreated", Some("syncers-unhealthy")),
+    ] {
+        let mut healthy = condition(condition::SYNCERS_HEALTHY, status);
+        healthy.reason = reason.to_owned();
+        let found = of_condition(&healthy).map(|check| check.name);
+        assert_eq!(found, expected, "{reason}");
+    }
+    let mut rolled_back = condition(condition::DEGRADED, "True");
+    rolled_back.reason = "TakenBack".to_owned();
+    gps.spec.rollout.paused = false;
+    gps.status.get_or_insert_default().conditions = vec![rolled_back];
+    assert_eq!(
+        bad(&credentials(Some(&gps), true)),
+        [("taken-back", Verdict::Failure)]
+    );
+}
+
+pub(super) fn node(phase: Phase, reason: &str) -> NodePullSecret {
+    let mut object = NodePullSecret::new("n", NodePullSecretSpec::default());
+    object.status = Some(NodePullSecretStatus {
+        phase,
+        reason: reason.to_owned(),
+        ..NodePullSecretStatus::default()
+    });
+    object
+}
+
+#[test]
+fn the_nodes_message_shows_why_a_provider_is_not_possible() {
+    let said = |reason: &str, message: &str| {
+        let mut object = node(Phase::Synced, reason);
+        if let Some(status) = &mut object.status {
+            message.clone_into(&mut status.message);
+        }
+        object
+    };
+    let objects: BTreeMap<String, NodePullSecret> = [
+        ("a", said("ProviderNotPossible", "flags")),
+        ("b", said("ProviderNotPossible", "noexec")),
+        ("c", said("ProviderNotPossible", "flags")),
+        ("d", said("ForeignProviderConfig", "line 3")),
+    ]
+    .map(|(name, object)| (name.to_owned(), object))
+    .into();
+    let checks = of_nodes(objects.iter(), &[], Owners::default());
+    let found: Vec<_> = checks
+        .iter()
+        .map(|c| (c.name, c.result, c.message.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (
+                "node-provider",
+                Verdict::Warning,
+                "a, c: the credential provider can't be set up, so the credentials file stays in use: flags",
+            ),
+            (
+                "node-provider",
+                Verdict::Warning,
+                "b: the credential provider can't be set up, so the credentials file stays in use: noexec",
+            ),
+            (
+                "node-provider-config",
+                Verdict::Warning,
+                "d: globalps can't read the kubelet's configuration of credential providers, so it doesn't change it: line 3",
+            ),
+        ]
+    );
+}
+
+#[test]
+fn nodes_are_grouped_by_their_error() {
+    let objects: BTreeMap<String, NodePullSecret> = [
+        ("a", node(Phase::Synced, "")),
+        ("b", node(Phase::Failed, "SystemBusAway")),
+        ("c", node(Phase::Syncing, "SystemBusAway")),
+        ("d", node(Phase::RolledBack, "KubeletDidNotStart")),
+        ("e", node(Phase::Failed, "KubeletDown")),
+        ("f", node(Phase::Failed, "KubeletUnit")),
+        ("g", node(Phase::Failed, "DiskFull")),
+        ("h", node(Phase::ForeignOwner, "Fought")),
+        ("i", node(Phase::Failed, "Other")),
+    ]
+    .map(|(name, object)| (name.to_owned(), object))
+    .into();
+    let owners = Owners {
+        hypershift: 1,
+        machine_config: 2,
+    };
+    let checks = of_nodes(objects.iter(), &["z"], owners);
+    let messages: Vec<(&str, &str)> = checks
+        .iter()
+        .map(|check| {
+            (
+                check.name,
+                check.message.split(':').next().unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            (
+                "machine-config-operator",
+                "the Machine Config Operator manages the file of 2 nodes"
+            ),
+            (
+                "hypershift",
+                "1 node of HyperShift; no other program manages their files"
+            ),
+            ("foreign-owner", "h"),
+            ("node-bus", "b, c"),
+            ("node-disk", "g"),
+            ("node-failed", "i"),
+            ("node-kubelet-down", "e"),
+            ("node-rolled-back", "d"),
+            ("node-unit", "f"),
+            ("node-unreachable", "z"),
+        ]
+    );
+    let well: Vec<Check> = of_nodes(objects.iter().take(1), &[], Owners::default());
+    assert_eq!(well[0].message, "1 node, none with an error");
+    assert_eq!(
+        told("node-bus", &["a", "b", "c", "d", "e"])
+            .message
+            .split(':')
+            .next(),
+        Some("a, b, c and 2 more")
+    );
+}
+
+#[test]
+fn the_text_is_grouped_and_each_failure_has_a_hint_and_an_anchor() {
+    let checks = vec![
+        well(CLUSTER, "api", "the API server responds"),
+        well(INSTALLATION, "lease", "no lease").warn("wait"),
+        well(INSTALLATION, "controller", "no controller").fail("install it"),
+    ];
+    assert_eq!(
+        Report::of(checks.clone()).text(|_, text| text.to_owned()),
+        "\
+cluster
+  √ the API server responds
+
+installation
+  ‼ no lease
+    hint: wait
+    see docs/troubleshooting.md#lease
+  × no controller
+    hint: install it
+    see docs/troubleshooting.md#controller
+
+3 checks: 1 failed, 1 with warnings"
+    );
+    let json = serde_json::to_value(Report::of(checks)).expect("JSON");
+    assert_eq!(json["healthy"], false);
+    assert_eq!(
+        json["checks"][2],
+        serde_json::json!({
+            "group": "installation", "name": "controller", "result": "failure",
+            "message": "no controller", "hint": "install it", "see": "docs/troubleshooting.md#controller",
+        })
+    );
+}
+
+/// By the names in the source, so that a new check without a section is found.
+#[test]
+fn the_guide_has_a_section_for_every_check() {
+    let guide = include_str!("../../../../docs/troubleshooting.md");
+    let source = [
+        include_str!("../check.rs"),
+        include_str!("credentials.rs"),
+        include_str!("namespaces.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
+        include_str!("nodes.rs"),
+        include_str!("operators.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
+        include_str!("permissions.rs"),
+        include_str!("provider.rs"),
+        include_str!("registries.rs"),
+        include_str!("../../cluster/syncers.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap_or_default(),
+    ]
+    .concat();
+    let mut names: Vec<&str> = source
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .filter(|text| {
+            guide.contains(&format!("## {text}\n"))
+                || source.contains(&format!("Some(\"{text}\")"))
+                || source.contains(&format!("INSTALLATION, \"{text}\""))
+        })
+        .collect();
+    for always in [
+        "api",
+        "version",
+        "permissions",
+        "custom-resources",
+        "controller",
+        "lease",
+        "syncer-pods",
+        "syncer-image",
+        "syncer-not-created",
+        "syncer-not-running",
+        "syncers-unhealthy",
+        "no-configuration",
+        "held",
+        "canary-waiting",
+        "config-file-differs",
+        "additional-invalid",
+        "original-invalid",
+        "sources-invalid",
+        "taken-back",
+        "rollout-halted",
+        "operators-synced",
+        "operators-permission",
+        "no-nodes",
+        "paused",
+        "hypershift",
+        "machine-config-operator",
+        "foreign-owner",
+        "managed-file",
+        "node-unreachable",
+        "namespaces-synced",
+        "no-delivery",
+        "namespaces-permission",
+        "admission-policy",
+        "namespace-foreign-secret",
+        "pod-without-reference",
+        "registry",
+        "registry-secret",
+    ] {
+        names.push(always);
+    }
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(
+            guide.contains(&format!("\n## {name}\n")),
+            "no section `{name}`"
+        );
+    }
+    for heading in guide.lines().filter_map(|line| line.strip_prefix("## ")) {
+        assert!(
+            source.contains(&format!("\"{heading}\"")),
+            "a section for nothing: `{heading}`"
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! `FleetPullSecret`s and `ClusterPullSecret`s of the management cluster, kept up to date by watches.
+
+use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use kube::api::ListParams;
+use kube::core::Request;
+use kube::{Api, Resource, ResourceExt as _};
+
+use super::FleetStatus;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::{Store, pages};
+use crate::error::Failure;
+
+/// Which of them are of interest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    /// `None`: every one.
+    pub fleet: Option<String>,
+    /// Clusters of it, by `NAME` or `NAMESPACE/NAME`; none: all.
+    pub clusters: Vec<String>,
+    pub all_namespaces: bool,
+}
+
+impl Scope {
+    pub(crate) fn of(fleet: &str) -> Self {
+        Self {
+            fleet: Some(fleet.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+/// Objects by `NAMESPACE/NAME`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub fleets: Store<FleetPullSecret>,
+    pub objects: Store<ClusterPullSecret>,
+    pub scope: Scope,
+    /// Clusters of other namespaces are selected.
+    pub is_wide: bool,
+}
+
+impl Facts {
+    pub(crate) async fn observe(cluster: &Cluster<'_>, scope: Scope) -> Result<Self, Failure> {
+        let mut facts = Self {
+            scope,
+            ..Self::default()
+        };
+        if let Some(name) = &facts.scope.fleet {
+            let fleet = find(cluster, name).await?;
+            facts.fleets.insert(key(&fleet), fleet);
+        } else {
+            let all = facts.scope.all_namespaces;
+            facts.fleets = list(cluster, "FleetPullSecrets", all).await?;
+        }
+        let is_wide = facts
+            .fleets
+            .iter()
+            .any(|(_, fleet)| fleet.spec.namespace_selector.is_some());
+        facts.is_wide = is_wide || facts.scope.all_namespaces;
+        facts.objects = list(cluster, "ClusterPullSecrets", facts.is_wide).await?;
+        Ok(facts)
+    }
+
+    /// By name.
+    pub(crate) fn statuses(&self) -> Vec<FleetStatus> {
+        let one = |fleet: &FleetPullSecret| {
+            let objects = self.objects.iter().map(|(_, object)| object);
+            FleetStatus::of(fleet, objects, &self.scope.clusters)
+        };
+        self.fleets.iter().map(|(_, fleet)| one(fleet)).collect()
+    }
+}
+
+pub(crate) fn key(object: &impl Resource<DynamicType = ()>) -> String {
+    let namespace = object.namespace().unwrap_or_default();
+    format!("{namespace}/{}", object.name_any())
+}
+
+/// Of this namespace, or of all.
+pub(crate) fn api<K>(cluster: &Cluster<'_>, all_namespaces: bool) -> Api<K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+{
+    if all_namespaces {
+        Api::all(cluster.client.clone())
+    } else {
+        cluster.api()
+    }
+}
+
+async fn list<K>(
+    cluster: &Cluster<'_>,
+    kinds: &str,
+    all_namespaces: bool,
+) -> Result<Store<K>, Failure>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + Clone,
+{
+    let api: Api<K> = api(cluster, all_namespaces);
+    let request = Request::new(api.resource_url());
+    let mut store = Store::default();
+    let place = if all_namespaces {
+        String::new()
+    } else {
+        format!(" of namespace `{}`", cluster.namespace)
+    };
+    let doing = format!("list the {kinds}{place}");
+    let params = ListParams::default();
+    let listed = pages(cluster, &doing, &request, params, |mut object: K| {
+        object.meta_mut().managed_fields = None;
+        store.insert(key(&object), object);
+    });
+    listed.await.map_err(of_hub)?;
+    Ok(store)
+}
+
+/// The `FleetPullSecret`; where it is in another namespace, the error says so.
+pub(crate) async fn find(cluster: &Cluster<'_>, name: &str) -> Result<FleetPullSecret, Failure> {
+    let doing = format!("get FleetPullSecret `{}/{name}`", cluster.namespace);
+    let api = cluster.api::<FleetPullSecret>();
+    let found = cluster.call(&doing, api.get_opt(name)).await;
+    if let Some(fleet) = found.map_err(of_hub)? {
+        return Ok(fleet);
+    }
+    let elsewhere = list::<FleetPullSecret>(cluster, "FleetPullSecrets", true).await;
+    let elsewhere = match elsewhere {
+        Err(failure) if failure.is(404) => return Err(failure),
+        // A user who may not list them all still learns the rest.
+        other => other.unwrap_or_default(),
+    };
+    let mut same = elsewhere
+        .iter()
+        .filter(|(_, fleet)| fleet.name_any() == name);
+    let hint = match same.next().and_then(|(_, fleet)| fleet.namespace()) {
+        Some(namespace) => {
+            format!("namespace `{namespace}` has one of this name: add `-n {namespace}`")
+        }
+        None => "`kubectl globalps fleet status -A` shows all of them".to_owned(),
+    };
+    Err(absent(&cluster.namespace, name, hint))
+}
+
+pub(crate) fn absent(namespace: &str, name: &str, hint: impl Into<String>) -> Failure {
+    let message = format!("there is no FleetPullSecret `{namespace}/{name}`");
+    Failure::not_found(message, hint)
+}
+
+/// The custom resources of the hub are missing.
+pub(crate) fn of_hub(failure: Failure) -> Failure {
+    if !failure.is(404) {
+        return failure;
+    }
+    Failure::not_found(
+        "the hub is not installed in this cluster: it has no FleetPullSecrets",
+        "run this against the management cluster: see `--context` and `--kubeconfig`",
+    )
+}

@@ -1,0 +1,184 @@
+//! Following a rollout to clusters: watches keep the facts up to date, a table or lines show them.
+
+use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
+use jiff::Timestamp;
+use kube::Resource;
+use kube::runtime::watcher;
+
+use super::facts::{Facts, Scope, api, key};
+use super::verdict::{Advice, Goal, Verdict, advice, command, verdict};
+use super::{FleetStatus, is_ready, table};
+use crate::cluster::client::Cluster;
+use crate::error::{Exit, Failure};
+use crate::terminal::layout::Layout;
+use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+
+/// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
+/// [`Failure`] that says no.
+pub(crate) async fn follow(
+    cluster: &Cluster<'_>,
+    how: Follow<Goal>,
+    scope: Scope,
+) -> Result<Exit, Failure> {
+    let mut interrupt = Interrupt::catch();
+    let Some(observed) = interrupt.or(Facts::observe(cluster, scope)).await else {
+        return Ok(Exit::Interrupted);
+    };
+    let mut facts = match observed {
+        Err(failure) if failure.is(404) && how.goal == Some(Goal::Removed) => {
+            return Ok(Exit::Done);
+        }
+        facts => facts?,
+    };
+    let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, how.timeout);
+    let mut view = View::new(cluster, how, facts.scope.clone());
+    loop {
+        let all = facts.statuses();
+        view.show(&all);
+        if view.screen.is_closed() {
+            return Ok(Exit::Done);
+        }
+        if let Some(goal) = how.goal {
+            gone(&facts, goal, cluster)?;
+            match verdict(&all, goal, Timestamp::now()) {
+                Verdict::Done => {
+                    view.end(&all);
+                    return Ok(Exit::Done);
+                }
+                Verdict::Stuck((message, hint)) => {
+                    view.end(&all);
+                    return Err(Failure::no(message, hint));
+                }
+                Verdict::Going => {}
+            }
+        }
+        match pauses.next(&mut facts).await? {
+            Woken::Again => {}
+            Woken::Interrupted => {
+                if how.goal.is_some() || !is_ready(&all) {
+                    cluster.printer().note("the hub continues the rollout");
+                }
+                return Ok(Exit::Interrupted);
+            }
+            Woken::TimedOut => {
+                view.end(&all);
+                return Err(timed_out(&all, &how.within()));
+            }
+        }
+    }
+}
+
+/// A `FleetPullSecret` that is deleted during a wait for its rollout.
+fn gone(facts: &Facts, goal: Goal, cluster: &Cluster<'_>) -> Result<(), Failure> {
+    match &facts.scope.fleet {
+        Some(name) if goal == Goal::Synced && facts.fleets.is_empty() => Err(Failure::no(
+            format!(
+                "FleetPullSecret `{}/{name}` was deleted meanwhile",
+                cluster.namespace
+            ),
+            "`kubectl globalps fleet status -A` shows the others",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn timed_out(all: &[FleetStatus], within: &str) -> Failure {
+    let open = all.iter().find(|status| !status.fleet.ready);
+    let (state, hint) = open.and_then(advice).unwrap_or_else(|| {
+        let title = open.map_or("", |status| &status.fleet.name);
+        let state = open.map_or_else(String::new, table::headline);
+        (state, format!("see {}", command("status", title)))
+    });
+    Failure::no(format!("not done{within}: {state}"), hint)
+}
+
+fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> [Changes<Facts>; 2] {
+    let scope = &facts.scope;
+    let named = match &scope.fleet {
+        Some(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
+        None => watcher::Config::default(),
+    };
+    [
+        changes(
+            api::<FleetPullSecret>(cluster, scope.all_namespaces),
+            named,
+            |facts, event| facts.fleets.apply_by(event, key, slim),
+            "watch the FleetPullSecrets",
+        ),
+        changes(
+            api::<ClusterPullSecret>(cluster, facts.is_wide),
+            watcher::Config::default(),
+            |facts, event| facts.objects.apply_by(event, key, slim),
+            "watch the ClusterPullSecrets",
+        ),
+    ]
+}
+
+fn slim<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
+
+/// A table that redraws itself on a terminal, and lines for what changed elsewhere.
+struct View<'a> {
+    screen: Screen<'a>,
+    shown: Vec<FleetStatus>,
+    scope: Scope,
+    /// Nobody waits for an end, whose error would name the reason.
+    is_watch: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(cluster: &Cluster<'a>, how: Follow<Goal>, scope: Scope) -> Self {
+        Self {
+            screen: Screen::new(cluster.printer(), how.stream),
+            shown: Vec::new(),
+            scope,
+            is_watch: how.goal.is_none(),
+        }
+    }
+
+    fn show(&mut self, all: &[FleetStatus]) {
+        if self.screen.is_terminal() {
+            let advice = all.first().and_then(news).filter(|_| self.is_watch);
+            let now = Timestamp::now();
+            let scope = &self.scope;
+            let screen = &mut self.screen;
+            screen.draw(|layout| text(all, scope, now, layout, advice.as_ref()));
+            return;
+        }
+        for line in table::changes(&self.shown, all) {
+            self.screen.line(&line);
+        }
+        self.shown = all.to_vec();
+    }
+
+    /// The last line, where the table does not say it already.
+    fn end(&self, all: &[FleetStatus]) {
+        if !self.screen.is_terminal() {
+            for status in all {
+                self.screen.line(&table::headline(status));
+            }
+        }
+    }
+}
+
+/// Advice that is more than how to follow the rollout.
+fn news(status: &FleetStatus) -> Option<Advice> {
+    advice(status).filter(|(_, hint)| !hint.starts_with("follow it"))
+}
+
+/// The clusters of the one that was named, else a line for each one.
+pub(crate) fn text(
+    all: &[FleetStatus],
+    scope: &Scope,
+    now: Timestamp,
+    layout: Layout,
+    advice: Option<&Advice>,
+) -> String {
+    match all {
+        [status] if scope.fleet.is_some() => table::render(status, now, layout, advice),
+        [] => "no FleetPullSecret\n".to_owned(),
+        all => table::overview(all, now, layout, scope.all_namespaces) + "\n",
+    }
+}

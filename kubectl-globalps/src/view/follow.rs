@@ -1,0 +1,277 @@
+//! Following a rollout: watches keep the facts up to date, a table or lines show them.
+
+use globalps_core::api::{GlobalPullSecret, NodePullSecret};
+use globalps_core::names;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::Api;
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher;
+
+use crate::cluster::client::Cluster;
+use crate::cluster::controller;
+use crate::cluster::facts::{Facts, NodeFacts, Scope, version_of};
+use crate::cluster::syncers::look;
+use crate::error::{Exit, Failure};
+use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes};
+use crate::view::skipped::Skipped;
+use crate::view::status::{
+    FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict,
+};
+use crate::view::table;
+
+/// Follows until the goal is reached (`Done`), or until Ctrl-C. That the goal will not be reached, or was not in time,
+/// is a [`Failure`] that says no.
+pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>) -> Result<Exit, Failure> {
+    follow_some(cluster, how, Scope::default()).await
+}
+
+/// As [`follow`], of some nodes.
+pub(crate) async fn follow_some(
+    cluster: &Cluster<'_>,
+    how: Follow<Goal>,
+    scope: Scope,
+) -> Result<Exit, Failure> {
+    let mut interrupt = Interrupt::catch();
+    let observed = interrupt.or(Facts::observe_some(cluster, scope)).await;
+    let Some(mut facts) = observed.transpose()? else {
+        return Ok(interrupted(cluster));
+    };
+    let mut pauses = Pauses::new(watch_all(cluster, &facts), interrupt, how.timeout);
+    let mut view = View::new(cluster, how);
+    let skips = how.goal
+        == Some(Goal::Restored {
+            skip_unreachable: true,
+        });
+    let mut skipped = Skipped::default();
+    let mut controller = Controller::default();
+    loop {
+        let now = Timestamp::now();
+        let status = Status::of(&facts, now);
+        if !facts.installed
+            && let Some((message, hint)) = advice(&facts, &status)
+        {
+            return Err(Failure::no(message, hint));
+        }
+        view.show(&facts, &status, now);
+        if skips {
+            skipped.skip(cluster, &facts, &status).await?;
+        }
+        if view.screen.is_closed() {
+            return Ok(Exit::Done);
+        }
+        match how.goal.map(|goal| verdict(&facts, goal, &status)) {
+            Some(Verdict::Done) => {
+                view.end(&status);
+                skipped.report(cluster.printer());
+                return Ok(Exit::Done);
+            }
+            Some(Verdict::Stuck { reason, hint }) => {
+                view.end(&status);
+                return Err(Failure::no(reason, hint));
+            }
+            Some(Verdict::Going) => {
+                if let Some(reason) = controller.not_running(cluster, &facts, now).await {
+                    view.end(&status);
+                    return Err(Failure::no(reason, CONTROLLER));
+                }
+            }
+            None => {}
+        }
+        match pauses.next(&mut facts).await? {
+            Woken::Again => {}
+            Woken::Interrupted if how.goal.is_some() || !status.ready => {
+                return Ok(interrupted(cluster));
+            }
+            Woken::Interrupted => return Ok(Exit::Interrupted),
+            Woken::TimedOut => {
+                view.end(&status);
+                return Err(timed_out(cluster, &facts, &status, &how.within()).await?);
+            }
+        }
+    }
+}
+
+/// Where the controller does not run.
+const CONTROLLER: &str =
+    "see `kubectl -n globalps-system get deployments,pods`; the rollout continues when it runs";
+
+/// Looks at the controller now and then.
+#[derive(Default)]
+struct Controller {
+    looked_at: Option<Timestamp>,
+}
+
+impl Controller {
+    const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+    /// `None`: it runs, or nobody knows.
+    async fn not_running(
+        &mut self,
+        cluster: &Cluster<'_>,
+        facts: &Facts,
+        now: Timestamp,
+    ) -> Option<String> {
+        let before = self.looked_at.replace(now);
+        if before.is_some_and(|before| now.duration_since(before) < Self::LOOK_AGAIN) {
+            self.looked_at = before;
+            return None;
+        }
+        let deployment = match controller::deployment(cluster).await {
+            // Another look comes soon, and the watches report what stays.
+            Err(_) => return None,
+            Ok(None) if !is_stale(facts) => return None,
+            Ok(found) => found,
+        };
+        controller::not_running(deployment.as_ref(), now)
+    }
+}
+
+fn interrupted(cluster: &Cluster<'_>) -> Exit {
+    let printer = cluster.printer();
+    printer.note("the rollout continues; follow it with `kubectl globalps status --watch`");
+    Exit::Interrupted
+}
+
+async fn timed_out(
+    cluster: &Cluster<'_>,
+    facts: &Facts,
+    status: &Status,
+    within: &str,
+) -> Result<Failure, Failure> {
+    let (state, hint) = advice(facts, status).unwrap_or((
+        table::headline(status),
+        "follow it with `kubectl globalps status --watch`",
+    ));
+    let (state, hint) = match look(cluster).await?.first() {
+        Some(error) if [FOLLOW, SYNCERS].contains(&hint) => (error.message(), error.hint()),
+        _ => (state, hint.to_owned()),
+    };
+    Ok(Failure::no(format!("not done{within}: {state}"), hint))
+}
+
+/// Watches what this user may see.
+fn watch_all(cluster: &Cluster<'_>, facts: &Facts) -> Vec<Changes<Facts>> {
+    let named = |name: &str| watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let secrets = || cluster.api::<PartialObjectMeta<Secret>>();
+    let mut streams: Vec<Changes<Facts>> = vec![
+        changes(
+            cluster.api::<GlobalPullSecret>(),
+            named(names::GLOBAL_SECRET),
+            |facts, event| facts.global.apply(event, |object| object),
+            "watch the GlobalPullSecret",
+        ),
+        changes(
+            cluster.api::<NodePullSecret>(),
+            watcher::Config::default(),
+            |facts, event| {
+                facts.node_secrets.apply(event, |mut object| {
+                    object.metadata.managed_fields = None;
+                    object
+                });
+            },
+            "watch the NodePullSecrets",
+        ),
+    ];
+    if facts.nodes.is_some() {
+        let selected = watcher::Config {
+            label_selector: facts.scope.selector.clone(),
+            ..watcher::Config::default()
+        };
+        streams.push(changes(
+            Api::<Node>::all(cluster.client.clone()),
+            selected,
+            |facts, event| {
+                let nodes = facts.nodes.get_or_insert_default();
+                nodes.apply(event, |node| NodeFacts::of(&node));
+            },
+            "watch the Nodes",
+        ));
+    }
+    if facts.additional_secret.is_some() {
+        streams.push(changes(
+            secrets(),
+            named(names::ADDITIONAL_SECRET),
+            |facts, event| {
+                let secret = facts.additional_secret.get_or_insert_default();
+                secret.apply(event, version_of);
+            },
+            "watch Secret `additional-pull-secret`",
+        ));
+    }
+    if facts.global_secret.is_some() {
+        streams.push(changes(
+            secrets(),
+            named(names::GLOBAL_SECRET),
+            |facts, event| {
+                let secret = facts.global_secret.get_or_insert_default();
+                secret.apply(event, version_of);
+            },
+            "watch Secret `global-pull-secret`",
+        ));
+    }
+    streams
+}
+
+/// Whether the view shows this advice. A wait reports it at the end, or at once if it has no time limit.
+fn is_news(goal: Option<Goal>, hint: &str) -> bool {
+    match goal {
+        None => hint != FOLLOW,
+        Some(Goal::Restored {
+            skip_unreachable: false,
+        }) => hint == SKIP,
+        Some(_) => false,
+    }
+}
+
+/// A table that redraws itself on a terminal, and lines for what changed elsewhere.
+struct View<'a> {
+    screen: Screen<'a>,
+    shown: Vec<Row>,
+    /// `None`: nobody waits for an end, whose error would name the reason.
+    goal: Option<Goal>,
+    /// The advice about a wait without an end was printed.
+    has_hinted: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(cluster: &Cluster<'a>, how: Follow<Goal>) -> Self {
+        Self {
+            screen: Screen::new(cluster.printer(), how.stream),
+            shown: Vec::new(),
+            goal: how.goal,
+            has_hinted: false,
+        }
+    }
+
+    fn show(&mut self, facts: &Facts, status: &Status, now: Timestamp) {
+        let advice = advice(facts, status).filter(|(_, hint)| is_news(self.goal, hint));
+        if self.screen.is_terminal() {
+            let screen = &mut self.screen;
+            screen.draw(|layout| table::render(status, now, layout, advice.as_ref()));
+            return;
+        }
+        for line in table::changes(&self.shown, &status.nodes) {
+            self.screen.line(&line);
+        }
+        if let Some((message, hint)) = advice.filter(|_| self.goal.is_some())
+            && !std::mem::replace(&mut self.has_hinted, true)
+        {
+            self.screen.line(&format!("{message}\nhint: {hint}"));
+        }
+        self.shown.clone_from(&status.nodes);
+    }
+
+    /// The last line, where the table does not say it already.
+    fn end(&self, status: &Status) {
+        if self.screen.is_terminal() {
+            return;
+        }
+        if !status.nodes.is_empty() {
+            self.screen.line(&table::headline(status));
+        }
+        for line in table::deliveries(status) {
+            self.screen.line(&line);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! From facts to what a user sees: rows, counts, findings, readiness.
+
+pub(crate) mod check;
+pub(crate) mod fleet;
+pub(crate) mod follow;
+pub(crate) mod following;
+pub(crate) mod skipped;
+pub(crate) mod status;
+pub(crate) mod table;

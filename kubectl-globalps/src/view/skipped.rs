@@ -1,0 +1,189 @@
+//! Unreachable nodes that a cleanup finishes without. The annotation is a permission: the controller still restores a node
+//! that is back before the cleanup ends.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use globalps_core::api::{Kubelet, Phase};
+use globalps_core::names;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use crate::cluster::annotate::annotate;
+use crate::cluster::client::Cluster;
+use crate::cluster::facts::Facts;
+use crate::error::Failure;
+use crate::terminal::printer::Printer;
+use crate::view::status::{Status, is_restoring};
+
+const CLEAN_UP: &str = "to clean up such a node, run `globalps-syncer restore` on it, as docs/troubleshooting.md#restore-one-node-by-hand shows";
+
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    nodes: BTreeSet<String>,
+    /// The annotation was set on their objects, whether or not the watch has shown it.
+    annotated: BTreeSet<String>,
+    config_file: String,
+}
+
+impl Skipped {
+    /// Says before the question which nodes are unreachable now. An error where that can't be known.
+    pub(crate) fn announce(facts: &Facts, printer: &Printer) -> Result<(), Failure> {
+        if facts.nodes.is_none() {
+            return Err(Failure::new(
+                "this user may not list Nodes, so it is unknown which ones are unreachable",
+                "`kubectl globalps check` shows the permissions of this user",
+            ));
+        }
+        let mut skipped = Self::default();
+        skipped.observe(facts, &Status::of(facts, Timestamp::now()));
+        if let Some(stays) = skipped.stays() {
+            printer.warning(format_args!("unreachable nodes will be skipped: {stays}"));
+        }
+        Ok(())
+    }
+
+    /// Adds the nodes that are unreachable, and drops those that are back. A node whose object is gone stays what it was.
+    fn observe(&mut self, facts: &Facts, status: &Status) {
+        if let Some(gps) = facts.gps() {
+            self.config_file.clone_from(&gps.spec.kubelet.config_file);
+        }
+        for row in &status.nodes {
+            if row.phase == Phase::Unreachable {
+                self.nodes.insert(row.name.clone());
+            } else {
+                self.nodes.remove(&row.name);
+            }
+        }
+    }
+
+    /// Lets the controller finish without the nodes that are unreachable now, once the nodes restore their own files.
+    pub(crate) async fn skip(
+        &mut self,
+        cluster: &Cluster<'_>,
+        facts: &Facts,
+        status: &Status,
+    ) -> Result<(), Failure> {
+        if !is_restoring(facts) {
+            return Ok(());
+        }
+        self.observe(facts, status);
+        let nodes = self.without_annotation(facts);
+        let annotation = (names::ABANDON_ANNOTATION, "true");
+        annotate(cluster, &nodes, annotation, |_, result| match result {
+            // The cleanup was faster.
+            Err(failure) if failure.is(404) => Ok(()),
+            result => result,
+        })
+        .await?;
+        self.annotated.extend(nodes);
+        Ok(())
+    }
+
+    fn without_annotation(&self, facts: &Facts) -> Vec<String> {
+        let is_missing = |name: &&String| {
+            !self.annotated.contains(*name)
+                && facts.node_secrets.get(name).is_some_and(|object| {
+                    let annotation = object.annotations().get(names::ABANDON_ANNOTATION);
+                    annotation.is_none_or(|value| value != "true")
+                })
+        };
+        self.nodes.iter().filter(is_missing).cloned().collect()
+    }
+
+    /// At the end.
+    pub(crate) fn report(&self, printer: &Printer) {
+        if let Some(stays) = self.stays() {
+            printer.warning(format_args!("unreachable nodes were skipped: {stays}"));
+            printer.hint(CLEAN_UP);
+        }
+    }
+
+    /// The nodes, and what is left on each; `None`: there are none.
+    fn stays(&self) -> Option<String> {
+        let nodes: Vec<&str> = self.nodes.iter().map(String::as_str).collect();
+        let default = Kubelet::default().config_file;
+        let file = match self.config_file.as_str() {
+            "" => default.as_str(),
+            file => file,
+        };
+        let directory = Path::new(file).with_file_name(names::STATE_DIR);
+        (!nodes.is_empty()).then(|| {
+            format!(
+                "`{}`; the managed entries of `{file}` and the directory `{}` stay on each of them",
+                nodes.join("`, `"),
+                directory.display()
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::api::{
+        GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
+    };
+
+    use crate::cluster::facts::{Lost, NodeFacts};
+
+    /// Nodes by name; `!`: no heartbeat, `+`: has the annotation.
+    fn facts(nodes: &str) -> Facts {
+        let mut facts = Facts {
+            installed: true,
+            ..Facts::default()
+        };
+        let mut spec = GlobalPullSecretSpec::default();
+        "/etc/cri/auth.json".clone_into(&mut spec.kubelet.config_file);
+        let gps = GlobalPullSecret::new(names::GLOBAL_SECRET, spec);
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        for word in nodes.split_whitespace() {
+            let name = word.trim_end_matches(['!', '+']);
+            let spec = NodePullSecretSpec {
+                restore: true,
+                ..NodePullSecretSpec::default()
+            };
+            let mut object = NodePullSecret::new(name, spec);
+            if word.contains('+') {
+                let annotation = (names::ABANDON_ANNOTATION.to_owned(), "true".to_owned());
+                object.annotations_mut().extend([annotation]);
+            }
+            facts.node_secrets.insert(name, object);
+            let node = NodeFacts {
+                excluded: false,
+                not_ready: word
+                    .contains('!')
+                    .then_some((Timestamp::UNIX_EPOCH, Lost::Yes)),
+            };
+            facts.nodes.get_or_insert_default().insert(name, node);
+        }
+        facts
+    }
+
+    #[test]
+    fn unreachable_nodes_are_skipped_until_they_are_back() {
+        let mut skipped = Skipped::default();
+        for (nodes, expected, to_annotate) in [
+            ("a b! c!+", "b c", "b"),
+            ("a b!+ c+", "b", ""),
+            ("b! d!", "b d", "b d"),
+            ("d", "b", ""),
+            ("", "b", ""),
+        ] {
+            let facts = facts(nodes);
+            let status = Status::of(&facts, Timestamp::UNIX_EPOCH);
+            skipped.observe(&facts, &status);
+            let names: Vec<&str> = skipped.nodes.iter().map(String::as_str).collect();
+            assert_eq!(names.join(" "), expected, "{nodes}");
+            let missing = skipped.without_annotation(&facts);
+            assert_eq!(missing.join(" "), to_annotate, "{nodes}");
+        }
+        assert_eq!(
+            skipped.stays().as_deref(),
+            Some(
+                "`b`; the managed entries of `/etc/cri/auth.json` and the directory `/etc/cri/.globalps` stay on each of them"
+            )
+        );
+        assert_eq!(Skipped::default().stays(), None);
+    }
+}

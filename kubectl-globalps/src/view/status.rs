@@ -1,0 +1,327 @@
+//! Derives the status from facts: rows, counts, readiness, and whether a wait is over. Pure.
+
+mod advice;
+mod conditions;
+mod deliveries;
+mod sources;
+mod verdict;
+
+use globalps_core::api::{
+    Counts, DeliveryType, GlobalPullSecret, GlobalPullSecretStatus, NodePullSecret, Phase,
+    condition,
+};
+use globalps_core::phase::{NodeView, NotReady, phase};
+use globalps_core::rollout::UNRESPONSIVE_AFTER;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Serialize;
+
+use crate::cluster::facts::{Facts, Lost, NodeFacts, Seen};
+
+pub(crate) use advice::advice;
+use deliveries::deliveries;
+pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
+use sources::source_row;
+pub(crate) use sources::{SourceRow, sources_that_give};
+pub(crate) use verdict::{Goal, Verdict, verdict};
+
+/// Hint for a rollout without errors; not shown to a user who follows it already.
+pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
+
+/// Hint if syncers don't run.
+pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
+
+/// Hint if no node can be the canary.
+pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`";
+
+/// Hint if a cleanup waits only for unreachable nodes.
+pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
+
+/// `status -o json`: scripts rely on its shape.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Status {
+    pub ready: bool,
+    pub revision: i64,
+    pub paused: bool,
+    pub counts: Counts,
+    pub nodes: Vec<Row>,
+    pub conditions: Vec<ConditionRow>,
+    /// Further sources, if any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceRow>,
+    /// Progress of each form of delivery.
+    pub deliveries: Vec<DeliveryRow>,
+    /// The status of the namespaces, as the `GlobalPullSecret` has it; absent: they get no pull secrets.
+    #[serde(rename = "imagePullSecrets", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<NamespacesRow>,
+    /// The same of the operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operators: Option<OperatorsRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    pub name: String,
+    pub phase: Phase,
+    pub revision: i64,
+    pub reason: String,
+    pub message: String,
+    /// RFC 3339, seconds, UTC; empty: never changed.
+    pub since: String,
+    /// How the revision in force is delivered: `ConfigFile` or `CredentialProvider`; empty: none is, or an older syncer.
+    pub delivery: String,
+    #[serde(skip)]
+    pub since_time: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ConditionRow {
+    #[serde(rename = "type")]
+    pub type_: String,
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    pub since: String,
+}
+
+impl Status {
+    pub(crate) fn of(facts: &Facts, now: Timestamp) -> Self {
+        let reported = facts.gps().and_then(|gps| gps.status.as_ref());
+        let revision = reported.map_or(0, |status| status.revision);
+        let mut nodes = rows(facts, revision, now);
+        nodes.retain(|row| facts.is_shown(&row.name));
+        let spec = facts.gps().map(|gps| &gps.spec);
+        let has_nodes = spec.is_none_or(|spec| spec.kubelet.delivery != DeliveryType::None);
+        // Without delivery to nodes, the controller alone knows what is still to be done.
+        let settled = !has_nodes && facts.scope.is_all()
+            || nodes
+                .iter()
+                .all(|row| matches!(row.phase, Phase::Synced | Phase::Excluded));
+        // With a selection of nodes, only these count.
+        let is_ready = |status: &GlobalPullSecretStatus| {
+            is(status, condition::READY, "True")
+                || (!facts.scope.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
+        };
+        let ready =
+            settled && matches!(current(facts), Current::Reported(status) if is_ready(status));
+        let counts = count(&nodes);
+        let namespaces = spec.zip(reported).and_then(|(spec, status)| {
+            let is_enabled = spec.image_pull_secrets.enabled;
+            NamespacesRow::of(is_enabled, status.image_pull_secrets.as_ref()?)
+        });
+        let operators = spec.zip(reported).and_then(|(spec, status)| {
+            // There are no counts before the first listing.
+            let found = status.operators.clone();
+            let found = found.filter(|_| !is(status, condition::OPERATORS_SYNCED, "Unknown"))?;
+            Some(OperatorsRow {
+                status: found,
+                is_enabled: spec.operators.enabled,
+            })
+        });
+        Self {
+            ready,
+            revision,
+            paused: spec.is_some_and(|spec| spec.rollout.paused),
+            deliveries: deliveries(&counts, has_nodes, namespaces.as_ref(), operators.as_ref()),
+            namespaces,
+            operators,
+            counts,
+            conditions: reported
+                .map(|status| status.conditions.iter().map(condition_row).collect())
+                .unwrap_or_default(),
+            sources: reported
+                .map(|status| status.sources.iter().map(source_row).collect())
+                .unwrap_or_default(),
+            nodes,
+        }
+    }
+
+    /// Nodes that should have the current revision but don't.
+    pub(crate) fn lagging(&self) -> impl Iterator<Item = &Row> {
+        self.nodes
+            .iter()
+            .filter(|row| !matches!(row.phase, Phase::Synced | Phase::Excluded))
+    }
+}
+
+/// Message and hint if the `GlobalPullSecret` is missing.
+pub(crate) const NO_CONFIGURATION: (&str, &str) = (
+    "there is no GlobalPullSecret, so the controller changes no node",
+    r#"apply yours again, or create one with defaults: `echo '{"apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret", "metadata": {"name": "global-pull-secret"}, "spec": {}}' | kubectl apply -n kube-system -f -`"#,
+);
+
+/// Whether the controller's report is about the current objects.
+enum Current<'a> {
+    /// Content is in force, but the `GlobalPullSecret` is missing.
+    NoConfiguration,
+    /// No additional Secret, and no other source.
+    Nothing,
+    /// The controller has not processed the additional Secret or the spec yet.
+    Stale,
+    Reported(&'a GlobalPullSecretStatus),
+}
+
+fn current(facts: &Facts) -> Current<'_> {
+    if facts.gps().is_none() && facts.is_in_force() {
+        return Current::NoConfiguration;
+    }
+    let has_sources = facts.gps().is_some_and(|gps| !gps.spec.sources.is_empty());
+    let Some((gps, status)) = reported(facts) else {
+        return match facts.additional() {
+            Seen::Absent if !has_sources => Current::Nothing,
+            Seen::Absent | Seen::Present(_) | Seen::Hidden => Current::Stale,
+        };
+    };
+    let observed = status.observed_additional.as_str();
+    let version = match facts.additional() {
+        Seen::Present(version) => version,
+        Seen::Absent => "",
+        Seen::Hidden => observed,
+    };
+    let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
+    match version {
+        "" if !has_sources => Current::Nothing,
+        _ if !is_fresh || version != observed => Current::Stale,
+        "" if sources_that_give(status).next().is_none() => Current::Nothing,
+        _ => Current::Reported(status),
+    }
+}
+
+fn reported(facts: &Facts) -> Option<(&GlobalPullSecret, &GlobalPullSecretStatus)> {
+    let gps = facts.gps()?;
+    Some((gps, gps.status.as_ref()?))
+}
+
+fn find<'a>(status: &'a GlobalPullSecretStatus, type_: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|c| c.type_ == type_)
+}
+
+fn is(status: &GlobalPullSecretStatus, type_: &str, value: &str) -> bool {
+    find(status, type_).is_some_and(|c| c.status == value)
+}
+
+pub(crate) fn condition_row(condition: &Condition) -> ConditionRow {
+    ConditionRow {
+        type_: condition.type_.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: rfc3339(Some(condition.last_transition_time.0)),
+    }
+}
+
+pub(crate) fn rfc3339(time: Option<Timestamp>) -> String {
+    time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        .unwrap_or_default()
+}
+
+fn rows(facts: &Facts, revision: i64, now: Timestamp) -> Vec<Row> {
+    let node = |name: &str| facts.nodes.as_ref().and_then(|nodes| nodes.get(name));
+    let mut rows: Vec<Row> = facts
+        .node_secrets
+        .iter()
+        .map(|(name, object)| row(name, object, node(name), revision, now))
+        .collect();
+    // An excluded node has no NodePullSecret, but `status` should list it.
+    if facts.gps().is_some()
+        && let Some(nodes) = &facts.nodes
+    {
+        let excluded = nodes
+            .iter()
+            .filter(|(name, node)| node.excluded && facts.node_secrets.get(name).is_none());
+        rows.extend(excluded.map(|(name, _)| Row {
+            name: name.clone(),
+            phase: Phase::Excluded,
+            revision: 0,
+            reason: String::new(),
+            message: String::new(),
+            since: String::new(),
+            delivery: String::new(),
+            since_time: None,
+        }));
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    rows
+}
+
+fn row(
+    name: &str,
+    object: &NodePullSecret,
+    node: Option<&NodeFacts>,
+    revision: i64,
+    now: Timestamp,
+) -> Row {
+    let status = object.status.clone().unwrap_or_default();
+    let phase = phase(Some(object), view(object, node, now), revision).unwrap_or_default();
+    let since_time = status.last_transition_time.map(|Time(time)| time);
+    // Reason and message belong to the phase that the node reported.
+    let own = phase == status.phase;
+    let or_empty = |text: String| if own { text } else { String::new() };
+    Row {
+        name: name.to_owned(),
+        phase,
+        revision: status.revision,
+        reason: or_empty(status.reason),
+        message: or_empty(status.message),
+        since: rfc3339(since_time),
+        delivery: status.delivery,
+        since_time,
+    }
+}
+
+fn view(object: &NodePullSecret, node: Option<&NodeFacts>, now: Timestamp) -> NodeView {
+    let observed = object.status.as_ref().map_or(0, |s| s.observed_generation);
+    let is_up_to_date = observed >= object.metadata.generation.unwrap_or_default();
+    let assigned_at = object.spec.assigned_at.as_ref().map(|Time(time)| *time);
+    let node = node.copied().unwrap_or_default();
+    NodeView {
+        excluded: node.excluded,
+        not_ready: node.not_ready.map(|(since, lost)| {
+            let duration = now.duration_since(since);
+            match lost {
+                Lost::No => NotReady::Reported(duration),
+                Lost::Yes => NotReady::Unknown(duration),
+            }
+        }),
+        unresponsive: !is_up_to_date
+            && assigned_at.is_some_and(|time| now.duration_since(time) >= UNRESPONSIVE_AFTER),
+    }
+}
+
+/// Whether a node in this phase failed to apply its assignment.
+pub(crate) fn has_failed(phase: &Phase) -> bool {
+    matches!(
+        phase,
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner
+    )
+}
+
+fn count(rows: &[Row]) -> Counts {
+    let mut counts = Counts::default();
+    for row in rows {
+        counts.total += u32::from(row.phase != Phase::Excluded);
+        match &row.phase {
+            Phase::Synced => counts.synced += 1,
+            // Unknown phase of a newer release.
+            Phase::Syncing | Phase::Restoring | Phase::Other(_) => counts.progressing += 1,
+            phase if has_failed(phase) => counts.failed += 1,
+            Phase::Unreachable => counts.unreachable += 1,
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// Whether every node restores its own file, as there is nothing to sync.
+pub(crate) fn is_restoring(facts: &Facts) -> bool {
+    matches!(current(facts), Current::Nothing)
+}
+
+/// Whether the controller has not reported on what is in the cluster now.
+pub(crate) fn is_stale(facts: &Facts) -> bool {
+    matches!(current(facts), Current::Stale)
+}
+
+#[cfg(test)]
+#[path = "status/tests.rs"]
+mod tests;

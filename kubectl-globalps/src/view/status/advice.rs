@@ -1,0 +1,72 @@
+//! The most important problem of a rollout, and the next step. Pure.
+
+use globalps_core::api::Phase;
+
+use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
+use super::verdict::{PAUSED, Verdict, synced};
+use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, Status, current};
+use crate::cluster::facts::Facts;
+use crate::terminal::layout::nodes;
+
+/// The most important problem and the next step; `None` if there is no problem.
+pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static str)> {
+    if !facts.installed {
+        return Some((
+            "globalps is not installed in this cluster".to_owned(),
+            "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE --apply`",
+        ));
+    }
+    if status.ready {
+        return None;
+    }
+    let advice = match current(facts) {
+        Current::NoConfiguration => {
+            let (message, hint) = NO_CONFIGURATION;
+            (message.to_owned(), hint)
+        }
+        Current::Nothing if let Some(names) = unreachable_only(status) => (
+            format!(
+                "only unreachable nodes are left to restore: `{}`",
+                names.join("`, `")
+            ),
+            SKIP,
+        ),
+        Current::Nothing if let Some(message) = left_in_namespaces(status) => (message, NAMESPACES),
+        Current::Nothing if status.nodes.iter().any(|row| row.phase != Phase::Excluded) => (
+            "there is no additional pull secret any more; the nodes are being restored".to_owned(),
+            FOLLOW,
+        ),
+        Current::Nothing => (
+            "there is no additional pull secret, so nothing is synced to the nodes".to_owned(),
+            "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
+        ),
+        Current::Stale => (
+            "the controller has not processed the additional pull secret yet".to_owned(),
+            "if this persists, check that the controller runs: `kubectl -n globalps-system get pods`",
+        ),
+        Current::Reported(reported) => match synced(facts, status) {
+            Verdict::Stuck { reason, hint } => (reason, hint),
+            _ if status.paused => (PAUSED.0.to_owned(), PAUSED.1),
+            _ if status.counts.unreachable > 0
+                && status.counts.unreachable
+                    == u32::try_from(status.lagging().count()).unwrap_or(u32::MAX) =>
+            {
+                (
+                    format!("{} can't be reached", nodes(status.counts.unreachable)),
+                    "they get the credentials when they are ready again",
+                )
+            }
+            _ if let Some(advice) = of_conditions(reported) => advice,
+            _ => ("the rollout is in progress".to_owned(), FOLLOW),
+        },
+    };
+    Some(advice)
+}
+
+/// Nodes that a cleanup still waits for, if all of them are unreachable.
+fn unreachable_only(status: &Status) -> Option<Vec<&str>> {
+    let is_open = |row: &&Row| !matches!(row.phase, Phase::Restored | Phase::Excluded);
+    let open: Vec<&Row> = status.nodes.iter().filter(is_open).collect();
+    let is_met = !open.is_empty() && open.iter().all(|row| row.phase == Phase::Unreachable);
+    is_met.then(|| open.iter().map(|row| row.name.as_str()).collect())
+}

@@ -1,0 +1,777 @@
+//! Tables of the printed status, from fixed objects.
+
+use globalps_core::api::{
+    GlobalPullSecretSpec, ImagePullSecretsStatus, NodePullSecretSpec, NodePullSecretStatus,
+    OperatorsStatus, SourceRef, SourceStatus,
+};
+use globalps_core::names;
+use kube::ResourceExt as _;
+
+use jiff::SignedDuration;
+
+use super::conditions::NAMESPACES;
+use super::*;
+use crate::cluster::facts::Store;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
+fn now() -> Timestamp {
+    at("2026-01-01T00:10:00Z")
+}
+
+fn condition(type_: &str, status: &str, message: &str) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: "Reason".to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(at("2026-01-01T00:00:00Z")),
+        observed_generation: None,
+    }
+}
+
+/// A cluster at revision 3 whose controller has taken up version 7 of the additional Secret.
+fn facts(conditions: Vec<Condition>) -> Facts {
+    let mut gps = GlobalPullSecret::new(names::GLOBAL_SECRET, GlobalPullSecretSpec::default());
+    gps.metadata.generation = Some(2);
+    gps.status = Some(GlobalPullSecretStatus {
+        observed_generation: 2,
+        observed_additional: "7".to_owned(),
+        revision: 3,
+        conditions,
+        ..GlobalPullSecretStatus::default()
+    });
+    let mut facts = Facts {
+        installed: true,
+        nodes: Some(Store::default()),
+        additional_secret: Some(Store::default()),
+        global_secret: Some(Store::default()),
+        ..Facts::default()
+    };
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+    set_additional(&mut facts, Some("7"));
+    facts
+        .global_secret
+        .get_or_insert_default()
+        .insert(names::GLOBAL_SECRET, "9".to_owned());
+    facts
+}
+
+fn set_additional(facts: &mut Facts, version: Option<&str>) {
+    let mut store = Store::default();
+    if let Some(version) = version {
+        store.insert(names::ADDITIONAL_SECRET, version.to_owned());
+    }
+    facts.additional_secret = Some(store);
+}
+
+fn report(facts: &mut Facts, change: impl FnOnce(&mut GlobalPullSecretStatus)) {
+    let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+    change(gps.status.get_or_insert_default());
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+}
+
+/// Granted that revision (0: none), observed or not, and the phase and revision that it reported.
+fn node_secret(granted: i64, observed: bool, phase: Phase, revision: i64) -> NodePullSecret {
+    let mut object = NodePullSecret::new(
+        "node",
+        NodePullSecretSpec {
+            revision: granted,
+            restore: false,
+            ..NodePullSecretSpec::default()
+        },
+    );
+    object.metadata.generation = Some(5);
+    object.status = Some(NodePullSecretStatus {
+        observed_generation: if observed { 5 } else { 4 },
+        revision,
+        phase,
+        reason: "Why".to_owned(),
+        message: "in words".to_owned(),
+        delivery: "ConfigFile".to_owned(),
+        last_transition_time: Some(Time(at("2026-01-01T00:05:00.25Z"))),
+        ..NodePullSecretStatus::default()
+    });
+    object
+}
+
+fn ready() -> Facts {
+    let mut facts = facts(vec![condition(condition::READY, "True", "")]);
+    facts
+        .node_secrets
+        .insert("node-1", node_secret(3, true, Phase::Synced, 3));
+    facts
+}
+
+#[test]
+fn a_node_that_is_lost_unresponsive_or_excluded_says_so() {
+    let seconds_ago = |seconds| now() - SignedDuration::from_secs(seconds);
+    let is = |excluded, not_ready| NodeFacts {
+        excluded,
+        not_ready,
+    };
+    let synced = || node_secret(3, true, Phase::Synced, 3);
+    let assigned = |seconds| {
+        let mut object = node_secret(3, false, Phase::Synced, 2);
+        object.spec.assigned_at = Some(Time(seconds_ago(seconds)));
+        object
+    };
+    for (case, object, node, expected) in [
+        ("ready", synced(), is(false, None), Phase::Synced),
+        (
+            "its kubelet just started",
+            synced(),
+            is(false, Some((seconds_ago(5), Lost::No))),
+            Phase::Synced,
+        ),
+        (
+            "not ready for long",
+            synced(),
+            is(false, Some((seconds_ago(90), Lost::No))),
+            Phase::Unreachable,
+        ),
+        (
+            "no heartbeat",
+            synced(),
+            is(false, Some((seconds_ago(1), Lost::Yes))),
+            Phase::Unreachable,
+        ),
+        ("excluded", synced(), is(true, None), Phase::Excluded),
+        (
+            "assigned a minute ago",
+            assigned(60),
+            is(false, None),
+            Phase::Syncing,
+        ),
+        (
+            "its syncer has not responded in time",
+            assigned(121),
+            is(false, None),
+            Phase::Unreachable,
+        ),
+    ] {
+        let mut facts = facts(Vec::new());
+        facts.node_secrets.insert("n", object);
+        facts.nodes.get_or_insert_default().insert("n", node);
+        let status = Status::of(&facts, now());
+        assert_eq!(status.nodes[0].phase, expected, "{case}");
+        let shown = status.nodes[0].reason.as_str();
+        assert_eq!(shown == "Why", expected == Phase::Synced, "{case}: {shown}");
+    }
+}
+
+#[test]
+fn the_json_is_what_scripts_rely_on() {
+    let json = serde_json::to_value(Status::of(&ready(), now())).expect("JSON");
+    assert_eq!(
+        json,
+        serde_json::json!({
+            "ready": true, "revision": 3, "paused": false,
+            "counts": {"total": 1, "synced": 1, "progressing": 0, "failed": 0, "unreachable": 0},
+            "nodes": [{
+                "name": "node-1", "phase": "Synced", "revision": 3, "reason": "Why", "message": "in words",
+                "since": "2026-01-01T00:05:00Z", "delivery": "ConfigFile"
+            }],
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Reason", "message": "",
+                "since": "2026-01-01T00:00:00Z"
+            }],
+            "deliveries": [{"kind": "Nodes", "total": 1, "synced": 1, "failed": 0}]
+        })
+    );
+}
+
+#[test]
+fn without_nodes_the_controller_says_whether_it_is_done_and_namespaces_are_counted() {
+    for (ready, synced, expected) in [("True", 2, true), ("False", 1, false)] {
+        let mut facts = facts(vec![
+            condition(condition::READY, ready, "in words"),
+            condition(
+                condition::NAMESPACES_SYNCED,
+                ready,
+                "1 of 2 namespaces have it",
+            ),
+        ]);
+        let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+        gps.spec.kubelet.delivery = DeliveryType::None;
+        gps.spec.image_pull_secrets.enabled = true;
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        // It was restored, and its NodePullSecret goes.
+        facts
+            .node_secrets
+            .insert("node-1", node_secret(0, true, Phase::Restored, 0));
+        report(&mut facts, |status| {
+            status.image_pull_secrets = Some(ImagePullSecretsStatus {
+                secret_name: "s".to_owned(),
+                attach: "Admission".to_owned(),
+                total: 2,
+                synced,
+                ..ImagePullSecretsStatus::default()
+            });
+        });
+        let status = Status::of(&facts, now());
+        assert_eq!(status.ready, expected);
+        let done = verdict(&facts, Goal::Synced, &status) == Verdict::Done;
+        assert_eq!(done, expected);
+        let json = serde_json::to_value(&status).expect("JSON");
+        assert_eq!(
+            json["deliveries"],
+            serde_json::json!([{"kind": "Namespaces", "total": 2, "synced": synced, "failed": 0}])
+        );
+        assert_eq!(json["imagePullSecrets"]["secretName"], "s");
+        let advice = advice(&facts, &status);
+        let told = advice.map(|(message, hint)| (message.contains("namespaces have it"), hint));
+        assert_eq!(told, (!expected).then_some((true, NAMESPACES)));
+    }
+}
+
+#[test]
+fn operators_are_counted_once_they_are_listed() {
+    for (listed, expected) in [
+        ("Unknown", None),
+        ("False", Some(("Operators    1 of 3 synced, 1 failed", 2))),
+    ] {
+        let mut facts = facts(vec![condition(condition::OPERATORS_SYNCED, listed, "why")]);
+        let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+        gps.spec.operators.enabled = true;
+        facts.global.insert(names::GLOBAL_SECRET, gps);
+        report(&mut facts, |status| {
+            status.operators = Some(OperatorsStatus {
+                total: 3,
+                synced: 1,
+                failed: 1,
+                ..OperatorsStatus::default()
+            });
+        });
+        let status = Status::of(&facts, now());
+        let line = status.operators.as_ref().map(OperatorsRow::line);
+        let found = line.as_deref().map(|line| (line, status.deliveries.len()));
+        assert_eq!(found, expected);
+        let json = serde_json::to_value(&status).expect("JSON");
+        let counts = serde_json::json!({"kind": "Operators", "total": 3, "synced": 1, "failed": 1});
+        assert_eq!(json["deliveries"].get(1), expected.map(|_| &counts));
+        assert_eq!(json["operators"]["failed"].as_u64(), expected.map(|_| 1));
+        let advice = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(advice.as_deref() == Some("why"), expected.is_some());
+    }
+}
+
+#[test]
+fn a_namespace_that_keeps_its_pull_secret_is_named_while_nothing_is_delivered() {
+    let mut facts = facts(Vec::new());
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+        status.image_pull_secrets = Some(ImagePullSecretsStatus {
+            secret_name: "s".to_owned(),
+            failures: vec![globalps_core::api::NamespaceFailure {
+                namespace: "a".to_owned(),
+                reason: "Rejected".to_owned(),
+                message: "why".to_owned(),
+            }],
+            ..ImagePullSecretsStatus::default()
+        });
+    });
+    let status = Status::of(&facts, now());
+    let told = advice(&facts, &status).unwrap_or_default();
+    assert!(told.0.ends_with("namespace `a`: why"), "{told:?}");
+    assert_eq!(told.1, NAMESPACES);
+}
+
+#[test]
+fn further_sources_are_shown_with_their_scope() {
+    let mut facts = ready();
+    report(&mut facts, |status| {
+        status.sources = vec![SourceStatus {
+            name: "team-a".to_owned(),
+            valid: true,
+            message: "why".to_owned(),
+            scope: Some("team-a".to_owned()),
+            delivery: "NotDeliverable".to_owned(),
+            ..SourceStatus::default()
+        }];
+    });
+    let json = serde_json::to_value(Status::of(&facts, now())).expect("JSON");
+    assert_eq!(
+        json["sources"],
+        serde_json::json!([{
+            "name": "team-a", "valid": true, "scope": "team-a", "delivery": "NotDeliverable",
+            "message": "why"
+        }])
+    );
+}
+
+#[test]
+fn counts_are_those_of_the_rows() {
+    let mut facts = facts(Vec::new());
+    for (name, phase) in [
+        ("a", Phase::Synced),
+        ("b", Phase::Syncing),
+        ("c", Phase::RolledBack),
+        ("d", Phase::Failed),
+        ("e", Phase::ForeignOwner),
+        ("f", Phase::Other("Dreaming".into())),
+    ] {
+        facts
+            .node_secrets
+            .insert(name, node_secret(3, true, phase, 3));
+    }
+    facts.nodes.get_or_insert_default().insert(
+        "out",
+        NodeFacts {
+            excluded: true,
+            not_ready: None,
+        },
+    );
+    let status = Status::of(&facts, now());
+    let expected = Counts {
+        total: 6,
+        synced: 1,
+        progressing: 2,
+        failed: 3,
+        unreachable: 0,
+    };
+    assert_eq!(status.counts, expected);
+    assert_eq!(
+        status.nodes.last().map(|row| &row.phase),
+        Some(&Phase::Excluded)
+    );
+    assert_eq!(status.lagging().count(), 5);
+}
+
+type Change = fn(&mut Facts);
+
+/// `hint`: the command that it names, as the plugin's own words.
+fn stuck(reason: &str, hint: &'static str) -> Verdict {
+    Verdict::Stuck {
+        reason: reason.to_owned(),
+        hint,
+    }
+}
+
+#[test]
+fn a_wait_ends_when_the_secret_as_it_is_now_is_everywhere_or_never_will_be() {
+    let table: [(&str, Change, Verdict); 10] = [
+        ("everywhere", |_| {}, Verdict::Done),
+        (
+            "the controller has not seen the new Secret",
+            |facts| set_additional(facts, Some("8")),
+            Verdict::Going,
+        ),
+        (
+            "nor the new spec",
+            |facts| report(facts, |status| status.observed_generation = 1),
+            Verdict::Going,
+        ),
+        (
+            "a Secret that this user may not see counts as the one that the controller saw",
+            |facts| facts.additional_secret = None,
+            Verdict::Done,
+        ),
+        (
+            "a node lags",
+            |facts| {
+                facts
+                    .node_secrets
+                    .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+            },
+            Verdict::Going,
+        ),
+        (
+            "rejected",
+            |facts| {
+                report(facts, |status| {
+                    status.conditions =
+                        vec![condition(condition::ADDITIONAL_VALID, "False", "`r`: bad")];
+                });
+            },
+            stuck(
+                "the controller rejects the additional pull secret: `r`: bad",
+                "undo",
+            ),
+        ),
+        (
+            "halted",
+            |facts| {
+                report(facts, |status| {
+                    status.conditions =
+                        vec![condition(condition::DEGRADED, "True", "node-1 failed")];
+                });
+            },
+            stuck("the rollout stopped: node-1 failed", "check"),
+        ),
+        (
+            "halted because of a node",
+            |facts| {
+                report(facts, |status| {
+                    let mut halted = condition(condition::DEGRADED, "True", "node-1 failed");
+                    halted.reason = "RolloutHalted".to_owned();
+                    status.conditions = vec![halted];
+                });
+                let failed = node_secret(2, true, Phase::RolledBack, 1);
+                facts.node_secrets.insert("node-1", failed);
+            },
+            stuck("the rollout stopped: node-1 failed", "retry"),
+        ),
+        (
+            "halted before this change",
+            |facts| {
+                set_additional(facts, Some("8"));
+                report(facts, |status| {
+                    status.conditions = vec![condition(condition::DEGRADED, "True", "old")];
+                });
+            },
+            Verdict::Going,
+        ),
+        (
+            "deleted meanwhile",
+            |facts| set_additional(facts, None),
+            stuck("there is no additional pull secret", "add"),
+        ),
+    ];
+    for (sentence, change, expected) in table {
+        let mut facts = ready();
+        change(&mut facts);
+        let status = Status::of(&facts, now());
+        let found = verdict(&facts, Goal::Synced, &status);
+        match (&found, &expected) {
+            (
+                Verdict::Stuck { reason, hint },
+                Verdict::Stuck {
+                    reason: expected,
+                    hint: command,
+                },
+            ) => {
+                assert_eq!(reason, expected, "{sentence}");
+                let command = format!("`kubectl globalps {command}");
+                assert!(hint.contains(&command), "{sentence}: {hint}");
+            }
+            _ => assert_eq!(found, expected, "{sentence}"),
+        }
+        assert_eq!(status.ready, expected == Verdict::Done, "{sentence}");
+    }
+}
+
+#[test]
+fn a_wait_for_the_restore_ends_when_nothing_is_left() {
+    let mut facts = ready();
+    set_additional(&mut facts, None);
+    let look = |facts: &Facts| {
+        verdict(
+            facts,
+            Goal::Restored {
+                skip_unreachable: false,
+            },
+            &Status::of(facts, now()),
+        )
+    };
+    assert_eq!(look(&facts), Verdict::Going);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+        status.conditions = vec![condition(condition::DEGRADED, "True", "node-1 failed")];
+    });
+    assert!(matches!(
+        look(&facts),
+        Verdict::Stuck { reason, .. } if reason == "the rollback stopped: node-1 failed"
+    ));
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    assert_eq!(look(&facts), Verdict::Done);
+    set_additional(&mut facts, Some("11"));
+    assert!(matches!(look(&facts), Verdict::Stuck { .. }));
+}
+
+/// A cluster where one more Secret gives credentials, and another one can't.
+fn with_sources(mut facts: Facts) -> Facts {
+    let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");
+    gps.spec.sources = ["team-a", "team-b"]
+        .map(|name| SourceRef {
+            name: name.to_owned(),
+            scope: None,
+        })
+        .into();
+    let source = |name: &str, valid, total| SourceStatus {
+        name: name.to_owned(),
+        valid,
+        total,
+        ..SourceStatus::default()
+    };
+    gps.status.get_or_insert_default().sources =
+        vec![source("team-a", true, 1), source("team-b", false, 0)];
+    facts.global.insert(names::GLOBAL_SECRET, gps);
+    facts
+}
+
+#[test]
+fn sources_are_rolled_out_without_the_additional_secret() {
+    let mut facts = with_sources(ready());
+    report(&mut facts, |status| {
+        let mut degraded = condition(
+            condition::DEGRADED,
+            "True",
+            "`team-b`: there is no such Secret",
+        );
+        degraded.reason = "SourceAbsent".to_owned();
+        status.conditions.push(degraded);
+    });
+    // Ready, and the results of waits for the rollout and for the restore.
+    let look = |facts: &Facts| {
+        let status = Status::of(facts, now());
+        let word = |goal| match verdict(facts, goal, &status) {
+            Verdict::Done => "done",
+            Verdict::Going => "going",
+            Verdict::Stuck { .. } => "stuck",
+        };
+        (
+            status.ready,
+            word(Goal::Synced),
+            word(Goal::Restored {
+                skip_unreachable: false,
+            }),
+        )
+    };
+    let holds = |facts: &Facts, sentence: &str, expected: (bool, &str, &str)| {
+        assert_eq!(look(facts), expected, "{sentence}");
+    };
+    let bad_source = "a bad source holds nobody up, but the Secret is back";
+    holds(&facts, bad_source, (true, "done", "stuck"));
+    set_additional(&mut facts, None);
+    let unseen = "the controller has not seen it";
+    holds(&facts, unseen, (false, "going", "going"));
+    let message = advice(&facts, &Status::of(&facts, now())).map(|(message, _)| message);
+    assert_eq!(
+        message.as_deref(),
+        Some("the controller has not processed the additional pull secret yet")
+    );
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    holds(&facts, "what is left is everywhere", (true, "done", "done"));
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    holds(&facts, "a node lags", (false, "going", "going"));
+    facts.additional_secret = None;
+    holds(&facts, "who may not see it", (false, "going", "going"));
+    report(&mut facts, |status| {
+        status.sources.retain(|source| !source.valid);
+    });
+    holds(&facts, "none gives anything", (false, "stuck", "going"));
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    holds(&facts, "nothing is left", (false, "stuck", "done"));
+}
+
+#[test]
+fn without_a_global_pull_secret_what_is_in_force_is_held() {
+    let mut facts = ready();
+    facts.global = Store::default();
+    for additional in [Some("8"), None] {
+        set_additional(&mut facts, additional);
+        let status = Status::of(&facts, now());
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(found.as_deref(), Some(NO_CONFIGURATION.0), "{additional:?}");
+        let found = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(found, stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1));
+        assert!(NO_CONFIGURATION.1.contains("kubectl apply"));
+    }
+    let goal = Goal::Restored {
+        skip_unreachable: true,
+    };
+    let found = verdict(&facts, goal, &Status::of(&facts, now()));
+    assert!(matches!(found, Verdict::Stuck { .. }), "{found:?}");
+    facts.node_secrets = Store::default();
+    facts.global_secret = Some(Store::default());
+    let found = verdict(&facts, goal, &Status::of(&facts, now()));
+    assert_eq!(found, Verdict::Done, "nothing is in force");
+}
+
+#[test]
+fn what_slows_a_rollout_down_is_named_and_stops_a_wait_only_when_nothing_else_moves() {
+    let reason = |type_: &str, value: &str, reason: &str| Condition {
+        reason: reason.to_owned(),
+        ..condition(type_, value, "in words")
+    };
+    let progressing = |word: &str| reason(condition::PROGRESSING, "True", word);
+    let blocked = || reason(condition::DEGRADED, "True", "NodesBlocked");
+    for (conditions, expected, stuck) in [
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "True", "AllRunning")],
+            "the rollout is in progress",
+            false,
+        ),
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "False", "NotRunning")],
+            "in words",
+            false,
+        ),
+        (
+            vec![reason(condition::SYNCERS_HEALTHY, "False", "RollingOut")],
+            "the rollout is in progress",
+            false,
+        ),
+        (
+            vec![progressing("WaitingForCanary")],
+            "the rollout waits for a canary: in words",
+            false,
+        ),
+        (
+            vec![progressing("RollingOut"), blocked()],
+            "the rollout continues without blocked nodes: in words",
+            false,
+        ),
+        (
+            vec![
+                reason(condition::PROGRESSING, "False", "Complete"),
+                blocked(),
+            ],
+            "only blocked nodes are left: in words",
+            true,
+        ),
+        (
+            vec![reason(condition::PROGRESSING, "False", "Paused"), blocked()],
+            "the rollout continues without blocked nodes: in words",
+            false,
+        ),
+        (
+            vec![reason(condition::DEGRADED, "True", "Held")],
+            "the rollout stopped: in words",
+            true,
+        ),
+        (
+            vec![reason(condition::DEGRADED, "True", "ConfigFileDiffers")],
+            "the rollout is in progress",
+            false,
+        ),
+    ] {
+        let mut facts = facts(conditions);
+        let object = node_secret(2, true, Phase::Synced, 2);
+        facts.node_secrets.insert("node-1", object);
+        let status = Status::of(&facts, now());
+        let found = advice(&facts, &status).map(|(message, _)| message);
+        assert_eq!(found.as_deref(), Some(expected));
+        let verdict = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(
+            matches!(verdict, Verdict::Stuck { .. }),
+            stuck,
+            "{expected}"
+        );
+    }
+}
+
+/// The node sends no heartbeat.
+fn lose(facts: &mut Facts, name: &str) {
+    let node = NodeFacts {
+        excluded: false,
+        not_ready: Some((now(), Lost::Yes)),
+    };
+    facts.nodes.get_or_insert_default().insert(name, node);
+}
+
+#[test]
+fn a_cleanup_that_waits_for_unreachable_nodes_only_names_them_and_the_flag() {
+    let mut facts = ready();
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    let mut restore = node_secret(3, true, Phase::Restored, 0);
+    restore.spec.restore = true;
+    facts.node_secrets.insert("node-2", restore);
+    let found = |facts: &Facts| advice(facts, &Status::of(facts, now()));
+    assert_eq!(found(&facts).map(|(_, hint)| hint), Some(FOLLOW));
+    lose(&mut facts, "node-1");
+    let (message, hint) = found(&facts).expect("node-1 is left");
+    assert_eq!(
+        message,
+        "only unreachable nodes are left to restore: `node-1`"
+    );
+    assert!(hint.contains("--skip-unreachable"), "{hint}");
+}
+
+#[test]
+fn where_sources_go_on_a_wait_that_skips_unreachable_nodes_ends_without_them() {
+    let mut facts = with_sources(ready());
+    set_additional(&mut facts, None);
+    report(&mut facts, |status| {
+        status.observed_additional = String::new();
+    });
+    facts
+        .node_secrets
+        .insert("node-2", node_secret(2, true, Phase::Synced, 2));
+    let wait = |facts: &Facts, skip_unreachable| {
+        let status = Status::of(facts, now());
+        verdict(facts, Goal::Restored { skip_unreachable }, &status)
+    };
+    assert_eq!(wait(&facts, true), Verdict::Going, "node-2 can change");
+    lose(&mut facts, "node-2");
+    assert_eq!(wait(&facts, false), Verdict::Going);
+    assert_eq!(wait(&facts, true), Verdict::Done);
+}
+
+#[test]
+fn an_unready_status_shows_the_reason_and_a_hint() {
+    let told = |facts: &Facts| {
+        advice(facts, &Status::of(facts, now())).map(|(message, hint)| {
+            assert!(!hint.is_empty());
+            message
+        })
+    };
+    assert_eq!(told(&ready()), None);
+    assert_eq!(
+        told(&Facts::default()).as_deref(),
+        Some("globalps is not installed in this cluster")
+    );
+    let mut nothing = Facts {
+        installed: true,
+        ..Facts::default()
+    };
+    set_additional(&mut nothing, None);
+    assert_eq!(
+        told(&nothing).as_deref(),
+        Some("there is no additional pull secret, so nothing is synced to the nodes")
+    );
+    set_additional(&mut nothing, Some("1"));
+    assert_eq!(
+        told(&nothing).as_deref(),
+        Some("the controller has not processed the additional pull secret yet")
+    );
+    let mut lost = ready();
+    lose(&mut lost, "node-1");
+    assert_eq!(told(&lost).as_deref(), Some("1 node can't be reached"));
+}
+
+#[test]
+fn a_failure_that_is_being_retried_stops_no_wait() {
+    let failed = |retry: &str, asked: &str, seen: bool| {
+        let mut object = node_secret(3, seen, Phase::RolledBack, 2);
+        object.spec.retry = retry.to_owned();
+        if !asked.is_empty() {
+            object
+                .annotations_mut()
+                .insert(names::RETRY_ANNOTATION.to_owned(), asked.to_owned());
+        }
+        object
+    };
+    for (sentence, object, stuck) in [
+        ("failed", failed("", "", true), true),
+        ("asked to retry", failed("", "1", true), false),
+        (
+            "granted, not seen by the node",
+            failed("1", "1", false),
+            false,
+        ),
+        ("failed again", failed("1", "1", true), true),
+        ("asked once more", failed("1", "2", true), false),
+    ] {
+        let mut halted = condition(condition::DEGRADED, "True", "node-1 failed");
+        halted.reason = "RolloutHalted".to_owned();
+        let mut facts = facts(vec![halted]);
+        facts.node_secrets.insert("node-1", object);
+        let status = Status::of(&facts, now());
+        let found = verdict(&facts, Goal::Synced, &status);
+        assert_eq!(matches!(found, Verdict::Stuck { .. }), stuck, "{sentence}");
+    }
+}

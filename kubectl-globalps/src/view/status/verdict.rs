@@ -1,0 +1,190 @@
+//! Whether a wait is over. Pure.
+
+use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
+use globalps_core::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+
+use super::{Current, NO_CONFIGURATION, Row, Status, current, find, has_failed, reported};
+use crate::cluster::facts::{Facts, Seen};
+
+/// The goal of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Every node has the additional Secret as it is now.
+    Synced,
+    /// There is no additional Secret, and every node is restored, or has what further sources provide.
+    Restored {
+        /// Doesn't wait for unreachable nodes.
+        skip_unreachable: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Going,
+    Done,
+    /// Can't reach the goal without intervention.
+    Stuck {
+        /// The cause, as text.
+        reason: String,
+        /// The next step.
+        hint: &'static str,
+    },
+}
+
+/// Reason of Degraded: nodes have errors of their own, which don't stop other nodes.
+const BLOCKED: &str = "NodesBlocked";
+/// Reasons of Degraded for failed nodes.
+const NODES_FAILED: [&str; 2] = ["RolloutHalted", "NodesFailed"];
+
+pub(super) const PAUSED: (&str, &str) = (
+    "the rollout is paused",
+    "resume it with `kubectl globalps resume`",
+);
+const NO_NODES: (&str, &str) = (
+    "no node is selected",
+    "does `spec.nodeSelector` match a Linux node? See `kubectl get nodes --show-labels`",
+);
+
+pub(super) const CHECK: &str = "`kubectl globalps check` shows the cause and what to do";
+
+fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
+    Verdict::Stuck {
+        reason: reason.into(),
+        hint,
+    }
+}
+
+pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
+    match goal {
+        Goal::Synced => synced(facts, status),
+        Goal::Restored { skip_unreachable } => restored(facts, status, skip_unreachable),
+    }
+}
+
+pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
+    match current(facts) {
+        Current::NoConfiguration => stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1),
+        Current::Nothing => stuck(
+            "there is no additional pull secret",
+            "add a registry with `kubectl globalps add --registry REGISTRY -u USER --password-stdin`",
+        ),
+        Current::Stale => Verdict::Going,
+        Current::Reported(reported) => {
+            if let Some(bad) =
+                find(reported, condition::ADDITIONAL_VALID).filter(|c| c.status == "False")
+            {
+                return stuck(
+                    format!(
+                        "the controller rejects the additional pull secret: {}",
+                        said(bad)
+                    ),
+                    "fix the Secret, or go back to the last one that was rolled out with `kubectl globalps undo`",
+                );
+            }
+            if let Some(bad) = find(reported, condition::DEGRADED)
+                .filter(|c| c.status == "True" && stops(reported, c) && !is_answered(facts, c))
+            {
+                let hint = if NODES_FAILED.contains(&bad.reason.as_str()) {
+                    "`kubectl globalps check` shows what to do on the node; then run `kubectl globalps retry`, or go back with `kubectl globalps undo`"
+                } else {
+                    CHECK
+                };
+                let what = match bad.reason.as_str() {
+                    BLOCKED => "only blocked nodes are left",
+                    _ => "the rollout stopped",
+                };
+                return stuck(format!("{what}: {}", said(bad)), hint);
+            }
+            if status.ready {
+                return Verdict::Done;
+            }
+            let in_flight = |row: &Row| row.phase == Phase::Syncing;
+            if status.paused && !status.nodes.iter().any(in_flight) {
+                return stuck(PAUSED.0, PAUSED.1);
+            }
+            // Unreachable nodes can become ready again.
+            let is_without_nodes = reported.conditions.iter().any(|c| c.reason == "NoNodes")
+                && reported.counts.total == 0;
+            if is_without_nodes {
+                return stuck(NO_NODES.0, NO_NODES.1);
+            }
+            Verdict::Going
+        }
+    }
+}
+
+/// An invalid source, original or file path does not stop a rollout. Blocked nodes end a wait when all other nodes are done.
+fn stops(status: &GlobalPullSecretStatus, degraded: &Condition) -> bool {
+    match degraded.reason.as_str() {
+        BLOCKED => {
+            let progressing = find(status, condition::PROGRESSING);
+            progressing.is_some_and(|found| found.reason == "Complete")
+        }
+        "OriginalUnreadable" | "ConfigFileDiffers" | "ProviderPathsDiffer" => false,
+        reason => !reason.starts_with("Source"),
+    }
+}
+
+/// Whether the condition reports only failed nodes, and each of them is retrying or will retry.
+fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
+    let is_failed = |object: &NodePullSecret| {
+        let status = object.status.as_ref();
+        let asked = object.annotations().get(names::RETRY_ANNOTATION);
+        status.is_some_and(|status| {
+            has_failed(&status.phase)
+                && status.observed_generation >= object.metadata.generation.unwrap_or_default()
+        }) && asked.is_none_or(|asked| *asked == object.spec.retry)
+    };
+    NODES_FAILED.contains(&degraded.reason.as_str())
+        && !facts
+            .node_secrets
+            .iter()
+            .any(|(_, object)| is_failed(object))
+}
+
+fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
+    if matches!(facts.additional(), Seen::Present(_)) {
+        return stuck(
+            "another client created the additional pull secret again",
+            "remove it once more, or follow its rollout with `kubectl globalps status --watch`",
+        );
+    }
+    match current(facts) {
+        Current::Nothing => {}
+        Current::NoConfiguration => return synced(facts, status),
+        Current::Stale => return Verdict::Going,
+        Current::Reported(_) => {
+            let is_unreachable = |row: &Row| row.phase == Phase::Unreachable;
+            return match synced(facts, status) {
+                Verdict::Going if skip_unreachable && status.lagging().all(is_unreachable) => {
+                    Verdict::Done
+                }
+                verdict => verdict,
+            };
+        }
+    }
+    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
+        return Verdict::Done;
+    }
+    let degraded = reported(facts)
+        .filter(|(gps, status)| {
+            status.observed_additional.is_empty()
+                && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
+        })
+        .and_then(|(_, status)| Some((status, find(status, condition::DEGRADED)?)))
+        .filter(|(status, c)| c.status == "True" && stops(status, c));
+    match degraded {
+        Some((_, bad)) => stuck(format!("the rollback stopped: {}", said(bad)), CHECK),
+        None => Verdict::Going,
+    }
+}
+
+pub(super) fn said(condition: &Condition) -> &str {
+    if condition.message.is_empty() {
+        &condition.reason
+    } else {
+        &condition.message
+    }
+}

@@ -1,0 +1,607 @@
+//! The table of nodes, as text. Pure.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Color;
+use globalps_core::api::Phase;
+use jiff::Timestamp;
+
+use crate::terminal::columns::{cut, natural_width, wrap};
+use crate::terminal::escapes::line;
+use crate::terminal::layout::{Layout, age, laid_out, nodes};
+use crate::view::status::{NODES, NamespacesRow, OperatorsRow, Row, SourceRow, Status};
+
+/// One line about the whole fleet.
+pub(crate) fn headline(status: &Status) -> String {
+    let counts = &status.counts;
+    let left = status
+        .nodes
+        .iter()
+        .filter(|row| matches!(row.phase, Phase::Restoring | Phase::Restored))
+        .count();
+    let has_nodes = status.deliveries.iter().any(|row| row.kind == NODES);
+    let mut line = if left > 0 {
+        format!("restoring  {} left", nodes(counts.total))
+    } else if !has_nodes && counts.total == 0 {
+        format!("revision {}  not delivered to nodes", status.revision)
+    } else {
+        format!(
+            "revision {}  {}/{} synced",
+            status.revision,
+            counts.synced,
+            nodes(counts.total)
+        )
+    };
+    for (number, word) in [
+        (counts.failed, "failed"),
+        (counts.unreachable, "unreachable"),
+    ] {
+        if number > 0 {
+            line.extend(["  ", &number.to_string(), " ", word]);
+        }
+    }
+    if status.paused {
+        line.push_str("  paused");
+    }
+    line
+}
+
+/// A line for each further form of delivery.
+pub(crate) fn deliveries(status: &Status) -> impl Iterator<Item = String> {
+    let namespaces = status.namespaces.as_ref().map(NamespacesRow::line);
+    let operators = status.operators.as_ref().map(OperatorsRow::line);
+    namespaces.into_iter().chain(operators)
+}
+
+/// Headline and rows. Where there is not room for all rows, those that need a look come first. `advice`: what is the
+/// matter, and what to do.
+pub(crate) fn render(
+    status: &Status,
+    now: Timestamp,
+    layout: Layout,
+    advice: Option<&(String, &'static str)>,
+) -> String {
+    let width = layout.width.filter(|_| layout.live).map(usize::from);
+    let fitting = |text: &str| match width {
+        Some(width) => wrap(&line(text), width),
+        None => vec![line(text).into_owned()],
+    };
+    let mut lines = if layout.no_headers {
+        Vec::new()
+    } else {
+        let lines = std::iter::once(headline(status)).chain(deliveries(status));
+        lines.flat_map(|line| fitting(&line)).collect()
+    };
+    if let Some(width) = width
+        && status.counts.total > 0
+    {
+        lines.push(bar(status, width, layout.color));
+    }
+    let last: Vec<String> = advice
+        .iter()
+        .flat_map(|(message, hint)| [fitting(message), fitting(&format!("hint: {hint}"))].concat())
+        .collect();
+    if !status.nodes.is_empty() {
+        // The table's own header, and the line under it that says what is missing.
+        let room = layout.height.map_or(usize::MAX, |height| {
+            let taken = lines.len() + last.len() + 3;
+            usize::from(height).saturating_sub(taken).max(1)
+        });
+        let mut rows: Vec<&Row> = status.nodes.iter().collect();
+        let hidden = if rows.len() > room {
+            rows.sort_by_key(|row| urgency(&row.phase));
+            rows.split_off(room)
+        } else {
+            Vec::new()
+        };
+        lines.push(table(&rows, now, layout));
+        if !hidden.is_empty() {
+            let text = more(&hidden);
+            lines.push(width.map_or(text.clone(), |width| cut(&text, width)));
+        }
+    }
+    if !layout.live && !status.sources.is_empty() {
+        lines.push(sources(&status.sources, layout));
+    }
+    if !layout.live {
+        lines.extend(of_namespaces(status, layout));
+        lines.extend(of_operators(status, layout));
+    }
+    lines.extend(last);
+    lines.join("\n") + "\n"
+}
+
+/// After an empty line, a line for each source.
+fn sources(sources: &[SourceRow], layout: Layout) -> String {
+    const HEADER: [&str; 4] = ["SOURCE", "SCOPE", "DELIVERY", "MESSAGE"];
+    let rows: Vec<Vec<String>> = sources
+        .iter()
+        .map(|source| {
+            let scope = source.scope.clone();
+            vec![
+                source.name.clone(),
+                scope.unwrap_or_else(|| "every pod".to_owned()),
+                source.delivery.clone(),
+                source.message.clone(),
+            ]
+        })
+        .collect();
+    "\n".to_owned() + &laid_out(&HEADER, &rows, layout, |_, _| None)
+}
+
+/// A line for each failed namespace in the status.
+fn of_namespaces(status: &Status, layout: Layout) -> Option<String> {
+    const HEADER: [&str; 3] = ["NAMESPACE", "REASON", "MESSAGE"];
+    let status = &status.namespaces.as_ref()?.status;
+    let failures = status.failures.iter();
+    let rows = failures.map(|found| {
+        let cells = [&found.namespace, &found.reason, &found.message];
+        cells.map(String::clone).into()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let see = "see `kubectl globalps status --namespaces`";
+    table_of(&HEADER, &rows, status.failed, see, layout)
+}
+
+/// A line for each failed operator in the status.
+fn of_operators(status: &Status, layout: Layout) -> Option<String> {
+    const HEADER: [&str; 4] = ["NAMESPACE", "SUBSCRIPTION", "REASON", "MESSAGE"];
+    let status = &status.operators.as_ref()?.status;
+    let failures = status.failures.iter();
+    let rows = failures.map(|found| {
+        let cells = [&found.namespace, &found.name, &found.reason, &found.message];
+        cells.map(String::clone).into()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let see = "the status names 20 at most";
+    table_of(&HEADER, &rows, status.failed, see, layout)
+}
+
+/// After an empty line, a line for each. `failed`: how many there are; `see`: where the others are.
+fn table_of(
+    header: &[&str],
+    rows: &[Vec<String>],
+    failed: u32,
+    see: &str,
+    layout: Layout,
+) -> Option<String> {
+    if rows.is_empty() {
+        return None;
+    }
+    let named = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let more = match failed.saturating_sub(named) {
+        0 => String::new(),
+        number => format!("\n... and {number} more: {see}"),
+    };
+    let text = laid_out(header, rows, layout, |_, _| None);
+    Some(format!("\n{text}{more}"))
+}
+
+/// `... and 12 more: 2 Syncing, 10 Synced`, what needs a look first.
+fn more(hidden: &[&Row]) -> String {
+    let mut phases: BTreeMap<u8, BTreeMap<String, usize>> = BTreeMap::new();
+    for row in hidden {
+        let same = phases.entry(urgency(&row.phase)).or_default();
+        *same.entry(row.phase.to_string()).or_default() += 1;
+    }
+    let words: Vec<String> = phases
+        .values()
+        .flatten()
+        .map(|(phase, number)| format!("{number} {phase}"))
+        .collect();
+    format!("... and {} more: {}", hidden.len(), words.join(", "))
+}
+
+/// How much of the fleet is synced, in one line of at most 60 characters.
+fn bar(status: &Status, width: usize, color: bool) -> String {
+    let (total, synced) = (
+        status.counts.total.max(1) as usize,
+        status.counts.synced as usize,
+    );
+    let percent = synced * 100 / total;
+    let room = width.min(60).saturating_sub(5);
+    let full = room * synced / total;
+    let (done, open) = ("█".repeat(full), "░".repeat(room - full));
+    if color {
+        format!("\x1b[32m{done}\x1b[0m{open} {percent:3}%")
+    } else {
+        format!("{done}{open} {percent:3}%")
+    }
+}
+
+fn urgency(phase: &Phase) -> u8 {
+    match phase {
+        Phase::Failed | Phase::RolledBack | Phase::ForeignOwner => 0,
+        Phase::Syncing | Phase::Restoring | Phase::Other(_) => 1,
+        Phase::Unreachable => 2,
+        Phase::Pending => 3,
+        Phase::Synced | Phase::Restored | Phase::Excluded => 4,
+    }
+}
+
+fn table(rows: &[&Row], now: Timestamp, layout: Layout) -> String {
+    const ALL: [&str; 7] = [
+        "NODE", "PHASE", "REVISION", "AGE", "DELIVERY", "REASON", "MESSAGE",
+    ];
+    const WIDE: [&str; 2] = ["DELIVERY", "MESSAGE"];
+    let cell = |row: &Row, title: &str| match title {
+        "NODE" => row.name.clone(),
+        "PHASE" => row.phase.to_string(),
+        "REVISION" => row.revision.to_string(),
+        "AGE" => row
+            .since_time
+            .map_or(String::new(), |since| age(since, now)),
+        "DELIVERY" => row.delivery.clone(),
+        "REASON" => row.reason.clone(),
+        _ => row.message.clone(),
+    };
+    let chosen = |without: &[&str]| {
+        let is_shown =
+            |title: &&str| !without.contains(title) && (layout.wide || !WIDE.contains(title));
+        let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
+        let cells: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| header.iter().map(|title| cell(row, title)).collect())
+            .collect();
+        (header, cells)
+    };
+    let width = layout.width.map(usize::from);
+    let (mut header, mut cells) = chosen(&[]);
+    // What can be done without, where there is no room for it.
+    for without in [["AGE"].as_slice(), &["AGE", "REVISION"]] {
+        if layout.wide || width.is_none_or(|width| natural_width(&header, &cells) <= width) {
+            break;
+        }
+        (header, cells) = chosen(without);
+    }
+    let of_phase = |row: usize, column: usize| {
+        let is_painted = layout.color && header.get(column) == Some(&"PHASE");
+        rows.get(row)
+            .filter(|_| is_painted)
+            .and_then(|row| color(&row.phase))
+    };
+    laid_out(&header, &cells, layout, of_phase)
+}
+
+fn color(phase: &Phase) -> Option<Color> {
+    match phase {
+        Phase::Synced | Phase::Restored => Some(Color::Green),
+        Phase::Syncing | Phase::Restoring => Some(Color::Yellow),
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner => Some(Color::Red),
+        Phase::Unreachable => Some(Color::Magenta),
+        Phase::Pending | Phase::Excluded | Phase::Other(_) => None,
+    }
+}
+
+/// What changed between two looks, one line for each node, for where nothing can be redrawn.
+pub(crate) fn changes(before: &[Row], after: &[Row]) -> Vec<String> {
+    let known = by_name(before);
+    let mut lines: Vec<String> = after
+        .iter()
+        .filter(|row| {
+            known.get(row.name.as_str()).is_none_or(|old| {
+                (&old.phase, old.revision, &old.reason) != (&row.phase, row.revision, &row.reason)
+            })
+        })
+        .map(|row| {
+            let reason = match row.reason.as_str() {
+                "" => String::new(),
+                reason => format!("  {reason}"),
+            };
+            format!(
+                "{}  {}  revision {}{reason}",
+                row.name, row.phase, row.revision
+            )
+        })
+        .collect();
+    let left = by_name(after);
+    lines.extend(
+        before
+            .iter()
+            .filter(|old| !left.contains_key(old.name.as_str()))
+            .map(|old| format!("{}  gone", old.name)),
+    );
+    lines
+}
+
+fn by_name(rows: &[Row]) -> BTreeMap<&str, &Row> {
+    rows.iter().map(|row| (row.name.as_str(), row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use globalps_core::api::Counts;
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:10:00Z".parse().expect("a time")
+    }
+
+    fn row(name: &str, phase: Phase, revision: i64, reason: &str) -> Row {
+        Row {
+            name: name.to_owned(),
+            phase,
+            revision,
+            reason: reason.to_owned(),
+            message: "a sentence".to_owned(),
+            delivery: "ConfigFile".to_owned(),
+            since: "2026-01-01T00:00:00Z".to_owned(),
+            since_time: "2026-01-01T00:00:00Z".parse().ok(),
+        }
+    }
+
+    fn status() -> Status {
+        Status {
+            ready: false,
+            revision: 3,
+            paused: false,
+            counts: Counts {
+                total: 3,
+                synced: 1,
+                failed: 1,
+                ..Counts::default()
+            },
+            nodes: vec![
+                row("node-1", Phase::Synced, 3, ""),
+                row("node-2", Phase::RolledBack, 2, "KubeletDown"),
+                row("node-3", Phase::Pending, 2, ""),
+            ],
+            conditions: Vec::new(),
+            sources: Vec::new(),
+            deliveries: Vec::new(),
+            namespaces: None,
+            operators: None,
+        }
+    }
+
+    #[test]
+    fn namespaces_and_operators_have_a_line_under_the_first_and_their_failures_come_last() {
+        use globalps_core::api::{ImagePullSecretsStatus, OperatorFailure, OperatorsStatus};
+        let mut status = status();
+        status.nodes.clear();
+        status.counts = Counts::default();
+        let namespaces = ImagePullSecretsStatus {
+            secret_name: "s".to_owned(),
+            attach: "Admission".to_owned(),
+            total: 30,
+            synced: 9,
+            failed: 21,
+            failures: vec![globalps_core::api::NamespaceFailure {
+                namespace: "a".to_owned(),
+                reason: "QuotaExceeded".to_owned(),
+                message: "why".to_owned(),
+            }],
+            ..ImagePullSecretsStatus::default()
+        };
+        status.namespaces = Some(NamespacesRow {
+            status: namespaces,
+            is_enabled: true,
+        });
+        assert_eq!(
+            shown(&status, Layout::default()),
+            "\
+revision 3  not delivered to nodes
+Namespaces   9 of 30 synced, 21 failed, attached by Admission
+
+NAMESPACE   REASON          MESSAGE
+a           QuotaExceeded   why
+... and 20 more: see `kubectl globalps status --namespaces`
+"
+        );
+        let live = Layout {
+            width: Some(80),
+            live: true,
+            ..Layout::default()
+        };
+        assert!(!shown(&status, live).contains("QuotaExceeded"));
+        status.namespaces = None;
+        status.operators = Some(OperatorsRow {
+            status: OperatorsStatus {
+                total: 2,
+                synced: 1,
+                failed: 1,
+                failures: vec![OperatorFailure {
+                    namespace: "a".to_owned(),
+                    name: "app".to_owned(),
+                    reason: "SourceMissing".to_owned(),
+                    message: "why".to_owned(),
+                }],
+                ..OperatorsStatus::default()
+            },
+            is_enabled: true,
+        });
+        assert_eq!(
+            shown(&status, Layout::default()),
+            "\
+revision 3  not delivered to nodes
+Operators    1 of 2 synced, 1 failed
+
+NAMESPACE   SUBSCRIPTION   REASON          MESSAGE
+a           app            SourceMissing   why
+"
+        );
+    }
+
+    fn shown(status: &Status, layout: Layout) -> String {
+        render(status, now(), layout, None)
+    }
+
+    #[test]
+    fn a_table_has_one_line_a_node_under_one_line_for_all() {
+        assert_eq!(
+            shown(&status(), Layout::default()),
+            "\
+revision 3  1/3 nodes synced  1 failed
+NODE     PHASE        REVISION   AGE   REASON
+node-1   Synced       3          10m
+node-2   RolledBack   2          10m   KubeletDown
+node-3   Pending      2          10m
+"
+        );
+    }
+
+    #[test]
+    fn the_wide_table_has_deliveries_and_sources_come_after_the_nodes() {
+        let mut status = status();
+        status.nodes.truncate(1);
+        status.nodes[0].delivery = "CredentialProvider".to_owned();
+        let source = |name: &str, scope: Option<&str>, delivery: &str, message: &str| SourceRow {
+            name: name.to_owned(),
+            valid: true,
+            scope: scope.map(str::to_owned),
+            delivery: delivery.to_owned(),
+            message: message.to_owned(),
+        };
+        status.sources = vec![
+            source("team-a", Some("team-a, team-a-*"), "NotDeliverable", "why"),
+            source("all", None, "Nodes", ""),
+        ];
+        let wide = Layout {
+            wide: true,
+            ..Layout::default()
+        };
+        assert_eq!(
+            shown(&status, wide),
+            "\
+revision 3  1/3 nodes synced  1 failed
+NODE     PHASE    REVISION   AGE   DELIVERY             REASON   MESSAGE
+node-1   Synced   3          10m   CredentialProvider            a sentence
+
+SOURCE   SCOPE              DELIVERY         MESSAGE
+team-a   team-a, team-a-*   NotDeliverable   why
+all      every pod          Nodes
+"
+        );
+        let bare = Layout {
+            no_headers: true,
+            ..Layout::default()
+        };
+        assert_eq!(
+            shown(&status, bare),
+            "\
+node-1   Synced   3          10m
+
+team-a   team-a, team-a-*   NotDeliverable   why
+all      every pod          Nodes
+"
+        );
+        let live = Layout {
+            width: Some(80),
+            live: true,
+            ..Layout::default()
+        };
+        assert!(!shown(&status, live).contains("SOURCE"));
+    }
+
+    #[test]
+    fn the_live_table_has_a_bar_and_says_what_to_do() {
+        let layout = Layout {
+            width: Some(40),
+            height: Some(24),
+            live: true,
+            ..Layout::default()
+        };
+        let advice = (
+            "the rollout stopped: node-2 failed".to_owned(),
+            "see `kubectl globalps status -o wide`",
+        );
+        assert_eq!(
+            render(&status(), now(), layout, Some(&advice)),
+            "\
+revision 3  1/3 nodes synced  1 failed
+███████████░░░░░░░░░░░░░░░░░░░░░░░░  33%
+NODE     PHASE        REASON
+node-1   Synced
+node-2   RolledBack   KubeletDown
+node-3   Pending
+the rollout stopped: node-2 failed
+hint: see `kubectl globalps status -o
+wide`
+"
+        );
+    }
+
+    #[test]
+    fn without_room_for_all_the_failed_ones_are_shown() {
+        let layout = Layout {
+            height: Some(5),
+            ..Layout::default()
+        };
+        let text = shown(&status(), layout);
+        assert!(text.contains("node-2") && !text.contains("node-1"));
+        assert!(
+            text.ends_with("... and 2 more: 1 Pending, 1 Synced\n"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 4);
+    }
+
+    #[test]
+    fn a_fleet_of_thousands_fits_the_terminal() {
+        let mut status = status();
+        let many = (0..5000).map(|at| row(&format!("worker-{at}"), Phase::Synced, 3, ""));
+        status.nodes.extend(many);
+        let layout = Layout {
+            width: Some(80),
+            height: Some(24),
+            live: true,
+            color: true,
+            ..Layout::default()
+        };
+        let advice = ("the rollout is in progress".to_owned(), "wait");
+        let text = render(&status, now(), layout, Some(&advice));
+        assert!(text.lines().count() < 24, "{text}");
+        assert!(text.contains("node-2") && text.contains("node-3"), "{text}");
+        assert!(text.contains(" Synced\n"), "{text}");
+    }
+
+    #[test]
+    fn no_line_of_a_live_table_is_wider_than_the_terminal() {
+        let mut status = status();
+        status.nodes[1].name = "a-node-with-a-very-long-name.of.some.example.com".to_owned();
+        for width in [20, 40, 60] {
+            let layout = Layout {
+                width: Some(width),
+                live: true,
+                ..Layout::default()
+            };
+            for line in shown(&status, layout).lines() {
+                assert!(
+                    line.chars().count() <= usize::from(width),
+                    "{width}: {line:?}"
+                );
+            }
+        }
+        let layout = Layout {
+            width: Some(40),
+            ..Layout::default()
+        };
+        assert!(
+            shown(&status, layout).contains("of.some.example.com"),
+            "what stays on the screen is whole"
+        );
+    }
+
+    #[test]
+    fn color_is_only_where_it_was_asked_for() {
+        let colored = Layout {
+            color: true,
+            ..Layout::default()
+        };
+        assert!(shown(&status(), colored).contains("\x1b["));
+        assert!(!shown(&status(), Layout::default()).contains('\x1b'));
+    }
+
+    #[test]
+    fn without_a_terminal_only_changes_are_printed() {
+        let before = status().nodes;
+        let mut after = before.clone();
+        after[2].phase = Phase::Syncing;
+        after.remove(0);
+        assert_eq!(
+            changes(&before, &after),
+            ["node-3  Syncing  revision 2", "node-1  gone"]
+        );
+        assert_eq!(changes(&[], &before).len(), 3);
+    }
+}
