@@ -24,7 +24,9 @@ pub use super::hub_steps::Step;
 /// Name of the `FleetPullSecret` and of its source.
 const FLEET: &str = "shared";
 const POLL: Duration = Duration::from_millis(20);
+/// Deadline of a step, and what each cluster adds to it.
 const DEADLINE: Duration = Duration::from_mins(5);
+const DEADLINE_OF_CLUSTER: Duration = Duration::from_millis(100);
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +82,13 @@ pub fn measure(options: &Options) -> Result<Figures> {
 
 async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     let say = |what: &str| eprintln!("{} clusters: {what}", options.clusters);
+    let took = |what: &str, step: &Step| {
+        say(&format!(
+            "{what} after {:.1} s, {} writes",
+            step.time.as_secs_f64(),
+            step.writes()
+        ));
+    };
     let hub = stage.start()?;
     sleep(Duration::from_secs(3)).await;
     let fresh = Usage::of(hub.pid)?;
@@ -90,18 +99,19 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
         members: Members::start(options.clusters, options.time, options.has_tls, None).await?,
         hub,
         revision: 0,
+        deadline: DEADLINE + DEADLINE_OF_CLUSTER * u32::try_from(options.clusters)?,
     };
     bench.register().await?;
     say("registered");
     let number = options.clusters;
     let cold = bench.cold(number).await?;
-    say("cold start complete");
+    took("cold start complete", &cold);
     sleep(Duration::from_secs(2)).await;
     let tenth = bench.rotate(number, number / 10).await?;
-    say("rotation of a tenth at a time complete");
+    took("rotation of a tenth at a time complete", &tenth);
     bench.limit("100%").await?;
     let all = bench.rotate(number, number).await?;
-    say("rotation of all complete");
+    took("rotation of all complete", &all);
     bench.limit("10%").await?;
     let third = bench.members.take_third_away().await;
     let unreachable = u32::try_from(third)?;
@@ -110,8 +120,9 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
         .await?;
     say("a third is unreachable");
     let away = bench.rotate(number - third, number / 10).await?;
+    took("rotation without it complete", &away);
     let back = bench.back(number, third).await?;
-    say("and back");
+    took("it is back and complete", &back);
     sleep(Duration::from_secs(10)).await;
     let idle = bench.rest(options.idle).await?;
     let (last, resident) = largest(stage)?;
@@ -119,7 +130,7 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
     let restart = bench.restart(number).await?;
     let settled = bench.rest(Duration::from_secs(10)).await?;
     let (restarted, _) = largest(stage)?;
-    say("another hub watches all clusters");
+    took("another hub watches all clusters", &restart);
     stage.stop()?;
     let capacity = capacity(&bench.admin, CLUSTERS).await?;
     let most_resident = last.most_resident.max(restarted.most_resident);
@@ -160,6 +171,7 @@ struct Bench<'a> {
     members: Members,
     hub: HubProcess,
     revision: i64,
+    deadline: Duration,
 }
 
 impl Bench<'_> {
@@ -257,7 +269,7 @@ impl Bench<'_> {
         let begun = Instant::now();
         while self.members.watches() > 0 {
             ensure!(
-                begun.elapsed() < DEADLINE,
+                begun.elapsed() < self.deadline,
                 "the watches of the stopped hub are still open"
             );
             sleep(POLL).await;
@@ -266,7 +278,7 @@ impl Bench<'_> {
         self.hub = self.stage.start()?;
         while self.members.watches() < number {
             ensure!(
-                from.begun.elapsed() < DEADLINE,
+                from.begun.elapsed() < self.deadline,
                 "{} watches",
                 self.members.watches()
             );
@@ -293,8 +305,8 @@ impl Bench<'_> {
             if is_done(&status) {
                 return Ok(());
             }
-            if begun.elapsed() > DEADLINE {
-                bail!("not within {} s: {status:?}", DEADLINE.as_secs());
+            if begun.elapsed() > self.deadline {
+                bail!("not within {} s: {status:?}", self.deadline.as_secs());
             }
             sleep(POLL).await;
         }

@@ -1,12 +1,13 @@
 //! Conditions after each iteration of the soak, and at every moment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use futures::StreamExt as _;
 use globalps_core::api::{ClusterPhase, ClusterPullSecret, ClusterPullSecretStatus};
 use globalps_core::names::{
     DATA_KEY, FLEET_ANNOTATION, FLEET_LABEL, REVISION_ANNOTATION, cluster_pull_secret,
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::sleep;
@@ -29,8 +31,10 @@ use crate::fleet::hub_stage::{CLUSTERS, is_changing};
 /// the hub retries an unreachable member after half a minute.
 const SETTLED: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(250);
-/// Interval of the checks that must hold at every moment.
+/// Interval of the checks of the revisions.
 const LOOK: Duration = Duration::from_millis(50);
+/// Changes of clusters that an error shows.
+const RECENT: usize = 24;
 /// Interval between retries of failed clusters.
 const RETRY: Duration = Duration::from_secs(5);
 /// After this time an unreachable cluster no longer counts as in flight. The hub waits a second longer.
@@ -48,6 +52,8 @@ struct Seen {
     most: usize,
     /// Finished assignments, by UID and generation: later changes of such a cluster don't count.
     over: BTreeSet<(String, i64)>,
+    /// The last changes of clusters, oldest first.
+    recent: VecDeque<String>,
     /// The content of each revision, by the name of its Secret.
     contents: BTreeMap<String, Vec<u8>>,
     error: Option<String>,
@@ -78,17 +84,50 @@ impl Limits {
     }
 }
 
-/// Checks all clusters and revisions repeatedly.
+/// Checks every change of a cluster, and the revisions repeatedly. A list would miss a phase that lasts shorter than the
+/// time between two lists, and with it the end of an assignment.
 pub(super) async fn watch_limits(client: Client, limits: Arc<Limits>) {
-    let clusters: Api<ClusterPullSecret> = Api::namespaced(client.clone(), CLUSTERS);
+    tokio::join!(
+        watch_clusters(client.clone(), &limits),
+        watch_revisions(client, &limits),
+    );
+}
+
+async fn watch_clusters(client: Client, limits: &Limits) {
+    let api: Api<ClusterPullSecret> = Api::namespaced(client, CLUSTERS);
+    let mut events = watcher(api, watcher::Config::default())
+        .default_backoff()
+        .boxed();
+    let mut objects = BTreeMap::new();
+    let mut listing = BTreeMap::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Apply(object)) => {
+                limits.seen(|seen| seen.remember(&object));
+                objects.insert(object.name_any(), object);
+            }
+            Ok(watcher::Event::Delete(object)) => {
+                objects.remove(&object.name_any());
+            }
+            Ok(watcher::Event::Init) => listing.clear(),
+            Ok(watcher::Event::InitApply(object)) => {
+                listing.insert(object.name_any(), object);
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => objects = std::mem::take(&mut listing),
+            // The API server may be unavailable.
+            Err(_) => continue,
+        }
+        let now = Timestamp::now();
+        limits.seen(|seen| seen.look(objects.values(), now));
+    }
+}
+
+async fn watch_revisions(client: Client, limits: &Limits) {
     let secrets: Api<Secret> = Api::namespaced(client, CLUSTERS);
     let revisions = ListParams::default().labels(FLEET_LABEL);
     loop {
         // The API server may be unavailable.
-        if let Ok(objects) = clusters.list(&ListParams::default()).await {
-            let now = Timestamp::now();
-            limits.seen(|seen| seen.look(&objects.items, now));
-        }
         if let Ok(revisions) = secrets.list(&revisions).await {
             limits.seen(|seen| seen.look_at_revisions(&revisions.items));
         }
@@ -97,11 +136,23 @@ pub(super) async fn watch_limits(client: Client, limits: Arc<Limits>) {
 }
 
 impl Seen {
-    fn look(&mut self, objects: &[ClusterPullSecret], now: Timestamp) {
+    fn remember(&mut self, object: &ClusterPullSecret) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        let line = format!("{} {}", Timestamp::now(), shown(object));
+        self.recent.push_back(line);
+    }
+
+    fn look<'a>(
+        &mut self,
+        objects: impl Iterator<Item = &'a ClusterPullSecret> + Clone,
+        now: Timestamp,
+    ) {
         for (fleet, name) in FLEETS.iter().enumerate() {
             let of = format!("{CLUSTERS}/{name}");
             let mut in_flight = Vec::new();
-            for object in objects.iter().filter(|it| it.spec.fleet == of) {
+            for object in objects.clone().filter(|it| it.spec.fleet == of) {
                 let generation = object.metadata.generation.unwrap_or_default();
                 let assignment = (object.uid().unwrap_or_default(), generation);
                 if !is_changing(object) {
@@ -115,8 +166,9 @@ impl Seen {
             if in_flight.len() > limit {
                 let shown: Vec<String> = in_flight.into_iter().map(shown).collect();
                 let shown = shown.join("; ");
+                let recent = self.recent.make_contiguous().join("\n");
                 self.error.get_or_insert(format!(
-                    "{name}: more than {limit} in flight at {now}: {shown}"
+                    "{name}: more than {limit} in flight at {now}: {shown}\nbefore:\n{recent}"
                 ));
             }
         }
@@ -368,9 +420,9 @@ mod tests {
                 ..Seen::default()
             };
             let now = Timestamp::from_second(1000).unwrap();
-            seen.look(std::slice::from_ref(&synced), now);
+            seen.look([&synced].into_iter(), now);
             // It had reached its assignment; then another client changed its Secret.
-            seen.look(&[drifted.clone(), changing.clone(), other], now);
+            seen.look([&drifted, &changing, &other].into_iter(), now);
             assert_eq!(seen.most, expected, "{case}");
             assert_eq!(seen.error.is_some(), expected > 1, "{case}");
         }
