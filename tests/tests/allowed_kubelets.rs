@@ -138,17 +138,8 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
 /// Applies the CRD with these lists; returns when the API server rejects `refused` as a unit.
 fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
     let install = Install {
-        controller_image: "c".to_owned(),
-        syncer_image: "s".to_owned(),
-        namespace: NAMESPACE.to_owned(),
-        original: None,
-        sources: Vec::new(),
-        delivery: None,
-        image_pull_secrets: None,
-        operators: None,
-        hosted_control_plane: None,
-        images_pull_secret: None,
         allowed: allowed.clone(),
+        ..Install::of_images("c", "s")
     };
     let crds = install.objects().into_iter();
     for crd in crds.filter(|object| object["kind"] == "CustomResourceDefinition") {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::objects::{account, apply, namespace, registries_of, wait_references};
 use common::{base64, cluster, docker_config};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
-use globalps_core::manifests::{Allowed, Install, NamespaceAccess, OperatorAccess, syncer_objects};
+use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_tests::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_tests::olm::{
     catalog, delete, install_olm, pull_secret, set_versions, subscription, version,
@@ -391,12 +391,7 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
 /// Every right in the manifests.
 fn rights() -> BTreeSet<Right> {
     let install = Install {
-        controller_image: "c".to_owned(),
-        syncer_image: "s".to_owned(),
-        namespace: NAMESPACE.to_owned(),
         original: Some(original()),
-        sources: Vec::new(),
-        delivery: None,
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: DELIVERED.to_owned(),
             attach: Attach::ServiceAccounts,
@@ -405,9 +400,7 @@ fn rights() -> BTreeSet<Right> {
         operators: Some(OperatorAccess {
             secrets: [(CATALOG.0.to_owned(), CATALOG.1.to_owned())].into(),
         }),
-        hosted_control_plane: None,
-        images_pull_secret: None,
-        allowed: Allowed::default(),
+        ..Install::of_images("c", "s")
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();

@@ -11,7 +11,7 @@ use common::cluster;
 use globalps_core::api::{
     DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart, Syncer,
 };
-use globalps_core::manifests::{Allowed, Install, syncer_objects};
+use globalps_core::manifests::{Install, syncer_objects};
 use globalps_tests::product::{NAMESPACE, run};
 use globalps_tests::{Cluster, until};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
@@ -638,19 +638,7 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
 
 /// Installs globalps from its own manifests, with an image that can't run.
 fn install(cluster: &Cluster, syncer_image: &str) {
-    let install = Install {
-        controller_image: "registry.example.com/globalps-controller:2".to_owned(),
-        syncer_image: syncer_image.to_owned(),
-        namespace: NAMESPACE.to_owned(),
-        original: None,
-        sources: Vec::new(),
-        delivery: None,
-        image_pull_secrets: None,
-        operators: None,
-        hosted_control_plane: None,
-        images_pull_secret: None,
-        allowed: Allowed::default(),
-    };
+    let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": install.objects()});
     let mut kubectl = cluster.kubectl_command();
     kubectl.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);

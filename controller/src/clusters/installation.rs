@@ -2,7 +2,7 @@
 
 use globalps_core::api::{FleetPullSecret, FleetSecretRef};
 use globalps_core::dockerconfig::validate_data;
-use globalps_core::manifests::{Allowed, Install};
+use globalps_core::manifests::Install;
 use globalps_core::names::{
     CONTROLLER_NAMESPACE, DATA_KEY, FLEET_ANNOTATION, IMAGES_SECRET, INSTALLATION_ANNOTATION,
     NAMESPACE, SECRET_TYPE,
@@ -82,17 +82,8 @@ impl Installation {
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(crate) fn objects(&self, fleet: &str) -> Vec<Value> {
         let install = Install {
-            controller_image: self.controller_image.clone(),
-            syncer_image: self.syncer_image.clone(),
             images_pull_secret: self.pull_secret.as_ref().map(|_| IMAGES_SECRET.to_owned()),
-            namespace: NAMESPACE.to_owned(),
-            original: None,
-            sources: Vec::new(),
-            delivery: None,
-            image_pull_secrets: None,
-            operators: None,
-            hosted_control_plane: None,
-            allowed: Allowed::default(),
+            ..Install::of_images(self.controller_image.clone(), self.syncer_image.clone())
         };
         let mut objects = install.objects();
         // After the namespace, which is the first object.

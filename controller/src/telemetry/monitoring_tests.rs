@@ -121,19 +121,7 @@ fn a_missing_metric_is_found() {
 #[test]
 fn the_pod_monitor_finds_the_pods_of_the_manifest() {
     let monitor: Value = serde_saphyr::from_str(POD_MONITOR).expect("YAML");
-    let manifest = globalps_core::manifests::Install {
-        controller_image: "c".to_owned(),
-        syncer_image: "s".to_owned(),
-        namespace: "kube-system".to_owned(),
-        original: None,
-        sources: Vec::new(),
-        delivery: None,
-        image_pull_secrets: None,
-        operators: None,
-        hosted_control_plane: None,
-        images_pull_secret: None,
-        allowed: globalps_core::manifests::Allowed::default(),
-    };
+    let manifest = globalps_core::manifests::Install::of_images("c", "s");
     let objects = manifest.objects();
     let deployment = objects
         .iter()

@@ -17,7 +17,7 @@ use crate::api::{
 };
 use crate::names::{
     self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
-    HISTORY_SLOTS, OPENSHIFT_ORIGINAL, RESTORER, ROLLED_OUT_SECRET, SYNCER,
+    HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, RESTORER, ROLLED_OUT_SECRET, SYNCER,
 };
 use crate::provider::AUDIENCE;
 
@@ -46,6 +46,23 @@ pub struct Install {
 }
 
 impl Install {
+    /// The defaults with these two images.
+    pub fn of_images(controller: impl Into<String>, syncer: impl Into<String>) -> Self {
+        Self {
+            controller_image: controller.into(),
+            syncer_image: syncer.into(),
+            images_pull_secret: None,
+            namespace: NAMESPACE.to_owned(),
+            original: None,
+            sources: Vec::new(),
+            delivery: None,
+            image_pull_secrets: None,
+            operators: None,
+            hosted_control_plane: None,
+            allowed: Allowed::default(),
+        }
+    }
+
     /// The objects in apply order.
     pub fn objects(&self) -> Vec<Value> {
         let account = (CONTROLLER, CONTROLLER_NAMESPACE);

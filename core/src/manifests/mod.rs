@@ -99,19 +99,10 @@ mod tests {
     #[test]
     fn the_committed_manifests_match_the_builders() {
         let version = env!("CARGO_PKG_VERSION");
-        let install = Install {
-            controller_image: format!("globalps-controller:{version}"),
-            syncer_image: format!("globalps-syncer:{version}"),
-            namespace: crate::names::NAMESPACE.to_owned(),
-            original: None,
-            sources: Vec::new(),
-            delivery: None,
-            image_pull_secrets: None,
-            operators: None,
-            hosted_control_plane: None,
-            images_pull_secret: None,
-            allowed: Allowed::default(),
-        };
+        let install = Install::of_images(
+            format!("globalps-controller:{version}"),
+            format!("globalps-syncer:{version}"),
+        );
         let (crds, rest): (Vec<Value>, Vec<Value>) = install
             .objects()
             .into_iter()

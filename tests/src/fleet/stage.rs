@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::DeliveryType;
-use globalps_core::manifests::{Allowed, Install, NamespaceAccess, OperatorAccess, sources_access};
+use globalps_core::manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -84,17 +84,10 @@ impl Stage {
     ) -> Result<Self> {
         let stage = Self { cluster };
         let install = Install {
-            controller_image: "none".to_owned(),
-            syncer_image: "none".to_owned(),
-            namespace: NAMESPACE.to_owned(),
-            original: None,
-            sources: Vec::new(),
             delivery: (access.is_some() || operators.is_some()).then_some(DeliveryType::None),
             image_pull_secrets: access,
             operators,
-            hosted_control_plane: None,
-            images_pull_secret: None,
-            allowed: Allowed::default(),
+            ..Install::of_images("none", "none")
         };
         let mut objects = install.objects();
         objects.push(pod(&objects)?);

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::objects::config;
-use super::place::{KEY, theirs};
+use super::place::{KEY, Place, theirs};
 use super::{FLEETS, World};
 use crate::fleet::hub_stage::{CLUSTERS, is_changing};
 
@@ -298,17 +298,9 @@ impl World<'_> {
         let place = &self.places[at];
         let secret = secret.context("it has no Secret")?;
         let status = status(object.context("it has no ClusterPullSecret")?)?;
-        let key = &secret["data"][KEY];
-        ensure!(
-            place.has_key != key.is_null(),
-            "another client's key: {key}"
-        );
+        check_key(place, secret)?;
         if place.takeover.is_some() {
-            let is_theirs = secret["data"][DATA_KEY] == theirs();
-            ensure!(
-                is_theirs,
-                "the Secret that another client took over has changed"
-            );
+            check_theirs(secret)?;
             let is_named = ["Conflict", "WrongType"].contains(&status.reason.as_str());
             ensure!(
                 status.phase == ClusterPhase::Blocked && is_named,
@@ -348,17 +340,9 @@ impl World<'_> {
             ensure!(object.is_none(), "its ClusterPullSecret still exists");
             return Ok(());
         };
-        let key = &secret["data"][KEY];
-        ensure!(
-            place.has_key != key.is_null(),
-            "another client's key: {key}"
-        );
+        check_key(place, secret)?;
         if place.takeover.is_some() {
-            let is_theirs = secret["data"][DATA_KEY] == theirs();
-            ensure!(
-                is_theirs,
-                "the Secret that another client took over has changed"
-            );
+            check_theirs(secret)?;
             ensure!(object.is_none(), "its ClusterPullSecret still exists");
             return Ok(());
         }
@@ -371,6 +355,23 @@ impl World<'_> {
         );
         Ok(())
     }
+}
+
+fn check_key(place: &Place, secret: &Value) -> Result<()> {
+    let key = &secret["data"][KEY];
+    ensure!(
+        place.has_key != key.is_null(),
+        "another client's key: {key}"
+    );
+    Ok(())
+}
+
+fn check_theirs(secret: &Value) -> Result<()> {
+    ensure!(
+        secret["data"][DATA_KEY] == theirs(),
+        "the Secret that another client took over has changed"
+    );
+    Ok(())
 }
 
 /// The status, which must be about the current spec.
