@@ -69,8 +69,8 @@ pub struct GlobalPullSecretSpec {
     /// node's own file is the base.
     #[serde(default)]
     pub original: Original,
-    /// More Secrets of the same namespace and format. They rank after the additional one, and earlier ones before later ones.
-    /// Each is validated on its own: an invalid one doesn't block the others.
+    /// More Secrets of the same namespace and format. For a registry in several of them, the additional Secret is effective,
+    /// then the first of these. Each is validated on its own: an invalid one doesn't block the others.
     #[serde(default)]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

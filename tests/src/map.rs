@@ -114,7 +114,7 @@ pub const FILES: &[TestFile] = &[
         "drift",
         On::Nodes(1),
         90,
-        "entries that another process removes are restored; a storm of rotations",
+        "entries that another process removes are restored; frequent rotations",
     ),
     file(
         "ecr",
@@ -132,7 +132,7 @@ pub const FILES: &[TestFile] = &[
         "fleet",
         On::TwoClusters(5),
         300,
-        "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, refused syncer pods",
+        "new nodes, deletions in every order, blocked nodes, canaries, hostile statuses, rejected syncer pods",
     ),
     file(
         "flow",
@@ -348,7 +348,7 @@ pub const FILES: &[TestFile] = &[
         "upgrade",
         On::TwoClusters(6),
         180,
-        "from the previous release to this one and back, with a rollout in flight, in both orders",
+        "from the previous release to this one and back, during a rollout, in both orders",
     ),
 ];
 

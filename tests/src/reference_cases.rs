@@ -196,7 +196,7 @@ pub fn document() -> String {
         };
     }
     text += "\n## Content of the Secret\n\nHyperShift's syncer validates it on the node. globalps rejects invalid content before any node gets it, \
-        reports each error, and keeps the last valid content in effect.\n\n\
+        reports each error, and keeps the last valid content in force.\n\n\
         | content | HyperShift | globalps |\n|---|---|---|\n";
     for (content, is_taken, code) in CONTENTS {
         let content = match content.trim() {

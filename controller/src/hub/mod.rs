@@ -191,7 +191,7 @@ impl Hub {
                 Err(error) => {
                     let pause = backoff(RETRY, retries);
                     retries = retries.saturating_add(1);
-                    tracing::warn!(%error, "reconcile failed, retrying in {} ms", pause.as_millis());
+                    tracing::warn!(%error, "the reconcile failed; retrying in {} ms", pause.as_millis());
                     pause
                 }
             };

@@ -21,7 +21,7 @@ pub(super) enum Watched {
     Unchanged,
     /// Another one is watched now, and the plan waits for its first list.
     Replaced,
-    /// The API server did not answer whether there is one.
+    /// The API server did not report whether there is one.
     Unknown,
 }
 

@@ -148,7 +148,7 @@ pub struct FleetRollout {
     #[serde(default = "default_max_unavailable")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
-        "message": "maxUnavailable is a number of clusters from 1, or a percentage from 1% to 100%",
+        "message": "maxUnavailable must be a number of clusters, at least 1, or a percentage from 1% to 100%",
     }]))]
     pub max_unavailable: IntOrString,
     /// The rollout halts when this many clusters have failed: a number, or a percentage of the clusters; at least 1.
@@ -156,7 +156,7 @@ pub struct FleetRollout {
     #[serde(default = "default_max_failures")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
-        "message": "maxFailures is a number of clusters from 1, or a percentage from 1% to 100%",
+        "message": "maxFailures must be a number of clusters, at least 1, or a percentage from 1% to 100%",
     }]))]
     pub max_failures: IntOrString,
     /// true: the hub changes no cluster.

@@ -84,7 +84,7 @@ impl Attach {
     }
 }
 
-/// The state of the namespaces. Absent once nothing that globalps created is left in any of them.
+/// The state of the namespaces. Absent if nothing that globalps created is left in any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImagePullSecretsStatus {

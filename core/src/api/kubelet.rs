@@ -25,8 +25,8 @@ pub struct Kubelet {
     #[serde(default)]
     pub restart: Restart,
     /// How credentials reach the kubelet. `ConfigFile`: through its credentials file and a restart. `CredentialProvider`: through
-    /// a program that the kubelet runs at each pull; only a registry on a new port needs a restart, and a source can have a
-    /// scope. A node that doesn't support this keeps `ConfigFile` and reports the reason. `None`: nodes get nothing, and those
+    /// a program that the kubelet runs at each pull; a source can have a scope. Only the setup, a registry on a new port and the
+    /// first scope need a restart. A node that doesn't support this keeps `ConfigFile` and reports the reason. `None`: nodes get nothing, and those
     /// that have content are restored.
     #[serde(default)]
     pub delivery: DeliveryType,

@@ -17,7 +17,7 @@ pub struct Operators {
     pub enabled: bool,
 }
 
-/// The state of the operators. Absent once nothing that globalps created is left for any of them.
+/// The state of the operators. Absent if nothing that globalps created is left for any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorsStatus {

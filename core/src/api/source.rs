@@ -21,7 +21,7 @@ pub struct SourceRef {
     pub scope: Option<SourceScope>,
 }
 
-/// Pods of some namespaces. `namespaces` and `namespaceSelector` add up; at least one is required.
+/// Pods of the namespaces that `namespaces` or `namespaceSelector` selects; at least one of them is required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceScope {

@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
 pub(crate) enum WriteError {
     #[error("{0}")]
     Api(#[from] kube::Error),
-    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
+    #[error("the API server did not respond within {} s", TIMEOUT.as_secs())]
     Timeout,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum NodeError {
     File(#[from] FileError),
     #[error("another syncer is running on this node; waiting for it to exit")]
     Locked,
-    #[error("{0}; the change continues once systemd answers")]
+    #[error("{0}; the change continues once systemd responds")]
     Bus(String),
     #[error("{0}; nothing was changed")]
     Unit(String),

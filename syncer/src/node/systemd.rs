@@ -27,9 +27,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// Why a restart is not known to have succeeded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestartError {
-    #[error("the node's system bus at `{path}` does not answer: {source}")]
+    #[error("the node's system bus at `{path}` does not respond: {source}")]
     Bus { path: PathBuf, source: zbus::Error },
-    #[error("the node's system bus did not answer within {} s", CALL_TIMEOUT.as_secs())]
+    #[error("the node's system bus did not respond within {} s", CALL_TIMEOUT.as_secs())]
     Unresponsive,
     #[error("there is no systemd on the node's system bus at `{path}`")]
     NoSystemd { path: PathBuf },
@@ -48,7 +48,7 @@ pub(crate) enum RestartError {
 }
 
 impl RestartError {
-    /// The unit's state is unknown because systemd does not answer.
+    /// The unit's state is unknown because systemd does not respond.
     pub(crate) fn is_of_the_bus(&self) -> bool {
         matches!(self, Self::Bus { .. } | Self::Unresponsive)
     }

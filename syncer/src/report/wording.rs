@@ -59,10 +59,9 @@ pub(crate) fn obstacle(error: &str) -> String {
 /// Message for a file that globalps no longer restores.
 pub(crate) fn conflicts() -> String {
     format!(
-        "another process changed the managed entries {MAX_CONFLICTS} times within {} minutes, so globalps stopped restoring them; \
-         it may be a configuration management agent, or the OpenShift Machine Config Operator (then use `oc set data \
-         secret/pull-secret -n openshift-config`); stop that process or exclude this node; the next revision is tried \
-         again",
+        "another process changed the managed entries {MAX_CONFLICTS} times within {} minutes, so globalps stopped restoring them. \
+         Stop that process and run `kubectl globalps retry`, or exclude this node. It may be a configuration management agent, \
+         or the OpenShift Machine Config Operator (then use `oc set data secret/pull-secret -n openshift-config`)",
         CONFLICT_WINDOW.as_secs() / 60
     )
 }

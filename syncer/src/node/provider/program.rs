@@ -129,7 +129,7 @@ impl Provider {
             .await
             .map_err(|_| {
                 failed(&format_args!(
-                    "no answer within {} s",
+                    "no response within {} s",
                     RUN_TIMEOUT.as_secs()
                 ))
             })?

@@ -405,7 +405,7 @@ async fn an_absent_or_unresponsive_bus_is_reported() {
     };
     let error = systemd.restart(false).await.expect_err("no bus");
     assert!(
-        error.to_string().contains("/away` does not answer"),
+        error.to_string().contains("/away` does not respond"),
         "{error}"
     );
 
