@@ -113,18 +113,28 @@ impl FakeApi {
 
     /// Runs a command line of the plugin against this server.
     pub(crate) fn run(&self, line: &str) -> Result<Exit, Failure> {
+        self.printed(line).0
+    }
+
+    /// As [`Self::run`], with stdout and stderr.
+    pub(crate) fn printed(&self, line: &str) -> (Result<Exit, Failure>, [String; 2]) {
         let server = format!("http://{}", self.address);
         let flags = ["--kubeconfig", "/dev/null", "--server", &server];
-        let words = line.split_whitespace().chain(flags);
-        run(words)
+        let printer = Printer::capturing();
+        let ran = run_with(line.split_whitespace().chain(flags), &printer);
+        (ran, printer.captured())
     }
 }
 
 /// Runs a command line of the plugin.
 pub(crate) fn run<'a>(words: impl Iterator<Item = &'a str>) -> Result<Exit, Failure> {
+    run_with(words, &Printer::capturing())
+}
+
+fn run_with<'a>(words: impl Iterator<Item = &'a str>, printer: &Printer) -> Result<Exit, Failure> {
     let words = std::iter::once("kubectl-globalps").chain(words);
     let cli = Cli::of(words.map(OsString::from));
-    commands::run(&cli.expect("flags"), &Printer::silent())
+    commands::run(&cli.expect("flags"), printer)
 }
 
 impl State {

@@ -17,6 +17,7 @@ mod history;
 mod install;
 mod keyrings;
 mod leftovers;
+mod list;
 mod live_check;
 mod migrate;
 mod migrate_facts;
@@ -52,6 +53,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit, Failure> {
         match &cli.command {
             Command::Add(args) => add::run(args, flags, printer).await,
             Command::Status(args) => status::run(args, flags, printer).await,
+            Command::List(args) => list::run(args, flags, printer).await,
             Command::Diff(args) => diff::run(args, flags, printer).await,
             Command::Remove(args) => remove::run(args, flags, printer).await,
             Command::Retry(args) => retry::run(args, flags, printer).await,

@@ -428,6 +428,7 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
     for (line, commands) in [
         ("status", &["status"][..]),
         ("status --wait", &["status", "--wait"]),
+        ("list", &["list"]),
         ("diff", &["diff"]),
         (ADD, &["add"]),
         (&format!("{ADD} --wait"), &["add", "--wait"]),
@@ -452,7 +453,7 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
         let line = &format!("{line}{timeout}");
         let is_named = |permission: &&Permission| {
             let mut named = permission.commands.iter();
-            permission.otherwise.is_empty() && named.any(|named| commands.contains(named))
+            named.any(|named| commands.contains(named))
         };
         let needed: Vec<&Permission> = all.iter().filter(is_named).collect();
         let rights = needed.iter().map(|permission| right(permission)).collect();

@@ -3,12 +3,12 @@
 use globalps_core::dockerconfig::{Finding, parse, shown_key, validate_bytes};
 use serde_json::{Value, json};
 
-use crate::cli::{TextFormat, Validate};
+use crate::cli::Validate;
 use crate::credentials::file::read;
 use crate::credentials::manifest::{Content, contents};
 use crate::error::{Exit, Failure};
 use crate::secret::findings;
-use crate::terminal::printer::{Printer, json as to_json};
+use crate::terminal::printer::Printer;
 
 /// What there is to say of one Secret, or of the file.
 struct Verdict {
@@ -22,14 +22,11 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit, Failure> {
         .into_iter()
         .map(Verdict::new)
         .collect();
-    match args.output {
-        TextFormat::Json => printer.data(&to_json("the findings", &json(&verdicts))?),
-        TextFormat::Text => {
-            let name = verdicts.len() > 1;
-            let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
-            printer.data(&lines.join("\n"));
-        }
-    }
+    printer.print(args.output, ("the findings", &json(&verdicts)), [], || {
+        let name = verdicts.len() > 1;
+        let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
+        printer.data(&lines.join("\n"));
+    })?;
     Ok(if verdicts.iter().all(Verdict::is_valid) {
         Exit::Done
     } else {

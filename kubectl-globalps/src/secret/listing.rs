@@ -1,0 +1,368 @@
+//! The registries whose credentials are in force: from where, for whom, since when, and how far they are. Pure.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret};
+use globalps_core::dockerconfig::{DockerConfig, Entry, Precedence, shown_key, validate_bytes};
+use globalps_core::names;
+use globalps_core::provider::{Scope, ScopedConfig, parse_scoped};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+
+use crate::cluster::namespaces::{InForce, SecretSeen};
+use crate::secret::additional::data_of;
+use crate::secret::expiry::expires;
+use crate::secret::history::Revision;
+use crate::secret::scope::{EVERY_POD, in_force};
+use crate::terminal::layout::{Layout, age, laid_out};
+
+/// What the rows depend on. `None`: hidden from this user, except where it says otherwise.
+pub(crate) struct Snapshot<'a> {
+    pub gps: &'a GlobalPullSecret,
+    pub global: Option<&'a Secret>,
+    /// The newest first; empty: hidden.
+    pub revisions: &'a [Revision],
+    pub nodes: Option<&'a [&'a NodePullSecret]>,
+    /// The Secrets in namespaces. Needed for sources with a scope only.
+    pub in_namespaces: Option<&'a [SecretSeen]>,
+    /// What this user may not read.
+    pub hidden: Vec<String>,
+}
+
+/// `list -o json`: scripts rely on its shape.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listing {
+    pub registries: Vec<Row>,
+    /// What this user may not read, so that fields are `null` or empty, or rows are missing.
+    pub hidden: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum Kind {
+    Additional,
+    Source,
+    Original,
+    /// No pull secret that is known has it.
+    Unknown,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    /// Canonical name, optionally with a path.
+    pub registry: String,
+    /// Empty: none, or hidden.
+    user: String,
+    /// Name of the Secret; of the original, with its namespace.
+    source: String,
+    kind: Kind,
+    /// Who may pull with it; `null`: every pod.
+    scope: Option<Scope>,
+    /// To nodes: `ConfigFile` or `CredentialProvider`. Otherwise `ImagePullSecrets`, or `None`.
+    delivery: &'static str,
+    /// Nodes that have it, and that should.
+    nodes: Option<usize>,
+    nodes_total: Option<usize>,
+    /// Namespaces that have it; `null`: hidden, or it is not delivered there.
+    namespaces: Option<u32>,
+    /// The first revision with this credential, as far as it is known.
+    revision: Option<i64>,
+    /// An earlier one may have it too.
+    or_earlier: bool,
+    /// When every node had this revision: RFC 3339; empty: not yet, or unknown.
+    since: String,
+    /// When the password ends, if it is a token that says so: RFC 3339.
+    expires: Option<String>,
+    #[serde(skip)]
+    since_time: Option<Timestamp>,
+}
+
+/// A pull secret whose content may be in force for every pod.
+struct Candidate {
+    kind: Kind,
+    name: String,
+    config: DockerConfig,
+}
+
+impl Listing {
+    pub(crate) fn of(snapshot: Snapshot) -> Self {
+        let mut registries = match snapshot.global {
+            Some(global) => of_content(&snapshot, global),
+            None => of_status(&snapshot),
+        };
+        // Stable: of one registry, the credential for every pod comes first.
+        registries.sort_by(|a, b| a.registry.cmp(&b.registry));
+        Self {
+            registries,
+            hidden: snapshot.hidden,
+        }
+    }
+
+    pub(crate) fn table(&self, now: Timestamp, layout: Layout) -> String {
+        let has_namespaces = self.registries.iter().any(|row| row.namespaces.is_some());
+        let all = [
+            ("REGISTRY", true),
+            ("USER", true),
+            ("SOURCE", true),
+            ("SCOPE", true),
+            ("REVISION", true),
+            ("AGE", true),
+            ("NODES", true),
+            ("NAMESPACES", has_namespaces),
+            ("DELIVERY", layout.wide),
+            ("EXPIRES", layout.wide),
+        ];
+        let shown = all.iter().filter(|(_, is_shown)| *is_shown);
+        let header: Vec<&str> = shown.map(|(title, _)| *title).collect();
+        let cells = |row: &Row| header.iter().map(|title| row.cell(title, now)).collect();
+        let rows: Vec<Vec<String>> = self.registries.iter().map(cells).collect();
+        laid_out(&header, &rows, layout, |_, _| None)
+    }
+}
+
+impl Row {
+    fn cell(&self, title: &str, now: Timestamp) -> String {
+        const UNKNOWN: &str = "?";
+        match title {
+            "REGISTRY" => self.registry.clone(),
+            "USER" => self.user.clone(),
+            "SOURCE" => match (self.kind, self.source.as_str()) {
+                (Kind::Original, "") => "original".to_owned(),
+                (Kind::Original, name) => format!("original {name}"),
+                (Kind::Unknown, _) => UNKNOWN.to_owned(),
+                (_, name) => name.to_owned(),
+            },
+            "SCOPE" => self.scope.as_ref().map_or(EVERY_POD.to_owned(), in_force),
+            "REVISION" => match self.revision {
+                Some(revision) if self.or_earlier => format!("<={revision}"),
+                Some(revision) => revision.to_string(),
+                None => UNKNOWN.to_owned(),
+            },
+            "AGE" => self
+                .since_time
+                .map_or(String::new(), |since| age(since, now)),
+            "NODES" => match self.nodes.zip(self.nodes_total) {
+                Some((nodes, total)) => format!("{nodes}/{total}"),
+                None => UNKNOWN.to_owned(),
+            },
+            "NAMESPACES" => self
+                .namespaces
+                .map_or(UNKNOWN.to_owned(), |number| number.to_string()),
+            "DELIVERY" => self.delivery.to_owned(),
+            _ => self.expires.clone().unwrap_or_default(),
+        }
+    }
+}
+
+fn config(global: &Secret, key: &str) -> DockerConfig {
+    let bytes = data_of(global, key);
+    bytes
+        .and_then(|bytes| validate_bytes(bytes).0)
+        .unwrap_or_default()
+}
+
+fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
+    let candidates = candidates(snapshot.gps, global);
+    let since = InForce::of(global);
+    let merged = config(global, names::DATA_KEY);
+    let of_every_pod = merged
+        .by_canonical_key()
+        .into_iter()
+        .map(|(key, entry)| of_every_pod(snapshot, &since, &candidates, &key, entry))
+        .collect::<Vec<_>>();
+    let scoped = data_of(global, names::SCOPED_KEY).and_then(|bytes| parse_scoped(bytes).ok());
+    let scoped = scoped.unwrap_or_default();
+    let of_scopes = scoped.iter().flat_map(|scoped| {
+        let entries = scoped.config.by_canonical_key().into_iter();
+        let row = |(key, entry): (Cow<'_, str>, &Entry)| {
+            of_scope(snapshot, &since, scoped, &shown_key(&key), entry)
+        };
+        entries.map(row).collect::<Vec<_>>()
+    });
+    of_every_pod.into_iter().chain(of_scopes).collect()
+}
+
+/// Those whose credentials are for every pod, the one that wins first.
+fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
+    let spec = &gps.spec;
+    let candidate = |kind, name: &str, key: &str| Candidate {
+        kind,
+        name: name.to_owned(),
+        config: config(global, key),
+    };
+    let additional = candidate(
+        Kind::Additional,
+        names::ADDITIONAL_SECRET,
+        names::LAST_ADDITIONAL_KEY,
+    );
+    let sources = spec.sources.iter().map(|source| {
+        let key = format!("{}{}", names::LAST_SOURCE_KEY_PREFIX, source.name);
+        candidate(Kind::Source, &source.name, &key)
+    });
+    let of_secret = spec.original.secret_ref.as_ref();
+    let of_secret = of_secret.map(|secret| format!("{}/{}", secret.namespace, secret.name));
+    let hosted = spec.original.hosted_control_plane.as_ref();
+    let hosted = hosted.map(|hosted| format!("{}/{}", hosted.namespace, hosted.name));
+    let name = of_secret.or(hosted).unwrap_or_default();
+    let original = candidate(Kind::Original, &name, names::LAST_ORIGINAL_KEY);
+    let mut all: Vec<Candidate> = std::iter::once(additional).chain(sources).collect();
+    match spec.precedence {
+        Precedence::Original => all.insert(0, original),
+        Precedence::Additional => all.push(original),
+    }
+    all
+}
+
+fn of_every_pod(
+    snapshot: &Snapshot,
+    since: &InForce,
+    candidates: &[Candidate],
+    key: &str,
+    entry: &Entry,
+) -> Row {
+    let has_it = |config: &DockerConfig| {
+        let own = config.by_canonical_key();
+        own.get(key).is_some_and(|own| own.means_the_same(entry))
+    };
+    let found = candidates.iter().find(|found| has_it(&found.config));
+    let kind = found.map_or(Kind::Unknown, |found| found.kind);
+    // All of the content for every pod is as it is since then.
+    let mut first = since.of_source("");
+    if kind == Kind::Additional {
+        let kept = snapshot.revisions.iter();
+        let with_it = kept.take_while(|kept| has_it(&kept.config));
+        first = with_it.map(|kept| kept.number).fold(first, i64::min);
+    }
+    let lacks_it = |kept: &Revision| kept.number == first - 1 && !has_it(&kept.config);
+    let is_exact =
+        first <= 1 || kind == Kind::Additional && snapshot.revisions.iter().any(lacks_it);
+    let images = snapshot.gps.spec.image_pull_secrets.enabled;
+    let status = snapshot.gps.status.as_ref();
+    let status = status.and_then(|status| status.image_pull_secrets.as_ref());
+    Row {
+        source: found.map_or(String::new(), |found| found.name.clone()),
+        kind,
+        namespaces: status.filter(|_| images).map(|status| status.synced),
+        or_earlier: !is_exact,
+        ..row(snapshot, shown_key(key), entry, first)
+    }
+}
+
+fn of_scope(
+    snapshot: &Snapshot,
+    since: &InForce,
+    scoped: &ScopedConfig,
+    registry: &str,
+    entry: &Entry,
+) -> Row {
+    let ScopedConfig { source, scope, .. } = scoped;
+    let first = since.of_source(source);
+    let images = snapshot.gps.spec.image_pull_secrets.enabled;
+    let with_it = snapshot.in_namespaces.filter(|_| images).map(|all| {
+        let have = all
+            .iter()
+            .filter(|seen| seen.is_ours && since.has_source(&seen.content, source));
+        u32::try_from(have.count()).unwrap_or(u32::MAX)
+    });
+    let by_provider = |status: &str| status == "CredentialProvider";
+    let nodes = snapshot.nodes.map(|nodes| {
+        let has_it = |node: &&&NodePullSecret| {
+            let status = node.status.as_ref();
+            status.is_some_and(|status| status.revision >= first && by_provider(&status.delivery))
+        };
+        nodes.iter().filter(has_it).count()
+    });
+    let row = row(snapshot, registry.to_owned(), entry, first);
+    Row {
+        source: source.clone(),
+        kind: Kind::Source,
+        scope: Some(scope.clone()),
+        // The file of a node is for every pod.
+        delivery: match row.delivery {
+            "ConfigFile" if images => "ImagePullSecrets",
+            "ConfigFile" => "None",
+            other => other,
+        },
+        nodes,
+        namespaces: with_it,
+        or_earlier: first > 1,
+        ..row
+    }
+}
+
+/// What every credential in force has.
+fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row {
+    let credential = entry.credential().ok().flatten();
+    let user = credential.map(|known| String::from_utf8_lossy(known.username.expose()));
+    let spec = &snapshot.gps.spec;
+    let mut kept = snapshot.revisions.iter();
+    let kept = kept.find(|kept| kept.number == first);
+    let since_time = kept.and_then(|kept| kept.rolled_out);
+    let revision = |node: &&NodePullSecret| node.status.as_ref().map_or(0, |it| it.revision);
+    let nodes = snapshot.nodes;
+    Row {
+        registry,
+        user: user.unwrap_or_default().into_owned(),
+        source: String::new(),
+        kind: Kind::Unknown,
+        scope: None,
+        delivery: match spec.kubelet.delivery {
+            DeliveryType::ConfigFile => "ConfigFile",
+            DeliveryType::CredentialProvider => "CredentialProvider",
+            DeliveryType::None if spec.image_pull_secrets.enabled => "ImagePullSecrets",
+            DeliveryType::None => "None",
+        },
+        nodes: nodes.map(|all| all.iter().filter(|node| revision(node) >= first).count()),
+        nodes_total: nodes.map(<[_]>::len),
+        namespaces: None,
+        revision: Some(first),
+        or_earlier: true,
+        since: since_time.map_or(String::new(), |time| time.to_string()),
+        expires: credential.and_then(expires).map(|time| time.to_string()),
+        since_time,
+    }
+}
+
+/// Without the content, the registries of sources are known, and nothing more of them.
+fn of_status(snapshot: &Snapshot) -> Vec<Row> {
+    let status = snapshot.gps.status.as_ref();
+    let sources = status.into_iter().flat_map(|status| &status.sources);
+    let known: BTreeMap<&str, _> = snapshot
+        .gps
+        .spec
+        .sources
+        .iter()
+        .map(|source| (source.name.as_str(), source.scope.as_ref()))
+        .collect();
+    let of_source = sources.flat_map(|source| {
+        let scope = known.get(source.name.as_str()).copied().flatten();
+        let scope = scope.map(|scope| Scope {
+            namespaces: patterns(&scope.namespaces),
+            service_accounts: patterns(&scope.service_accounts),
+        });
+        source.registries.iter().map(move |registry| Row {
+            registry: registry.clone(),
+            user: String::new(),
+            source: source.name.clone(),
+            kind: Kind::Source,
+            scope: scope.clone(),
+            delivery: "",
+            nodes: None,
+            nodes_total: None,
+            namespaces: None,
+            revision: None,
+            or_earlier: false,
+            since: String::new(),
+            expires: None,
+            since_time: None,
+        })
+    });
+    of_source.collect()
+}
+
+fn patterns(names: &[String]) -> Vec<globalps_core::provider::Pattern> {
+    let names = names.iter().cloned();
+    names.filter_map(|name| name.try_into().ok()).collect()
+}
