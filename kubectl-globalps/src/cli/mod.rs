@@ -12,8 +12,6 @@ mod install;
 mod list;
 mod migrate;
 mod output;
-#[cfg(test)]
-mod reference;
 mod remove;
 mod rollout;
 mod status;

@@ -142,6 +142,10 @@ impl State {
         self.version += 1;
         let (_, name) = path.rsplit_once('/').unwrap_or_default();
         object["metadata"]["name"] = json!(name);
+        let mut parts = path.split("/namespaces/").skip(1);
+        if let Some((namespace, _)) = parts.next().and_then(|rest| rest.split_once('/')) {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.objects.insert(path.to_owned(), object.clone());
         object
@@ -355,11 +359,17 @@ fn children<'a>(
     objects: &'a Objects,
     list: &'a str,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let (api, resource) = list.rsplit_once('/').unwrap_or_default();
     objects.iter().filter(move |(path, _)| {
-        let name = path
-            .strip_prefix(list)
-            .and_then(|rest| rest.strip_prefix('/'));
-        name.is_some_and(|name| !name.contains('/'))
+        let Some((parent, _)) = path.rsplit_once('/') else {
+            return false;
+        };
+        // Of every namespace.
+        let namespaced = parent
+            .strip_prefix(api)
+            .and_then(|rest| rest.strip_prefix("/namespaces/"))
+            .and_then(|rest| rest.split_once('/'));
+        parent == list || namespaced.is_some_and(|(_, found)| found == resource)
     })
 }
 

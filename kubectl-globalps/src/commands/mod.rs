@@ -7,6 +7,8 @@ mod check_namespaces;
 mod check_registries;
 pub(crate) mod completion;
 mod diff;
+#[cfg(test)]
+mod examples;
 mod explain;
 mod explain_namespace;
 mod external_diff;
@@ -26,6 +28,8 @@ mod objects;
 mod operator_access;
 mod pause;
 mod pull_secret;
+#[cfg(test)]
+mod reference;
 mod remove;
 mod retry;
 mod runtime;

@@ -53,7 +53,7 @@ impl Printer {
     #[cfg(test)]
     pub(crate) fn captured(&self) -> [String; 2] {
         let captured = self.captured.as_ref();
-        captured.map(|texts| texts.take()).unwrap_or_default()
+        captured.map(std::cell::RefCell::take).unwrap_or_default()
     }
 
     /// Data only.

@@ -111,33 +111,49 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         });
     }
     all.push(nodes("watch", &["--wait"]));
-    let of_controller = |group, resource, name, shorter| Permission {
-        place: Place::Controller,
-        ..without(needed("get", group, resource, name, &[]), shorter)
-    };
-    all.push(of_controller(
-        "apps",
-        "deployments",
-        names::CONTROLLER,
-        &[
-            (
-                &["add", "--wait"],
-                "the namespace that the controller watches, and whether it runs",
-            ),
-            (&["status"], "whether the controller runs"),
-        ],
-    ));
-    all.push(of_controller(
-        "coordination.k8s.io",
-        "leases",
-        names::LEASE,
-        &[(&["status"], "which controller leads")],
-    ));
-    all.push(without(
-        needed("get", "apps", "daemonsets", names::SYNCER, &[]),
-        &[(&["status"], "whether the syncers run")],
-    ));
+    all.extend(permissions_to_see_what_runs());
     all
+}
+
+fn permissions_to_see_what_runs() -> [Permission; 3] {
+    let get = |group, resource, name: &str, place, shorter| Permission {
+        verb: "get",
+        group,
+        resource,
+        name: name.to_owned(),
+        place,
+        commands: &[],
+        shorter,
+    };
+    [
+        get(
+            "apps",
+            "deployments",
+            names::CONTROLLER,
+            Place::Controller,
+            &[
+                (
+                    &["add", "--wait"],
+                    "the namespace that the controller watches, and whether it runs",
+                ),
+                (&["status"], "whether the controller runs"),
+            ],
+        ),
+        get(
+            "coordination.k8s.io",
+            "leases",
+            names::LEASE,
+            Place::Controller,
+            &[(&["status"], "which controller leads")],
+        ),
+        get(
+            "apps",
+            "daemonsets",
+            names::SYNCER,
+            Place::Secrets,
+            &[(&["status"], "whether the syncers run")],
+        ),
+    ]
 }
 
 /// `allowed`: the API server's answer to each permission.
